@@ -1,14 +1,16 @@
 //! Checks that clippy cannot do: who may depend on whom, and the house style.
 //!
-//! `cargo xtask layers` compares the edges between our crates with layers.toml. `cargo xtask tidy`
-//! reads every file of the repository and applies the rules in `tidy/`. `cargo xtask tidy
-//! --ratchet` also lowers the recorded counts to what was found; it never raises one.
+//! `cargo xtask layers` compares the edges between our crates with layers.toml, and those between
+//! the engine's files with `xtask/engine-layers.toml`. `cargo xtask tidy` reads every file of the
+//! repository and applies the rules in `tidy/`. `cargo xtask tidy --ratchet` also lowers the
+//! recorded counts to what was found; it never raises one.
 //!
 //! What must stay true: a rule is a pure function from files to findings, so that its test can
 //! plant a violation without touching the disk. Only this file reads files, runs programs and
 //! prints.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod layers;
 mod lexer;
 mod tidy;
@@ -54,7 +56,19 @@ fn check_layers(root: &Path) -> Result<String, String> {
     let edges = layers::check(&metadata, &allowed).map_err(|faults| {
         faults.iter().map(|fault| format!("layers: {fault}\n")).collect::<String>()
     })?;
-    Ok(format!("layers: {edges} edges between our crates, all in layers.toml"))
+    let figures = check_engine(root)?;
+    Ok(format!("layers: {edges} edges between our crates, all in layers.toml; engine: {figures}"))
+}
+
+/// The files of the engine, by the layers that are written down for them.
+fn check_engine(root: &Path) -> Result<String, String> {
+    const WRITTEN: &str = "xtask/engine-layers.toml";
+    let tree = Tree::read(root)?;
+    let below = |(path, text)| Some((str::strip_prefix(path, "crates/engine/src/")?, text));
+    let files: Vec<(&str, &str)> = tree.rust().filter_map(below).collect();
+    let written = tree.text(WRITTEN).unwrap_or_default();
+    circles::check(&files, written)
+        .map_err(|faults| faults.iter().map(|fault| format!("{WRITTEN}: {fault}\n")).collect())
 }
 
 fn cargo_metadata(root: &Path) -> Result<String, String> {

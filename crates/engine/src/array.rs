@@ -9,9 +9,9 @@
 use crate::aside::Aside;
 use crate::caches::Caches;
 use crate::canary::{Canary, sings};
-use crate::checksums::Checksums;
+use crate::checksums::table::Checksums;
 use crate::config::ArrayTuning;
-use crate::coordinator::proof::Unproven;
+use crate::coordinator::marks::Unproven;
 use crate::event::EventLog;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
@@ -23,6 +23,7 @@ use crate::metrics::{
 use crate::room::{Pause, Room};
 use crate::slot::{DeviceEpoch, Slot};
 use crate::spare::SparePools;
+use crate::watch::silence::Silence;
 use crate::watch::slow::Avoided;
 use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, LayoutEpoch, Place, Stripe, StripeId, StripeView};
@@ -233,6 +234,20 @@ impl Array {
 
     pub(crate) fn slot(&self, member: MemberIdx) -> &Slot {
         &self.slots[member.at()]
+    }
+
+    /// What all workers found of a slot's devices: of the one that fills it, and of the one that is
+    /// to replace it.
+    pub(crate) fn silences(&self, member: MemberIdx) -> [Silence; 2] {
+        let slot = self.slot(member);
+        let device_epochs = [slot.device_epoch(), slot.replacement_device_epoch()];
+        let mut worst = [Silence::default(); 2];
+        for tally in self.tallies(member) {
+            for at in 0..2 {
+                worst[at] = worst[at].or(tally.silences[at].of(device_epochs[at]));
+            }
+        }
+        worst
     }
 
     /// What a slot's devices did, one tally for each worker.

@@ -5,10 +5,7 @@
 //! says where it runs. In a simulated world it runs on the spot, so that a seed decides what
 //! happens.
 
-use crate::engine_state::EngineState;
-use crate::error::Refusal;
-use crate::worker::Worker;
-use ashlar_device::{Access, Opened};
+use ashlar_ring::Handle;
 use ashlar_ring::mailbox::{Receiver, mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -22,11 +19,11 @@ pub type Aside = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 /// # Panics
 /// As `work` does: a panic there would otherwise be a wait without end here.
 pub(crate) async fn run<T: Send + 'static>(
-    worker: &Worker,
+    handle: &Handle,
     aside: &Aside,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    begin(worker, aside, work).ended().await
+    begin(handle, aside, work).ended().await
 }
 
 /// Work that is carried out aside. A caller with several begins all before it waits for the first.
@@ -34,11 +31,11 @@ pub(crate) struct Begun<T>(Receiver<std::thread::Result<T>>);
 
 /// Have `work` carried out aside.
 pub(crate) fn begin<T: Send + 'static>(
-    worker: &Worker,
+    handle: &Handle,
     aside: &Aside,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Begun<T> {
-    let (sender, receiver) = mailbox(&worker.handle);
+    let (sender, receiver) = mailbox(handle);
     aside(Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(work)))));
     Begun(receiver)
 }
@@ -51,22 +48,4 @@ impl<T> Begun<T> {
     pub(crate) async fn ended(mut self) -> T {
         self.0.receive().await.unwrap_or_else(|panic| resume_unwind(panic))
     }
-}
-
-/// Open the device at `path`, to have it alone.
-///
-/// # Errors
-/// If it cannot be had.
-pub(crate) async fn open(
-    worker: &Worker,
-    engine_state: &EngineState,
-    path: &str,
-) -> Result<Arc<dyn Opened>, Refusal> {
-    let (opener, path) = (Arc::clone(&engine_state.config.opener), path.to_owned());
-    let opened =
-        run(worker, &engine_state.config.aside, move || opener.open(&path, Access::Exclusive))
-            .await;
-    opened.map_err(|refusal| {
-        Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
-    })
 }

@@ -11,27 +11,31 @@
 mod plan;
 
 use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
-use crate::aside;
+use crate::background;
 use crate::background::begin_copies_anew;
 use crate::canary::{Canary, sings};
-use crate::checksums::Checksums;
+use crate::checksums::table::Checksums;
 use crate::config::{ArrayTuning, Runner};
-use crate::coordinator::proof::{self, Marks};
-use crate::coordinator::{ArrayLost, Coordinator, map_writer, record};
+use crate::coordinator::marks::Marks;
+use crate::coordinator::messages::ArrayLost;
+use crate::coordinator::state::Coordinator;
+use crate::coordinator::{map_writer, proof, record};
+use crate::devices::{SlotDevice, SlotDevices};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
-use crate::local_array::{LocalArray, SlotDevice, SlotDevices};
+use crate::local_array::LocalArray;
 use crate::log::{LogShape, replay};
 use crate::map_pages::MapDevices;
 use crate::member::SlotState;
-use crate::ownership::{self, Seen};
+use crate::ownership::Seen;
 use crate::spare::Spare;
+use crate::watch;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
-use crate::{control_io, map_pages, stated};
+use crate::{aside, control_io, map_pages, ownership, stated};
 use ashlar_device::{Access, Opened};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::Geometry;
@@ -44,7 +48,6 @@ use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS, SUPERBLOCK_COPIES};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, Superblock, SuperblockCopies};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64};
-pub(crate) use plan::WhyReadOnly;
 use plan::{Filler, Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -242,7 +245,7 @@ async fn read_devices(
     // Devices that somebody has are waited for, all at the same time.
     let open = |path: &String| {
         let (opener, path) = (Arc::clone(&engine_state.config.opener), path.clone());
-        aside::begin(worker, &engine_state.config.aside, move || opener.open(&path, access))
+        aside::begin(&worker.handle, &engine_state.config.aside, move || opener.open(&path, access))
     };
     let opening: Vec<_> = spec.devices.iter().map(open).collect();
     for (path, opening) in spec.devices.iter().zip(opening) {
@@ -428,6 +431,7 @@ async fn install(
             replacement: attach(&slot.replacement),
         });
         let local = LocalArray::new(worker, &share, devices.collect())?;
+        watch::watch_over(&local);
         worker.set_local(share.identity.id, Some(local));
         Ok::<(), std::io::Error>(())
     });
@@ -464,7 +468,12 @@ async fn make_coordinator(
 ) -> Result<Option<replay::Logs>, Refusal> {
     let page_sequence = plan.found.generation << 32;
     let marks = Marks::after(plan.marks.0, plan.marks.1);
-    local.set_coordinator(Coordinator::new(plan.found.clone(), page_sequence, marks));
+    local.set_coordinator(Coordinator::new(
+        plan.found.clone(),
+        page_sequence,
+        marks,
+        background::learn,
+    ));
     if !plan.has_log {
         return Ok(None);
     }
@@ -484,7 +493,7 @@ async fn coordinator(
     let beginning = Beginning {
         incarnation: match sings(Canary::IncarnationKept) {
             true => plan.superblock.incarnation,
-            false => crate::create::draw_uuid(worker),
+            false => worker.draw_uuid(),
         },
         now_s: (engine_state.config.wall_clock_s)(),
         runner: engine_state.config.runner.clone(),
@@ -574,7 +583,7 @@ impl Beginning {
         stated::allow_parity_only(local, &mut next);
         proof::begin(local, &mut next).await;
         record::write(local, next).await.map_err(not_recorded)?;
-        map_writer::settle_intent(local).await.map_err(not_recorded)?;
+        map_writer::complete_intent(local).await.map_err(not_recorded)?;
         if local.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
             // Pages of the written map that not all members have: settled before anything is read.
             map_writer::flush(local).await.map_err(|_| not_recorded(ArrayLost))?;

@@ -7,6 +7,8 @@
 //!
 //! In reading order:
 //! - here       which jobs run: start, pause, resume, cancel
+//! - `changes`  what the coordinator tells, and what follows
+//! - `jobs`     the jobs that run
 //! - `filling`  a device joined, or the array starts: which jobs begin
 //! - `sparing`  a member went out, or is slow: a spare takes its slot
 //! - `drive`    a job at work: stripes under way, and tried again
@@ -20,12 +22,14 @@
 //! - `board`    progress for whoever looks
 
 mod board;
+mod changes;
 mod compare;
 mod course;
 pub(crate) mod discard;
 mod drive;
 mod filling;
 mod job;
+pub(crate) mod jobs;
 mod meter;
 mod pace;
 mod sparing;
@@ -34,49 +38,22 @@ pub(crate) mod table;
 
 pub(crate) use board::JobBoard;
 pub use board::{JobStatus, ScrubEnd};
-pub(crate) use filling::{
-    begin_copies_anew, replacement_took_over, resume, start_copy, start_rebuild,
-};
-pub(crate) use sparing::{copy_to_spare, look_again, member_went_out};
+pub(crate) use changes::learn;
+pub(crate) use filling::{begin_copies_anew, resume, start_copy, start_rebuild};
+pub(crate) use sparing::{copy_to_spare, look_again};
 
 use crate::coordinator::record;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
+use crate::stripe::work::Work;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
-use ashlar_ring::local::Signal;
-use ashlar_units::{MemberIdx, StripeNo};
+use ashlar_units::MemberIdx;
 use course::{Course, Reach};
 use job::{Job, JobSpec};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
-use step::Work;
-
-/// The jobs of one array, on its coordinator.
-#[derive(Default)]
-pub(crate) struct Jobs {
-    running: RefCell<Vec<Rc<Job>>>,
-    /// Tasks that hold the array's share: jobs, and whatever starts them.
-    tasks: Cell<usize>,
-    changed: Signal,
-    /// Blocks of stripes that clients gave back are on their way to the members.
-    is_giving_back: Cell<bool>,
-    /// The start is recorded. Before that no device joins and no job runs: the logs are being
-    /// rolled forward.
-    has_begun: Cell<bool>,
-    /// Copies that the start found: below which stripe all was done but for the dirty regions.
-    copied_below: RefCell<BTreeMap<MemberIdx, StripeNo>>,
-}
-
-impl Jobs {
-    /// Whether the start is recorded: devices join and jobs run from then on.
-    pub(crate) fn have_begun(&self) -> bool {
-        self.has_begun.get()
-    }
-}
 
 /// The jobs of the array.
 pub(crate) fn status(local: &Rc<LocalArray>) -> Vec<JobStatus> {
@@ -218,7 +195,7 @@ fn not_recorded(local: &LocalArray) -> Refusal {
 
 /// Begin a job; it is among the running ones when this returns.
 fn start(local: &Rc<LocalArray>, spec: JobSpec) -> Rc<Job> {
-    let job = Rc::new(Job::new(local, spec));
+    let job = Rc::new(Job::new(&local.array, spec));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
     local.array.jobs.show(job.status());
     let mut fields = job.fields();

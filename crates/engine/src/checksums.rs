@@ -5,8 +5,11 @@
 //! - `page`     the checksums of some thousand blocks of one device, in memory
 //! - `cache`    which pages are in memory, and how they come and go
 //! - `pins`     keeps the pages of a write in memory, and updates them
-//! - `keep`     writes changed pages to the members
-//! - `heal`     decodes wrong blocks and stores them anew
+//! - `load`     brings pages into memory
+//! - `table`    where they lie
+//!
+//! Not here: changed pages go to the members (`coordinator/checksum_pages.rs`), wrong blocks are
+//! decoded and stored anew (`datapath/heal.rs`).
 //!
 //! What must stay true:
 //! - A checksum is set only after the block's record is durable in the log, and before its update
@@ -18,61 +21,32 @@
 //! - A device is known here by its slot and device epoch: facts about one device never count
 //!   against the next.
 
-mod cache;
-pub(crate) mod heal;
-pub(crate) mod keep;
-mod page;
+pub(crate) mod cache;
+pub(crate) mod load;
+pub(crate) mod page;
 pub(crate) mod pins;
+pub(crate) mod table;
 
 use crate::array::Array;
 use crate::canary::{Canary, sings};
+use crate::checksums::page::Key;
 use crate::local_array::LocalArray;
 use crate::slot::MemberDevice;
 use ashlar_device::Fault;
 use ashlar_layout::Stripe;
-use ashlar_ondisk::Superblock;
-use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
-use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripIdx, to_u64};
-use cache::Cache;
-pub use cache::CacheUsage;
-use cache::Key;
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, StripIdx, to_u64};
 use page::Page;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The checksums of one array, shared by all workers.
-pub(crate) struct Checksums {
-    /// The table on each member.
-    area: Extent,
-    array_tag: u64,
-    cache: Cache,
-}
-
 /// What a block's checksum says about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Judgement {
+pub(crate) enum Judgement {
     Right,
     Wrong,
     /// No checksum is known.
     Unknown,
-}
-
-impl Checksums {
-    /// The checksums of an array whose superblock says that it keeps them. At most `cache_bytes` of
-    /// its table are in memory, beside what requests under way hold.
-    pub(crate) fn new(superblock: &Superblock, cache_bytes: u64) -> Option<Checksums> {
-        (superblock.checksums == ashlar_ondisk::ChecksumKind::Crc32c).then(|| Checksums {
-            area: superblock.areas.checksums,
-            array_tag: array_tag(superblock.array_uuid),
-            cache: Cache::new(cache_bytes),
-        })
-    }
-
-    /// How much of the table is in memory.
-    pub(crate) fn usage(&self) -> CacheUsage {
-        self.cache.usage()
-    }
 }
 
 /// Whether there are too many changed pages in memory, so that they should be stored before more
@@ -107,7 +81,7 @@ pub(crate) async fn is_right(
         {
             Some(known) => known,
             // Boxed: rare, and it would make every read's future larger.
-            None => Box::pin(cache::load(local, key)).await?,
+            None => Box::pin(load::load(local, key)).await?,
         };
         if judge(owner, number, block, known.sum(entry)) != Judgement::Right {
             return Ok(false);
@@ -129,17 +103,17 @@ pub(crate) async fn is_known_right(
     block: &[u8],
 ) -> Result<bool, Fault> {
     let (page, entry) = locate(number);
-    let page = cache::load(local, Key::new(owner, page)).await?;
+    let page = load::load(local, Key::new(owner, page)).await?;
     Ok(judge(owner, number, block, page.sum(entry)) == Judgement::Right)
 }
 
 /// The checksum of a block of a member's data area.
-fn sum_of(member: MemberIdx, number: u64, block: &[u8]) -> u32 {
+pub(crate) fn sum_of(member: MemberIdx, number: u64, block: &[u8]) -> u32 {
     let number = if sings(Canary::AddressLeftOut) { 0 } else { number };
     block_sum(member, number, block)
 }
 
-fn judge(owner: MemberDevice, number: u64, block: &[u8], known: u32) -> Judgement {
+pub(crate) fn judge(owner: MemberDevice, number: u64, block: &[u8], known: u32) -> Judgement {
     match known {
         UNKNOWN => Judgement::Unknown,
         known if known == sum_of(owner.member, number, block) => Judgement::Right,

@@ -2,7 +2,7 @@
 
 use crate::aside::Aside;
 use crate::error::Refusal;
-use crate::watch::SilenceLimits;
+use crate::watch::silence::SilenceLimits;
 use crate::watch::slow::SlowLimits;
 use ashlar_device::Opener;
 use ashlar_ondisk::ProcessName;
@@ -10,6 +10,15 @@ use ashlar_parity::Kernel;
 use ashlar_ring::affinity;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Largest request, bytes; also the length of the shared run of zeros.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Payloads of more than a block and at most this many bytes have a class of buffers of their own.
+pub(crate) const MIDDLE_BYTES: usize = 65_536;
+/// The largest buffers that a worker has at least.
+pub(crate) const LARGE_MIN: usize = 8;
+/// The `payload_bytes` from which on a worker has no more than these say.
+pub(crate) const PAYLOAD_BYTES_MIN: usize = 2 * LARGE_MIN * REQUEST_BYTES_MAX;
 
 /// Who else's data is on a device: one line for each signature found, none for a blank device.
 pub type Signatures = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
@@ -71,13 +80,18 @@ impl EngineConfig {
 
     /// The least `payload_bytes` that a worker takes as they are.
     pub fn payload_bytes_min() -> usize {
-        crate::worker::PAYLOAD_BYTES_MIN
+        PAYLOAD_BYTES_MIN
     }
 
     /// The `payload_bytes` with which `count` requests of `bytes` each can be in flight on a worker
     /// at once; `None` if that is more than can be addressed.
     pub fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
-        crate::worker::payload_bytes_for(count, bytes)
+        let class = if bytes <= ashlar_units::to_u64(MIDDLE_BYTES) {
+            MIDDLE_BYTES
+        } else {
+            REQUEST_BYTES_MAX
+        };
+        count.checked_mul(2 * class)
     }
 
     /// The parity kernel that arrays will use.

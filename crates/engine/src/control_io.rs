@@ -4,10 +4,10 @@
 //! call waits for a silent device without end: a read is abandoned, and for any other command the
 //! device is given up, because its late write may still land.
 
-use crate::coordinator::record::aligned;
 use crate::error::Refusal;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
+use ashlar_iobuf::Buf;
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::UPDATE_ORDER;
 use ashlar_ondisk::format::copy_slots;
@@ -162,4 +162,11 @@ pub(crate) fn refused(path: &str, what: &str, fault: Fault) -> Refusal {
         format!("{path}: {what} failed: {fault}"),
         "check the device and its cabling (dmesg, smartctl), or leave it out",
     )
+}
+
+/// Bytes of a control structure in memory that devices accept.
+pub(crate) fn aligned(bytes: &[u8]) -> Buf {
+    let mut buffer = BufMut::zeroed(bytes.len());
+    buffer.copy_from_slice(bytes);
+    buffer.freeze()
 }

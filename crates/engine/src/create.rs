@@ -4,15 +4,14 @@
 //! of ours included, is taken only if the operator named it to be overwritten. The superblocks go
 //! last, so an interrupted creation leaves no array.
 
-use crate::control_io::{self, refused};
+use crate::control_io::refused;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::joining_device::{self, JoiningDevice};
+use crate::joining_device::JoiningDevice;
 use crate::log::least_log_ring_bytes;
-use crate::map_pages;
-use crate::stated;
 use crate::worker::Worker;
+use crate::{control_io, joining_device, map_pages, stated};
 use ashlar_device::Command;
 use ashlar_layout::{Geometry, Shape};
 use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, SERIAL_BYTES, member_bytes};
@@ -250,17 +249,17 @@ fn first_superblock(
     let entry = |(slot, candidate): (usize, &JoiningDevice)| {
         let facts = candidate.opened.facts();
         let serial = Text::<SERIAL_BYTES>::cut(facts.serial.as_deref().unwrap_or(""));
-        let entry = MemberEntry::new(draw_uuid(worker), MemberIdx::from_at(slot), Role::Active)
+        let entry = MemberEntry::new(worker.draw_uuid(), MemberIdx::from_at(slot), Role::Active)
             .on_device(member_bytes(facts.size_bytes), serial);
-        let log_tag = draw_log_tag(worker);
+        let log_tag = worker.draw_log_tag();
         MemberEntry { log_tag, stated_atomic_bytes: spec.atomic_write_bytes, ..entry }
     };
     let members: Vec<MemberEntry> = candidates.iter().enumerate().map(entry).collect();
-    let incarnation = draw_uuid(worker);
+    let incarnation = worker.draw_uuid();
     Superblock {
         features: features_of(spec),
         generation: 1,
-        array_uuid: draw_uuid(worker),
+        array_uuid: worker.draw_uuid(),
         incarnation,
         previous_incarnation: incarnation,
         member_uuid: members[0].uuid,
@@ -303,26 +302,12 @@ fn features_of(spec: &CreateSpec) -> Features {
     }
 }
 
-/// A device's name in the stripe intent log, from the world's randomness: never zero.
-pub(crate) fn draw_log_tag(worker: &Worker) -> u64 {
-    worker.handle.random_u64().max(1)
-}
-
 /// Overwriting somebody's signature is an action that the array remembers.
 fn forced(spec: &CreateSpec) -> ForcedActions {
     if spec.destroy.iter().any(|path| spec.devices.contains(path)) {
         return ForcedActions::default().with(ForcedActions::OVERWROTE_SIGNATURE, 1);
     }
     ForcedActions::default()
-}
-
-/// A random UUID from the world's randomness.
-pub(crate) fn draw_uuid(worker: &Worker) -> Uuid {
-    let (high, low) = (worker.handle.random_u64(), worker.handle.random_u64());
-    uuid::Builder::from_u128((u128::from(high) << 64) | u128::from(low))
-        .with_version(uuid::Version::Random)
-        .with_variant(uuid::Variant::RFC4122)
-        .into_uuid()
 }
 
 async fn write(

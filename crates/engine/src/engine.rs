@@ -14,6 +14,7 @@ use crate::error::Refusal;
 use crate::event::EventLog;
 use crate::local_array::LocalArray;
 use crate::stop::Stopped;
+use crate::stripe_tasks;
 use crate::thread::{StartingThreads, WorkerThread};
 use crate::volume::ArrayVolume;
 use crate::worker::{Message, Worker, WorkerParts};
@@ -61,7 +62,14 @@ impl Engine {
             let (load, peers) =
                 (Arc::clone(&engine_state.loads[index]), engine_state.peers.clone());
             let payload_bytes = engine_state.config.payload_bytes;
-            let parts = WorkerParts { index, handle: handle.clone(), payload_bytes, peers, load };
+            let parts = WorkerParts {
+                index,
+                handle: handle.clone(),
+                payload_bytes,
+                peers,
+                load,
+                start_task: stripe_tasks::start,
+            };
             Worker::start(parts, mailbox)?;
         }
         Ok(Engine { engine_state, threads: Arc::default() })
@@ -135,7 +143,7 @@ impl Engine {
             return Err(Refusal::new("member.unknown", what, next));
         }
         let take_out = async move |local: Rc<LocalArray>| {
-            crate::coordinator::take_out_by_hand(&local, member).await
+            crate::coordinator::by_hand::take_out(&local, member).await
         };
         self.on_coordinator_of(&array, take_out).await?
     }

@@ -4,11 +4,10 @@
 //! operator named it to be overwritten. Looking changes nothing. The engine writes to the device
 //! that it looked at.
 
-use crate::aside;
-use crate::control_io;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::worker::Worker;
+use crate::{aside, control_io};
 use ashlar_device::{Device, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::{Label, SuperblockCopies};
@@ -30,12 +29,13 @@ pub(crate) async fn open(
     path: &str,
     may_destroy: bool,
 ) -> Result<JoiningDevice, Refusal> {
-    let opened = aside::open(worker, engine_state, path).await?;
+    let opened = open_alone(worker, engine_state, path).await?;
     if !may_destroy {
         let signatures = Arc::clone(&engine_state.config.signatures);
         // Of the open device: its path may lead elsewhere by now.
         let at = opened.descriptor_path().unwrap_or_else(|| path.to_owned());
-        let found = aside::run(worker, &engine_state.config.aside, move || signatures(&at)).await;
+        let found =
+            aside::run(&worker.handle, &engine_state.config.aside, move || signatures(&at)).await;
         if let Some(first) = found.first() {
             return Err(carries(path, &format!("carries {first}")));
         }
@@ -72,4 +72,23 @@ fn carries(path: &str, what: &str) -> Refusal {
         format!("{path} {what}; nothing was written"),
         format!("if its content may go, say so by name: --destroy {path}"),
     )
+}
+
+/// Open the device at `path`, to have it alone.
+///
+/// # Errors
+/// If it cannot be had.
+pub(crate) async fn open_alone(
+    worker: &Worker,
+    engine_state: &EngineState,
+    path: &str,
+) -> Result<Arc<dyn Opened>, Refusal> {
+    let (opener, path) = (Arc::clone(&engine_state.config.opener), path.to_owned());
+    let opened = aside::run(&worker.handle, &engine_state.config.aside, move || {
+        opener.open(&path, ashlar_device::Access::Exclusive)
+    })
+    .await;
+    opened.map_err(|refusal| {
+        Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
+    })
 }

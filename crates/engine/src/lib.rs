@@ -14,10 +14,13 @@
 //! - `array`       an array as all workers share it; `layouts`   its geometries
 //! - `worker`      one core and everything it owns; messages between workers
 //! - `room`        members without space: the array waits
-//! - `local_array` an array on one worker: devices, row locks, stripe buffers
+//! - `local_array` an array on one worker; `devices`   of its slots; `pools`   its lists;
+//!   `in_flight`   commands under way
 //! - `volume`      what exports see
 //! - `datapath`    the path of every request
-//! - `stripe`      row locks
+//! - `stripe_tasks`   hands stripe work to the data path and to jobs
+//! - `blame`       which device failed, and what the others record before the client is answered
+//! - `stripe`      stripe work, row locks; `rows`   buffers that hold rows of strips
 //! - `scratch`     stripe buffers
 //! - `lists`       short lists that are used again
 //! - `intent`, `written`   the maps in memory; `map_pages`   from the members when an array starts
@@ -36,6 +39,7 @@ mod array;
 mod aside;
 mod assemble;
 mod background;
+mod blame;
 mod caches;
 mod canary;
 mod checksums;
@@ -45,10 +49,12 @@ mod control_io;
 mod coordinator;
 mod create;
 mod datapath;
+mod devices;
 mod engine;
 mod engine_state;
 mod error;
 mod event;
+mod in_flight;
 mod intent;
 mod joining_device;
 mod layouts;
@@ -59,7 +65,9 @@ mod map_pages;
 mod member;
 mod metrics;
 mod ownership;
+mod pools;
 mod room;
+mod rows;
 mod scratch;
 mod service;
 mod slot;
@@ -68,6 +76,7 @@ mod stated;
 mod status;
 mod stop;
 mod stripe;
+mod stripe_tasks;
 mod thread;
 mod volume;
 mod watch;
@@ -80,14 +89,14 @@ pub use assemble::{AssembleSpec, WouldStart, next_after};
 pub use background::{JobStatus, ScrubEnd};
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
-pub use checksums::CacheUsage;
+pub use checksums::cache::CacheUsage;
 pub use config::{ArrayTuning, EngineConfig, ProcessState, Runner, Signatures};
 pub use context::WorkerContext;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;
 pub use error::Refusal;
 pub use event::{Event, EventLog, Occurrences, names as event_names};
-pub use log::replay::ReplaySummary;
+pub use log::replay::summary::ReplaySummary;
 pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
@@ -99,6 +108,6 @@ pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use stop::Stopped;
 pub use volume::ArrayVolume;
-pub use watch::SilenceLimits;
+pub use watch::silence::SilenceLimits;
 pub use watch::slow::{CommandsKind, SlowFigures, SlowLimits, SlowReaction};
 pub use worker::{Worker, WorkerLoad};

@@ -5,22 +5,19 @@
 //! gets, so that it can take over at any moment below its copied point.
 
 use crate::array::Array;
-use crate::coordinator::Coordinator;
-use crate::datapath::gather::GatherRead;
-use crate::datapath::read::ReadPart;
-use crate::datapath::rows::StripRows;
-use crate::datapath::store::StoreWrite;
-use crate::lists::Lists;
-use crate::log::{Log, Piece};
+use crate::coordinator::state::Coordinator;
+use crate::datapath::streams::Merging;
+use crate::devices::{SlotDevice, SlotDevices};
+use crate::log::Log;
 use crate::metrics::{ArrayCounters, MemberTally, StageLatencies};
+use crate::pools::Pools;
 use crate::scratch::Scratch;
-use crate::slot::DeviceEpoch;
+use crate::slot::{DeviceEpoch, MemberDevice};
 use crate::stripe::lock::RowLocks;
-use crate::watch::Watch;
+use crate::watch::wake::Watch;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Outcome};
 use ashlar_layout::{LayoutEpoch, Stripe};
-use ashlar_ondisk::{MemberEntry, Superblock};
 use ashlar_parity::{DecodePlan, Locality};
 use ashlar_ring::Pending;
 use ashlar_units::{MemberIdx, StripIdx, StripSet};
@@ -37,13 +34,9 @@ pub(crate) struct LocalArray {
     pub(crate) array: Arc<Array>,
     pub(crate) locks: RowLocks,
     pub(crate) scratch: Scratch,
-    pub(crate) row_lists: Lists<StripRows>,
-    pub(crate) read_lists: Lists<GatherRead>,
-    pub(crate) write_lists: Lists<StoreWrite>,
-    pub(crate) part_lists: Lists<ReadPart>,
-    pub(crate) piece_lists: Lists<Piece>,
+    pub(crate) pools: Pools,
     pub(crate) facts: VolumeFacts,
-    pub(crate) merging: crate::datapath::merge::Merging,
+    pub(crate) merging: Merging,
     /// Requests and jobs under way here; the array stops when all workers' are zero.
     pub(crate) under_way: Cell<usize>,
     /// Pieces of them that change stripes, in stripe tasks.
@@ -80,9 +73,7 @@ impl CachedPlan {
     /// # Panics
     /// Unless there is a target for each wanted strip and all slices have one length.
     pub(crate) fn run<'a>(&self, source: impl Fn(StripIdx) -> &'a [u8], targets: &mut [&mut [u8]]) {
-        let is_source = |strip: &StripIdx| self.plan.sources().contains(strip.at());
-        let sources: SmallVec<[&[u8]; 24]> =
-            self.survivors.iter().filter(is_source).map(source).collect();
+        let sources: SmallVec<[&[u8]; 24]> = self.plan.sources().iter().map(source).collect();
         let decoded = self.plan.run(&sources, targets, Locality::Cached);
         decoded.expect("a slice for each strip, all of the same rows");
     }
@@ -90,38 +81,6 @@ impl CachedPlan {
 
 /// Decode plans kept: one missing member needs one plan for each strip it can hold.
 const DECODE_PLANS_MAX: usize = 128;
-
-/// The devices of one slot.
-#[derive(Clone, Default)]
-pub(crate) struct SlotDevices {
-    /// What fills the slot.
-    pub(crate) current: Option<SlotDevice>,
-    /// What is being filled to take its place.
-    pub(crate) replacement: Option<SlotDevice>,
-}
-
-/// A device in a slot, and what the array calls it.
-#[derive(Clone)]
-pub(crate) struct SlotDevice {
-    pub(crate) device: Rc<dyn Device>,
-    pub(crate) tags: Tags,
-}
-
-/// What the array calls a device, where eight bytes must do.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Tags {
-    /// In the stripe intent log.
-    pub(crate) log: u64,
-    /// In pages of the write-intent bitmap and of the written map that lie on it.
-    pub(crate) pages: u64,
-}
-
-impl Tags {
-    /// Those of the member of `entry`.
-    pub(crate) fn of(superblock: &Superblock, entry: &MemberEntry) -> Tags {
-        Tags { log: entry.log_tag, pages: superblock.page_tag(entry.uuid) }
-    }
-}
 
 /// Stripe buffers that one array may take on one worker beyond the minimum, bytes.
 const SCRATCH_TARGET_BYTES: usize = 24 << 20;
@@ -137,25 +96,22 @@ impl LocalArray {
         for (at, devices) in devices.iter().enumerate() {
             note_store(array, MemberIdx::from_at(at), devices);
         }
-        let watch = Watch::new(&worker.handle);
-        let log = Log::new(worker, array, &watch)?;
+        let watch = Watch::new();
+        let outcomes = worker.outcomes.clone();
+        let log = Log::new(worker.index, &worker.handle, outcomes, array, &watch)?;
         if let Some(log) = &log {
             for (at, devices) in devices.iter().enumerate() {
                 log.set_devices(MemberIdx::from_at(at), devices);
             }
         }
-        let local = Rc::new(LocalArray {
+        Ok(Rc::new(LocalArray {
             worker: Rc::clone(worker),
             array: Arc::clone(array),
             locks: RowLocks::default(),
             scratch: Scratch::new(width, strip_bytes, SCRATCH_TARGET_BYTES)?,
             facts: facts_of(array, &devices),
-            merging: crate::datapath::merge::Merging::new(array.tuning.merge_wait_max),
-            row_lists: Lists::default(),
-            read_lists: Lists::default(),
-            write_lists: Lists::default(),
-            part_lists: Lists::default(),
-            piece_lists: Lists::default(),
+            merging: Merging::new(array.tuning.merge_wait_max),
+            pools: Pools::default(),
             under_way: Cell::new(0),
             changes_under_way: Cell::new(0),
             watch,
@@ -173,9 +129,7 @@ impl LocalArray {
             reads_around: Cell::new(0),
             decode_plans: RefCell::default(),
             coordinator: OnceCell::new(),
-        });
-        local.watch.set_local(&local);
-        Ok(local)
+        }))
     }
 
     /// Make this the coordinator's share.
@@ -218,12 +172,8 @@ impl LocalArray {
         if let Some(cached) = plans.iter().find(is_it) {
             return Rc::clone(cached);
         }
-        let plan = DecodePlan::new(
-            &self.array.layout_of(stripe).code,
-            survivors.0.into(),
-            wanted.0.into(),
-        )
-        .expect("plans name enough survivors");
+        let plan = DecodePlan::new(&self.array.layout_of(stripe).code, survivors, wanted)
+            .expect("plans name enough survivors");
         let cached = Rc::new(CachedPlan { epoch: stripe.epoch(), survivors, wanted, plan });
         if plans.len() == DECODE_PLANS_MAX {
             plans.remove(0);
@@ -271,6 +221,15 @@ impl LocalArray {
     /// Which of the slot's devices commands started here now go to, and which one is replacing it.
     pub(crate) fn device_epochs(&self, member: MemberIdx) -> (DeviceEpoch, DeviceEpoch) {
         self.device_epochs.borrow()[member.at()]
+    }
+
+    /// The device of that slot and device epoch, as long as it is there; one that was to replace
+    /// another may have done so.
+    pub(crate) fn device_of(&self, owner: MemberDevice) -> Option<Rc<dyn Device>> {
+        let (current, replacement) = self.device_epochs(owner.member);
+        let own = self.device(owner.member).filter(|_| owner.device_epoch == current);
+        let replacing = || self.replacement(owner.member);
+        own.or_else(|| replacing().filter(|_| owner.device_epoch == replacement))
     }
 
     /// Set both, together with the devices.
@@ -393,7 +352,7 @@ fn facts_of(array: &Array, devices: &[SlotDevices]) -> VolumeFacts {
         physical_block_bytes: 4096,
         strip_bytes: u32::try_from(array.geometry().strip_bytes()).unwrap_or(u32::MAX),
         optimal_bytes: u32::try_from(optimal).unwrap_or(u32::MAX),
-        request_bytes_max: u32::try_from(crate::worker::REQUEST_BYTES_MAX).expect("1 MiB"),
+        request_bytes_max: u32::try_from(crate::config::REQUEST_BYTES_MAX).expect("1 MiB"),
         read_only: array.is_read_only(),
         is_rotational: current.into_iter().any(turns),
     }

@@ -1,7 +1,8 @@
 //! The writer of the stripe intent log, by the rules W1 to W16 and P1 to P5 of
 //! docs/on-disk-format.md. docs/adr/0008-stripe-intent-log.md has the reasons.
 //!
-//! - here          updates: their numbers, their way into the log rings, their end
+//! - here          what a worker keeps of its log
+//! - `updates`     updates: their numbers, their way into the log rings, their end
 //! - `update`      what one update changes, as its records say it
 //! - `holders`     the devices that hold its record, each with its log ring
 //! - `space`       which update gets space for records, and how it comes back
@@ -35,7 +36,8 @@ pub(crate) mod replay;
 mod ring_space;
 mod shape;
 mod space;
-mod update;
+pub(crate) mod update;
+pub(crate) mod updates;
 mod window;
 mod write_ahead;
 
@@ -43,23 +45,20 @@ pub(crate) use shape::{LogShape, least_log_ring_bytes};
 pub(crate) use update::Piece;
 
 use crate::array::Array;
-use crate::datapath::store::StoreWrite;
-use crate::lists::List;
-use crate::local_array::{LocalArray, SlotDevices};
-use crate::watch::Watch;
-use crate::worker::Worker;
+use crate::devices::SlotDevices;
+use crate::log::update::NewUpdate;
+use crate::watch::wake::Watch;
 use ahead::Ahead;
 use ashlar_device::Outcome;
 use ashlar_iobuf::PoolUsage;
-use ashlar_layout::{RowRange, Stripe};
-use ashlar_ondisk::log::RecordKind;
-use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, StripSet};
-use holders::{Held, LogRings};
-use log_ring::{Common, Item};
+use ashlar_layout::Stripe;
+use ashlar_ring::Completions;
+use ashlar_ring::local::Semaphore;
+use ashlar_units::MemberIdx;
+use holders::LogRings;
+use log_ring::Common;
 use places::Places;
-use smallvec::SmallVec;
-use space::{NoLogSpace, Space};
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -86,23 +85,26 @@ pub(crate) struct Log {
     newest_full: RefCell<Places>,
 }
 
-/// An update to be recorded.
-pub(crate) struct NewUpdate {
-    pub(crate) stripe: Stripe,
-    pub(crate) kind: RecordKind,
-    /// From the first row it touches to the last.
-    pub(crate) rows: RowRange,
-    /// The strips it writes in place.
-    pub(crate) stored: StripSet,
-    /// New content, strips rising, data strips not stored included; empty if the kind has none.
-    pub(crate) pieces: List<Piece>,
+/// The waiters for space, and the state of settling.
+struct Space {
+    /// Whose turn it is to get space: who does not find any keeps the others waiting.
+    line: Semaphore,
+    waiting: Cell<usize>,
+    is_settling: Cell<bool>,
+    /// Attempts to settle that failed.
+    failures: Cell<u64>,
 }
 
-/// An update under way. It ends when this drops: its writes in place have ended then, or it has
-/// none.
-pub(crate) struct Update {
-    local: Rc<LocalArray>,
-    body: Option<Rc<Body>>,
+impl Space {
+    /// Nobody waits.
+    fn new() -> Space {
+        Space {
+            line: Semaphore::new(1),
+            waiting: Cell::new(0),
+            is_settling: Cell::new(false),
+            failures: Cell::new(0),
+        }
+    }
 }
 
 impl Log {
@@ -111,18 +113,19 @@ impl Log {
     /// # Errors
     /// If there is no memory for the batch buffers.
     pub(crate) fn new(
-        worker: &Worker,
+        worker: usize,
+        handle: &ashlar_ring::Handle,
+        outcomes: Completions<Outcome>,
         array: &Arc<Array>,
         watch: &Rc<Watch>,
     ) -> io::Result<Option<Log>> {
-        let Some(shape) = array.log.filter(|shape| worker.index < shape.log_rings) else {
+        let Some(shape) = array.log.filter(|shape| worker < shape.log_rings) else {
             return Ok(None);
         };
-        let outcomes = worker.outcomes.clone();
-        let common = Common::new(array, worker.index, shape, outcomes, Rc::clone(watch))?;
+        let common = Common::new(array, worker, shape, outcomes, Rc::clone(watch))?;
         Ok(Some(Log {
             common: Rc::new(common),
-            handle: worker.handle.clone(),
+            handle: handle.clone(),
             log_rings: LogRings::new(array.slots.len()),
             window: RefCell::new(Window::new()),
             ahead: RefCell::new(Ahead::new()),
@@ -168,60 +171,12 @@ impl Log {
         self.common.usage()
     }
 
-    /// Number an update and hand its record to the log rings of its holders; waits for space. What
-    /// comes back besides are the batches, one for each holder, to be waited for.
-    ///
-    /// # Errors
-    /// [`NoLogSpace`]: then it has no number and no record.
-    pub(crate) async fn begin(
-        &self,
-        local: &Rc<LocalArray>,
-        mut new: NewUpdate,
-    ) -> Result<(Update, List<StoreWrite>), NoLogSpace> {
-        let body = self.body_of(&mut new);
-        let held = self.space_for(local, &new, &body).await?;
-        Ok(self.number(local, body, held))
-    }
-
     fn body_of(&self, new: &mut NewUpdate) -> Rc<Body> {
         let mut body = self.blank_body();
         let own = Rc::get_mut(&mut body).expect("kept bodies are nobody else's");
         (own.stripe, own.kind, own.rows) = (new.stripe.id(), new.kind, new.rows);
         own.pieces.append(&mut new.pieces);
         body
-    }
-
-    /// The update is one from here on: it has a number, and its record is on its way to the
-    /// holders.
-    fn number(
-        &self,
-        local: &Rc<LocalArray>,
-        mut body: Rc<Body>,
-        held: SmallVec<[Held; 8]>,
-    ) -> (Update, List<StoreWrite>) {
-        {
-            let body = Rc::get_mut(&mut body).expect("not handed out yet");
-            body.sequence = self.window.borrow_mut().begin();
-            body.holders.extend(held.iter().map(|(_, _, holder)| *holder));
-        }
-        if body.kind != RecordKind::InDoubt {
-            self.ahead.borrow_mut().note(body.stripe, body.sequence);
-        }
-        if body.kind == RecordKind::Full {
-            self.newest_full.borrow_mut().note(body.stripe, body.sequence);
-        }
-        local.counts().log_records.add(1);
-        if body.kind.change().is_some() {
-            local.counts().parity_only_records.add(1);
-        }
-        let mut batches = local.write_lists.list();
-        for (log_ring, target, holder) in held {
-            let (done, pending): (_, Pending<Outcome>) = local.worker.outcomes.pair();
-            let (strip, blocks) = (holder.strip, body.blocks_of(holder.strip));
-            log_ring.push(Item { body: Rc::clone(&body), strip, blocks, done });
-            batches.push((target, pending, None));
-        }
-        (Update { local: Rc::clone(local), body: Some(body) }, batches)
     }
 
     /// Whether no record of the stripe with data, and none of a first write, counts any more,
@@ -239,15 +194,15 @@ impl Log {
         newest == 0 || self.log_rings.all(|log_ring| log_ring.ring.borrow().says() > newest)
     }
 
+    /// Nobody uses a record that was written early any more.
+    fn give_up_ahead(&self) {
+        let unused = self.ahead.borrow_mut().give_up();
+        unused.into_iter().for_each(|body| self.recycle(body));
+    }
+
     fn blank_body(&self) -> Rc<Body> {
         let kept = self.bodies.borrow_mut().pop();
         kept.unwrap_or_else(|| Rc::new(Body::empty()))
-    }
-
-    /// The update has ended.
-    fn end(&self, local: &Rc<LocalArray>, body: Rc<Body>) {
-        self.recycle(body);
-        self.settle_if_awaited(local);
     }
 
     /// It is not under way any more; its body is used again.
@@ -267,13 +222,5 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         self.log_rings.for_each(|log_ring| log_ring.close());
-    }
-}
-
-impl Drop for Update {
-    fn drop(&mut self) {
-        if let (Some(log), Some(body)) = (self.local.log(), self.body.take()) {
-            log.end(&self.local, body);
-        }
     }
 }

@@ -13,8 +13,8 @@
 
 use crate::array::Array;
 use crate::control_io;
+use crate::devices::SlotDevice;
 use crate::intent::RegionNo;
-use crate::local_array::SlotDevice;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Fault};
 use ashlar_iobuf::BufMut;

@@ -1,6 +1,6 @@
 //! Counters: one set for each array and worker, and one for each member.
 //!
-//! - here        counters
+//! - here        sets of counters; `counter`   one
 //! - `latency`   histograms of how long something took
 //! - `stages`    where the time of a write goes
 //!
@@ -8,34 +8,15 @@
 //! locks and without cache lines that move between cores. A reader adds the workers' sets up and
 //! may see two counters a moment apart. Counters only grow.
 
+mod counter;
 mod latency;
 mod stages;
 
+pub use counter::Counter;
 pub use latency::{Latency, LatencySummary, POWERS};
 pub use stages::{STAGE_SAMPLE_EVERY, StageLatencies, WriteStage};
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// A counter that only grows. One thread adds, any may read.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Add `amount`. If two threads did, some of it would be lost.
-    pub fn add(&self, amount: u64) {
-        add_alone(&self.0, amount);
-    }
-
-    /// Its value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// What the one thread that changes `value` adds to it.
-fn add_alone(value: &AtomicU64, amount: u64) {
-    value.store(value.load(Relaxed).wrapping_add(amount), Relaxed);
-}
 
 macro_rules! counters {
     ($(#[$doc:meta])* $set:ident, $snapshot:ident { $($(#[$field_doc:meta])* $field:ident),* $(,)? }) => {
@@ -181,7 +162,7 @@ pub(crate) struct MemberTally {
     depth_max: AtomicU64,
     /// How long its devices have not answered: the one that fills the slot, and the one that is to
     /// replace it.
-    pub(crate) silences: [crate::watch::Found; 2],
+    pub(crate) silences: [crate::watch::silence::Found; 2],
 }
 
 impl MemberTally {

@@ -16,62 +16,31 @@
 //! its wait: a start that meets another gives up. One member that both can read and write is
 //! enough. Not here: whether a process lives ([`Runner::look`]).
 
+pub(crate) mod beats;
+
 use crate::array::Array;
-use crate::background;
 use crate::canary::{Canary, sings};
 use crate::config::{ProcessState, Runner};
-use crate::control_io;
-use crate::coordinator::{look, map_writer, record};
+use crate::control_io::aligned;
+use crate::coordinator::holders::devices_in_service;
+use crate::coordinator::look;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::worker::Worker;
+use crate::{background, control_io};
 use ashlar_device::{Command, Device, DeviceFacts, Outcome};
 use ashlar_ondisk::format::{HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS};
 use ashlar_ondisk::{Heartbeat, RunnerName, Superblock, tag_of};
-use ashlar_ring::local::Semaphore;
 use ashlar_ring::{Pending, within};
 use ashlar_units::{Extent, to_u64, to_usize};
-use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 use uuid::Uuid;
 
 /// Intervals that a silent heartbeat is watched, and a little more.
 const WATCH_INTERVALS: u32 = 3;
-
-/// A heartbeat that its device has not answered.
-type LateBeat = (Rc<dyn Device>, Pending<Outcome>);
-
-/// What an array that runs here says of itself on its members. On the coordinator.
-pub(crate) struct Beats {
-    /// One block is written at a time: none follows the last.
-    turn: Semaphore,
-    /// Sequence of the last one written; `None`: none was.
-    last: Cell<Option<u64>>,
-    /// Devices that have not answered a heartbeat yet: the others must not wait for them.
-    late: RefCell<Vec<LateBeat>>,
-}
-
-impl Beats {
-    /// Whether the device still owes an answer to a heartbeat.
-    fn is_late(&self, device: &Rc<dyn Device>) -> bool {
-        let mut late = self.late.borrow_mut();
-        let mut context = Context::from_waker(Waker::noop());
-        late.retain_mut(|(_, write)| Pin::new(write).poll(&mut context).is_pending());
-        late.iter().any(|(own, _)| Rc::ptr_eq(own, device))
-    }
-}
-
-impl Default for Beats {
-    fn default() -> Self {
-        Beats { turn: Semaphore::new(1), last: Cell::new(None), late: RefCell::default() }
-    }
-}
 
 /// The newest heartbeat before a start, when it was found that nobody runs the array.
 #[derive(Clone, Copy)]
@@ -207,8 +176,7 @@ struct Speaker<'s> {
 
 impl Speaker<'_> {
     fn devices(&self) -> Vec<Rc<dyn Device>> {
-        let devices =
-            map_writer::devices_in_service(self.local).into_iter().map(|(_, device)| device);
+        let devices = devices_in_service(self.local).into_iter().map(|(_, device)| device);
         let beats = &self.local.coordinator().beats;
         devices.filter(|device| !beats.is_late(device)).collect()
     }
@@ -233,7 +201,7 @@ impl Speaker<'_> {
         let mut writes: Vec<(Rc<dyn Device>, Pending<Outcome>)> = Vec::new();
         for device in devices {
             let heartbeat = self.heartbeat(sequence, interval, device.facts());
-            let block = record::aligned(&heartbeat.encode());
+            let block = aligned(&heartbeat.encode());
             let offset = HEARTBEAT_OFFSET + to_u64(heartbeat.slot()) * HEARTBEAT_BYTES;
             // Nobody watches these: an idle array would look at them for ever. The sweep looks
             // whether one is stuck.

@@ -6,19 +6,17 @@
 //! coordinator.
 
 use crate::array::Array;
-use crate::aside;
-use crate::background;
-use crate::control_io::{self, refused};
+use crate::control_io::refused;
 use crate::coordinator::join;
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::joining_device;
+use crate::joining_device::open_alone;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::spare::{Spare, SpareStatus};
-use crate::stated;
 use crate::worker::Worker;
+use crate::{background, control_io, joining_device, stated};
 use ashlar_device::Opened;
 use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, member_bytes};
 use ashlar_ondisk::{ArrayName, Features, JobKind, SpareSuperblock, Text};
@@ -278,7 +276,7 @@ impl Engine {
     /// Open a device that is known to be ours, or only looked at.
     async fn open(&self, path: &str) -> Result<Arc<dyn Opened>, Refusal> {
         let (engine_state, path) = (Arc::clone(self.engine_state()), path.to_owned());
-        let open = async move |worker: Rc<Worker>| aside::open(&worker, &engine_state, &path).await;
+        let open = async move |worker: Rc<Worker>| open_alone(&worker, &engine_state, &path).await;
         self.on_worker(0, open).await?
     }
 
@@ -332,7 +330,7 @@ fn spare_record(
     SpareSuperblock {
         features: Features::NONE,
         generation: 1,
-        member_uuid: crate::create::draw_uuid(worker),
+        member_uuid: worker.draw_uuid(),
         member_bytes: member_bytes(opened.facts().size_bytes),
         created_at_s: (engine_state.config.wall_clock_s)(),
         pool_name,

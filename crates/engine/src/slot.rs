@@ -227,3 +227,27 @@ impl LostStripes {
             && self.stripes.lock().unwrap_or_else(PoisonError::into_inner).contains(&stripe)
     }
 }
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteTarget {
+    pub(crate) device: MemberDevice,
+    pub(crate) is_replacement: bool,
+}
+
+impl WriteTarget {
+    /// The device that fills the slot.
+    pub(crate) fn current(device: MemberDevice) -> WriteTarget {
+        WriteTarget { device, is_replacement: false }
+    }
+
+    /// The device that is being filled to replace it.
+    pub(crate) fn replacement(device: MemberDevice) -> WriteTarget {
+        WriteTarget { device, is_replacement: true }
+    }
+
+    /// The member, if it is the device that fills the slot.
+    pub(crate) fn if_current(self) -> Option<MemberIdx> {
+        (!self.is_replacement).then_some(self.device.member)
+    }
+}

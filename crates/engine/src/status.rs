@@ -4,14 +4,14 @@
 //! taken on its coordinator, pool figures on each worker, so they may be a moment apart.
 
 use crate::array::Array;
-use crate::checksums::{CacheUsage, Checksums};
+use crate::checksums::cache::CacheUsage;
+use crate::checksums::table::Checksums;
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::room::Pause;
-use crate::watch;
 use crate::watch::slow::SlowFigures;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
@@ -282,7 +282,7 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
         in_flight += tally.depth();
         in_flight_max += tally.depth_max();
     }
-    let [own, replacing] = watch::silences(local, member);
+    let [own, replacing] = local.array.silences(member);
     let silence = own.or(replacing);
     let device = local.device(member);
     let facts = device.as_ref().map(|device| device.facts());

@@ -7,13 +7,12 @@
 
 use crate::assemble::remove;
 use crate::canary::{Canary, sings};
-use crate::coordinator::{self, map_writer, proof, record};
+use crate::coordinator::{map_writer, proof, record};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
-use crate::ownership;
-use crate::room;
+use crate::{coordinator, ownership, room};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +76,7 @@ pub(crate) async fn stop(
     }
     if array.room.is_given_up() {
         // A write that waits for its next attempt keeps its device until then.
-        local.worker.handle.sleep(room::RETRY_EVERY).await;
+        local.worker.handle.sleep(room::patience::RETRY_EVERY).await;
     }
     until_recorded(local).await;
     remove(engine_state, array).await?;

@@ -1,7 +1,8 @@
 //! What a worker says of stripes: rows of one strip, and the locks of rows while requests are under
-//! way.
+//! way; `work` has what is to be done to them.
 
 pub(crate) mod lock;
+pub(crate) mod work;
 
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_units::StripIdx;

@@ -7,6 +7,7 @@
 //! commands.
 
 use crate::config::EngineConfig;
+use crate::stripe_tasks;
 use crate::worker::{Message, Worker, WorkerLoad, WorkerParts};
 use ashlar_ring::mailbox::{Receiver, Sender, mailbox};
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule, affinity};
@@ -131,7 +132,14 @@ fn run_thread(index: usize, config: &EngineConfig, ends: ThreadEnds) {
     };
     let Ok((peers, load)) = ends.go.recv() else { return };
     let handle = executor.handle();
-    let parts = WorkerParts { index, handle, payload_bytes: config.payload_bytes, peers, load };
+    let parts = WorkerParts {
+        index,
+        handle,
+        payload_bytes: config.payload_bytes,
+        peers,
+        load,
+        start_task: stripe_tasks::start,
+    };
     let started = Worker::start(parts, receiver);
     let is_started = started.is_ok();
     let told = ends.ready.send(started.map(drop));

@@ -6,24 +6,21 @@
 //! in line. Nothing here blocks the thread.
 
 use crate::array::ArrayId;
-use crate::datapath::{self, Answer, StripeWork};
+use crate::config::{LARGE_MIN, MIDDLE_BYTES, REQUEST_BYTES_MAX};
 use crate::local_array::LocalArray;
 use crate::metrics::Counter;
+use crate::stripe::work::{Answer, StripeWork};
 use ashlar_device::Outcome;
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass};
 use ashlar_ring::mailbox::{Receiver, Sender};
 use ashlar_ring::{Completion, Completions, Handle, Pending, local};
-use ashlar_units::{BLOCK_BYTES_USIZE, to_u64};
+use ashlar_units::BLOCK_BYTES_USIZE;
 use ashlar_volume::VolumeErrorKind;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Largest request, bytes; also the length of the shared run of zeros.
-pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// Payloads of more than a block and at most this many bytes have a class of buffers of their own.
-const MIDDLE_BYTES: usize = 65_536;
 /// Stripes that one worker has in flight at most.
 const STRIPE_TASKS: usize = 256;
 /// Longest write that is not whole blocks, with the rest of its blocks, bytes.
@@ -102,6 +99,7 @@ pub struct Worker {
     locals: RefCell<Vec<Option<Rc<LocalArray>>>>,
     queue: local::Queue<StripeTask>,
     stripe_tasks: StripeTasks,
+    start_task: fn(&Rc<Worker>),
 }
 
 /// The tasks that do stripe work on a worker.
@@ -119,6 +117,9 @@ thread_local! {
     static ZEROS: Buf = BufMut::zeroed(REQUEST_BYTES_MAX).freeze();
 }
 
+/// The middle buffers that a worker has at least.
+const MIDDLE_MIN: usize = 64;
+
 /// What a worker is made with.
 pub(crate) struct WorkerParts {
     pub(crate) index: usize,
@@ -126,20 +127,8 @@ pub(crate) struct WorkerParts {
     pub(crate) payload_bytes: usize,
     pub(crate) peers: Box<[Sender<Message>]>,
     pub(crate) load: Arc<WorkerLoad>,
-}
-
-/// The largest and the middle buffers that a worker has at least.
-const LARGE_MIN: usize = 8;
-const MIDDLE_MIN: usize = 64;
-
-/// The `payload_bytes` from which on a worker has no more than these say.
-pub(crate) const PAYLOAD_BYTES_MIN: usize = 2 * LARGE_MIN * REQUEST_BYTES_MAX;
-
-/// The `payload_bytes` with which a worker holds `count` buffers of `bytes` at once; `None` beyond
-/// all bounds.
-pub(crate) fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
-    let class = if bytes <= to_u64(MIDDLE_BYTES) { MIDDLE_BYTES } else { REQUEST_BYTES_MAX };
-    count.checked_mul(2 * class)
+    /// Starts one more task that does stripe work.
+    pub(crate) start_task: fn(&Rc<Worker>),
 }
 
 struct StripeTask {
@@ -148,7 +137,8 @@ struct StripeTask {
     reply: Reply,
 }
 
-enum Reply {
+/// Where the answer to a piece goes.
+pub(crate) enum Reply {
     Here(Completion<Answer>),
     There { worker: usize, ticket: usize },
 }
@@ -162,7 +152,7 @@ struct Tickets {
 
 /// The end of a worker whose executor ends while arrays run: their shares hold the worker and it
 /// holds them, so neither would ever be freed.
-struct Parting(Rc<Worker>);
+pub(crate) struct Parting(Rc<Worker>);
 
 impl Drop for Parting {
     fn drop(&mut self) {
@@ -204,6 +194,7 @@ impl Worker {
             locals: RefCell::default(),
             queue: local::Queue::new(),
             stripe_tasks: StripeTasks::default(),
+            start_task: parts.start_task,
         });
         worker.handle.spawn(Rc::clone(&worker).read_mailbox(mailbox));
         Ok(worker)
@@ -270,7 +261,7 @@ impl Worker {
         if self.queue.len() > idle.get() && may_start() {
             started.set(started.get() + 1);
             idle.set(idle.get() + 1);
-            self.handle.spawn(Rc::clone(self).work_on_stripes());
+            (self.start_task)(self);
         }
     }
 
@@ -279,6 +270,20 @@ impl Worker {
         let locals = self.locals.borrow();
         let paused = locals.iter().flatten().filter(|local| local.array.room.waiting() != 0);
         paused.map(|local| local.changes_under_way.get()).sum()
+    }
+
+    /// A device's name in the stripe intent log, from the world's randomness: never zero.
+    pub(crate) fn draw_log_tag(&self) -> u64 {
+        self.handle.random_u64().max(1)
+    }
+
+    /// A random UUID from the world's randomness.
+    pub(crate) fn draw_uuid(&self) -> uuid::Uuid {
+        let (high, low) = (self.handle.random_u64(), self.handle.random_u64());
+        uuid::Builder::from_u128((u128::from(high) << 64) | u128::from(low))
+            .with_version(uuid::Version::Random)
+            .with_variant(uuid::Variant::RFC4122)
+            .into_uuid()
     }
 
     /// Run `action` on another worker's (or this one's) thread, soon.
@@ -305,20 +310,26 @@ impl Worker {
         }
     }
 
-    async fn work_on_stripes(self: Rc<Self>) {
-        // Here, too: what is promised to this task is in the queue again only after it is gone, and
-        // would stay there.
-        let _parting = Parting(Rc::clone(&self));
+    /// Held by a task that does stripe work, too: what is promised to the task is in the queue
+    /// again only after it is gone, and would stay there.
+    pub(crate) fn parting(self: &Rc<Self>) -> Parting {
+        Parting(Rc::clone(self))
+    }
+
+    /// The next piece in line, for a task that is idle.
+    pub(crate) async fn next_piece(self: &Rc<Self>) -> (Rc<LocalArray>, StripeWork, Reply) {
+        let StripeTask { local, piece, reply } = self.queue.pop().await;
         let idle = &self.stripe_tasks.idle;
-        loop {
-            let StripeTask { local, piece, reply } = self.queue.pop().await;
-            idle.set(idle.get() - 1);
-            self.start_task_if_needed();
-            let answer = datapath::perform(&local, piece).await;
-            drop(local);
-            self.answer(reply, answer);
-            idle.set(idle.get() + 1);
-        }
+        idle.set(idle.get() - 1);
+        self.start_task_if_needed();
+        (local, piece, reply)
+    }
+
+    /// The piece was done: its task is idle again.
+    pub(crate) fn end_piece(&self, reply: Reply, answer: Answer) {
+        self.answer(reply, answer);
+        let idle = &self.stripe_tasks.idle;
+        idle.set(idle.get() + 1);
     }
 
     fn answer(&self, reply: Reply, answer: Answer) {

@@ -78,7 +78,7 @@ impl StripSet {
     /// If `count` exceeds 64.
     #[inline]
     pub fn first(count: usize) -> Self {
-        assert!(count <= 64, "a stripe has at most 64 strips");
+        assert!(count <= STRIPS_MAX, "a stripe has at most 64 strips");
         StripSet(if count == 64 { u64::MAX } else { (1 << count) - 1 })
     }
 

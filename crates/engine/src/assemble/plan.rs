@@ -8,26 +8,18 @@
 use super::{AssembleSpec, Found};
 use crate::canary::{Canary, sings};
 use crate::coordinator::record;
+use crate::devices::{SlotDevice, Tags};
 use crate::error::Refusal;
-use crate::local_array::{SlotDevice, Tags};
+use crate::log::replay::WhyReadOnly;
 use crate::member::SlotState;
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::assembly::{self, ReadOnlyReason, Start, Verdict};
+use ashlar_ondisk::assembly::{self, Start, Verdict};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Superblock};
 use ashlar_units::StripeNo;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Why an array is not to be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WhyReadOnly {
-    /// The operator says so.
-    Asked,
-    /// The judgement does.
-    Judged(ReadOnlyReason),
-}
 
 /// Everything the start needs once the judgement is made.
 #[derive(Clone)]

@@ -8,18 +8,18 @@
 //!
 //! The caller holds the rows' exclusive lock.
 
-use super::step::StepReport;
 use crate::canary::{Canary, sings};
-use crate::checksums::heal::heal;
 use crate::datapath::gather::gather_each;
+use crate::datapath::heal::heal;
 use crate::datapath::reconstruct::{decode_one, write_back};
-use crate::datapath::rows::RowSet;
 use crate::datapath::store::{Stored, repair};
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::log::Piece;
+use crate::rows::RowSet;
 use crate::scratch::StripeBuffers;
 use crate::stripe::StripRun;
+use crate::stripe::work::StepReport;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{Geometry, RowRange, StripIo, Stripe};
 use ashlar_parity::Verdict;
@@ -361,7 +361,7 @@ async fn rewrite(
         return;
     }
     let sources = tile.present.or(tile.decoded).minus(strips);
-    let mut pieces = local.piece_lists.list();
+    let mut pieces = local.pools.pieces.list();
     for strip in strips.iter() {
         let Some(content) = regenerate(local, tile, sources, StripIo { strip, rows }) else {
             report.lost_blocks += u64::from(rows.blocks());

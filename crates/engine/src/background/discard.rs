@@ -11,9 +11,9 @@
 //! the discard, and a fault is ignored. The first write of a stripe stores all of it. Not here:
 //! what makes a stripe unwritten (`datapath/trim.rs`).
 
-use crate::datapath::StripeWork;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::{Hold, RowGuard};
+use crate::stripe::work::{Run, StripeWork};
 use ashlar_device::Command;
 use ashlar_layout::{RowRange, Stripe, StripeId};
 use ashlar_units::{Extent, MemberIdx, StripeNo};
@@ -22,13 +22,6 @@ use std::rc::Rc;
 /// Stripes that are given back together, so that a device gets one long extent instead of many
 /// short ones.
 const RUN_STRIPES: u64 = 64;
-
-/// Neighbouring stripes of one owner.
-pub(crate) struct Run {
-    first: StripeId,
-    /// Of the same geometry.
-    end: StripeNo,
-}
 
 /// A flush has ended: what has become durable by it may go. Returns at once.
 pub(crate) fn give_back_soon(local: &Rc<LocalArray>) {

@@ -15,11 +15,10 @@
 use super::job::{End, Job};
 use super::meter::Meter;
 use super::pace::Pace;
-use super::step::{Step, StepReport, Work};
 use super::table;
-use crate::datapath::{Answer, StripeWork};
 use crate::event::names;
 use crate::local_array::LocalArray;
+use crate::stripe::work::{Answer, Step, StepReport, StripeWork, Work};
 use ashlar_layout::Stripe;
 use ashlar_ring::local::Signal;
 use ashlar_ring::{Pending, within};
@@ -40,7 +39,7 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -
     let mut meter = Meter::new(local);
     loop {
         let change = changed.changed();
-        let ended = job.end(local);
+        let ended = end_of(local, job);
         if ended.is_some() || table::must_wait(local, job) {
             while !under_way.is_empty() {
                 absorb(local, job, &mut under_way).await;
@@ -113,4 +112,15 @@ async fn wait_to_retry(local: &Rc<LocalArray>, job: &Job, change: impl Future<Ou
     table::checkpoint(local, job).await;
     within(&local.worker.handle, RETRY_EVERY, change).await;
     job.retry_lost();
+}
+
+/// Whether it is to end, and how.
+fn end_of(local: &LocalArray, job: &Job) -> Option<End> {
+    if local.array.is_stopping() {
+        return Some(End::Stopped);
+    }
+    if job.is_cancelled.get() {
+        return Some(End::Cancelled);
+    }
+    (!table::has_target(local, job)).then_some(End::TargetGone)
 }

@@ -8,12 +8,13 @@
 use super::course::{Course, Reach};
 use super::job::JobSpec;
 use super::sparing::look_again;
-use super::step::Work;
 use super::{notify, spawn, start, table};
 use crate::canary::{Canary, sings};
-use crate::coordinator::{self, record};
+use crate::coordinator::messages::everywhere;
+use crate::coordinator::record;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
+use crate::stripe::work::Work;
 use ashlar_layout::StripeId;
 use ashlar_ondisk::{ConsistencyPolicy, JobKind, JobRecord, MemberEntry, Role, Superblock};
 use ashlar_units::{MemberIdx, StripeNo};
@@ -195,7 +196,7 @@ pub(crate) fn replacement_took_over(
     spawn(local, async move |local: Rc<LocalArray>| {
         // Writes planned before the slot was rebuilding have entered their regions when this
         // returns.
-        coordinator::everywhere(&local, |_| {}).await;
+        everywhere(&local, |_| {}).await;
         let Some(entry) = local.coordinator().superblock().joining_device(slot).copied() else {
             return;
         };

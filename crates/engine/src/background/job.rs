@@ -9,14 +9,12 @@
 
 use super::board::JobStatus;
 use super::course::{Course, Maps};
-use super::step::{StepReport, Work};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::intent::RegionNo;
-use crate::local_array::LocalArray;
-use crate::member::SlotState;
 use crate::slot::DeviceEpoch;
+use crate::stripe::work::{StepReport, Work};
 use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
 use ashlar_ondisk::{JobKind, JobRecord};
 use ashlar_units::{MemberIdx, StripeNo, to_u64};
@@ -102,25 +100,25 @@ pub(super) struct Progress {
 }
 
 impl Job {
-    pub(super) fn new(local: &LocalArray, spec: JobSpec) -> Job {
+    pub(super) fn new(array: &Array, spec: JobSpec) -> Job {
         let device_epoch = match spec.work {
-            Work::Rebuild { slot } => Some(local.array.slot(slot).device_epoch()),
-            Work::Copy { slot } => Some(local.array.slot(slot).replacement_device_epoch()),
+            Work::Rebuild { slot } => Some(array.slot(slot).device_epoch()),
+            Work::Copy { slot } => Some(array.slot(slot).replacement_device_epoch()),
             Work::Resync | Work::Scrub { .. } => None,
         };
         if spec.work == Work::Resync {
-            local.array.intent.resync_begins();
+            array.intent.resync_begins();
         }
         // What it found before the last stop stayed, unless it was repaired on the spot.
         let is_repaired =
-            spec.work == Work::Scrub { is_repairing: true } || local.array.checksums.is_some();
+            spec.work == Work::Scrub { is_repairing: true } || array.checksums.is_some();
         let left = if is_repaired { 0 } else { spec.mismatches };
         let report = StepReport { mismatches: spec.mismatches, left, ..StepReport::default() };
         let (epoch, checkpoint) = (spec.checkpoint.epoch(), spec.checkpoint.number());
         let progress = Progress {
             cursor: checkpoint,
             done_below: checkpoint,
-            total_stripes: spec.course.count(maps(&local.array, epoch), checkpoint),
+            total_stripes: spec.course.count(maps(array, epoch), checkpoint),
             report,
             ..Progress::default()
         };
@@ -211,34 +209,6 @@ impl Job {
     /// Whether stripes are left that could not be done.
     pub(super) fn has_lost(&self) -> bool {
         !self.progress.borrow().lost.is_empty()
-    }
-
-    /// Whether its device is still there, as what it was.
-    pub(super) fn has_target(&self, local: &LocalArray) -> bool {
-        let Some((slot, device_epoch)) = self.slot().zip(self.device_epoch) else { return true };
-        let state = local.array.slot(slot).state();
-        match self.work {
-            Work::Copy { .. } => {
-                state == SlotState::InSync
-                    && local.array.slot(slot).replacement_device_epoch() == device_epoch
-                    && local.replacement(slot).is_some()
-            }
-            _ => {
-                state == SlotState::Rebuilding
-                    && local.array.slot(slot).device_epoch() == device_epoch
-            }
-        }
-    }
-
-    /// Whether it is to end, and how.
-    pub(super) fn end(&self, local: &LocalArray) -> Option<End> {
-        if local.array.is_stopping() {
-            return Some(End::Stopped);
-        }
-        if self.is_cancelled.get() {
-            return Some(End::Cancelled);
-        }
-        (!self.has_target(local)).then_some(End::TargetGone)
     }
 
     /// The next stripe to begin, if there is one left in this pass.

@@ -10,13 +10,13 @@
 //! - `compare`    scrub and resync
 
 use super::compare;
+use crate::blame::take_out_failed;
 use crate::checksums::block_of;
-use crate::checksums::heal::heal;
 use crate::checksums::pins::{Noted, one, pin};
 use crate::coordinator;
 use crate::coordinator::writes::DeviceWrites;
-use crate::datapath::blame::take_out_failed;
 use crate::datapath::gather::gather;
+use crate::datapath::heal::heal;
 use crate::datapath::reconstruct::decode_one;
 use crate::datapath::store::Writes;
 use crate::local_array::LocalArray;
@@ -26,50 +26,15 @@ use crate::scratch::Leave;
 use crate::slot::MemberDevice;
 use crate::stripe::StripRun;
 use crate::stripe::lock::Hold;
+use crate::stripe::work::{Step, StepReport, Work};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_layout::{Geometry, RowRange, StripIo, Stripe, plan_decode};
+use ashlar_layout::{Geometry, RowRange, StripIo, plan_decode};
 use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
 /// Bytes of a strip that are worked on at once: long enough for the drives, short enough that a
 /// client write to the stripe does not wait for all of a large strip.
 const TILE_BYTES: u64 = 256 << 10;
-
-/// One stripe's worth of a job.
-pub(crate) struct Step {
-    pub(crate) stripe: Stripe,
-    pub(crate) work: Work,
-}
-
-/// What is to be done to the stripe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Work {
-    /// Regenerate the strip on this slot.
-    Rebuild { slot: MemberIdx },
-    /// Copy the strip on this slot to the slot's replacement.
-    Copy { slot: MemberIdx },
-    /// Make parity what the data says.
-    Resync,
-    /// Read and compare everything.
-    Scrub { is_repairing: bool },
-}
-
-/// What a step did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct StepReport {
-    /// Bytes read and written on members.
-    pub(crate) bytes: u64,
-    /// Blocks found wrong.
-    pub(crate) mismatches: u64,
-    /// Blocks put right.
-    pub(crate) repaired: u64,
-    /// Rows of blocks found wrong that stay as they are.
-    pub(crate) left: u64,
-    /// Blocks that could not be done: too much cannot be read.
-    pub(crate) lost_blocks: u64,
-    /// The device the job writes to is not there any more, or failed: the stripe is not done.
-    pub(crate) is_target_gone: bool,
-}
 
 /// Do it.
 pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {

@@ -5,12 +5,16 @@
 //! becomes in sync only when the members have recorded it. So does the device of a finished copy.
 
 use super::job::{End, Job};
-use super::step::Work;
-use crate::coordinator::{self, map_writer, proof, record};
+use crate::coordinator;
+use crate::coordinator::messages::everywhere;
+use crate::coordinator::{map_writer, proof, record};
+use crate::devices::SlotDevices;
 use crate::event::names;
-use crate::local_array::{LocalArray, SlotDevices};
+use crate::local_array::LocalArray;
 use crate::member::SlotEvent;
+use crate::member::SlotState;
 use crate::slot::{DeviceEpoch, MemberDevice};
+use crate::stripe::work::Work;
 use ashlar_device::Command;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, MemberEvent, ScrubRecord, Superblock};
@@ -191,12 +195,12 @@ async fn complete_rebuild(
     let _gate = local.coordinator().gate().await;
     let is_listed =
         local.coordinator().superblock().joining_device(slot).is_some_and(|new| new.uuid == member);
-    if !is_listed || !job.has_target(local) {
+    if !is_listed || !has_target(local, job) {
         return false;
     }
     let record = job.record();
     let recorded = record::update(local, |next| enthrone(next, slot, member, record)).await;
-    if recorded.is_err() || !job.has_target(local) {
+    if recorded.is_err() || !has_target(local, job) {
         return false;
     }
     let state = local.array.slot(slot).state().next(SlotEvent::RebuildRecorded);
@@ -215,7 +219,7 @@ async fn complete_copy(local: &Rc<LocalArray>, job: &Job, slot: MemberIdx, membe
     let _gate = local.coordinator().gate().await;
     let is_listed =
         local.coordinator().superblock().joining_device(slot).is_some_and(|new| new.uuid == member);
-    let (Some(device_epoch), true) = (job.device_epoch, is_listed && job.has_target(local)) else {
+    let (Some(device_epoch), true) = (job.device_epoch, is_listed && has_target(local, job)) else {
         return false;
     };
     let before = local.array.slot(slot).device_epoch();
@@ -228,10 +232,10 @@ async fn complete_copy(local: &Rc<LocalArray>, job: &Job, slot: MemberIdx, membe
         }
     };
     local.array.set_device_epoch(slot, device_epoch);
-    coordinator::everywhere(local, swap((device_epoch, before))).await;
+    everywhere(local, swap((device_epoch, before))).await;
     let record = job.record();
     let recorded = record::update(local, |next| enthrone(next, slot, member, record)).await;
-    coordinator::everywhere(local, move |local| {
+    everywhere(local, move |local| {
         let before = local.replacement(slot);
         let devices = SlotDevices { replacement: None, ..local.slot_devices(slot) };
         local.set_devices(slot, devices);
@@ -239,4 +243,20 @@ async fn complete_copy(local: &Rc<LocalArray>, job: &Job, slot: MemberIdx, membe
     })
     .await;
     recorded.is_ok()
+}
+
+/// Whether its device is still there, as what it was.
+pub(super) fn has_target(local: &LocalArray, job: &Job) -> bool {
+    let Some((slot, device_epoch)) = job.slot().zip(job.device_epoch) else { return true };
+    let state = local.array.slot(slot).state();
+    match job.work {
+        Work::Copy { .. } => {
+            state == SlotState::InSync
+                && local.array.slot(slot).replacement_device_epoch() == device_epoch
+                && local.replacement(slot).is_some()
+        }
+        _ => {
+            state == SlotState::Rebuilding && local.array.slot(slot).device_epoch() == device_epoch
+        }
+    }
 }

@@ -7,48 +7,22 @@
 //! The locks here are held for a look into a table, never across I/O.
 
 use super::page::Page;
-use crate::local_array::LocalArray;
-use crate::slot::MemberDevice;
-use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
-use ashlar_iobuf::BufMut;
-use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
-use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, to_usize};
+use crate::checksums::page::Key;
+use ashlar_device::Fault;
+use ashlar_units::{BLOCK_BYTES, to_usize};
 use futures_channel::oneshot;
 use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tables that the pages are dealt out to, so that workers seldom meet.
 const SHELVES: usize = 16;
-/// How often a place is read before it counts as one that cannot be.
-const ATTEMPTS: usize = 4;
+
 /// Pages that each of them has room for at least.
 const SHELF_PAGES_MIN: usize = 4;
 
-/// The identity of a page: its device and its number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Key {
-    pub(super) member: u16,
-    pub(super) device_epoch: u32,
-    pub(super) page: u32,
-}
-
-impl Key {
-    pub(super) fn new(owner: MemberDevice, page: u32) -> Key {
-        Key { member: owner.member.0, device_epoch: owner.device_epoch.0, page }
-    }
-
-    pub(super) fn owner(self) -> MemberDevice {
-        MemberDevice {
-            member: ashlar_units::MemberIdx(self.member),
-            device_epoch: crate::slot::DeviceEpoch(self.device_epoch),
-        }
-    }
-}
-
 /// What became of fetching a page.
-type Fetched = Result<Arc<Page>, Fault>;
+pub(super) type Fetched = Result<Arc<Page>, Fault>;
 
 enum Entry {
     Here(Arc<Page>),
@@ -75,7 +49,7 @@ pub struct CacheUsage {
 }
 
 /// Pages in memory.
-pub(super) struct Cache {
+pub(crate) struct Cache {
     shelves: [Mutex<Shelf>; SHELVES],
     shelf_pages: usize,
     dirty: Mutex<Vec<Arc<Page>>>,
@@ -123,7 +97,7 @@ impl Cache {
     }
 
     /// The page has changed and waits to be stored.
-    pub(super) fn note_dirty(&self, page: &Arc<Page>) {
+    pub(crate) fn note_dirty(&self, page: &Arc<Page>) {
         if page.mark_dirty() {
             self.dirty_count.fetch_add(1, Ordering::AcqRel);
             locked(&self.dirty).push(Arc::clone(page));
@@ -131,7 +105,7 @@ impl Cache {
     }
 
     /// The pages that wait to be stored, none of them any more.
-    pub(super) fn take_dirty(&self) -> Vec<Arc<Page>> {
+    pub(crate) fn take_dirty(&self) -> Vec<Arc<Page>> {
         let taken = std::mem::take(&mut *locked(&self.dirty));
         self.dirty_count.fetch_sub(taken.len(), Ordering::AcqRel);
         taken
@@ -149,7 +123,10 @@ impl Cache {
     }
 
     /// The page, or a place in its line of waiters; true if the caller must fetch it.
-    fn get_or_wait(&self, key: Key) -> Result<Arc<Page>, (oneshot::Receiver<Fetched>, bool)> {
+    pub(super) fn get_or_wait(
+        &self,
+        key: Key,
+    ) -> Result<Arc<Page>, (oneshot::Receiver<Fetched>, bool)> {
         let mut shelf = self.shelf(key);
         let (told, waits) = oneshot::channel();
         match shelf.entries.get_mut(&key) {
@@ -165,7 +142,7 @@ impl Cache {
     }
 
     /// The page was fetched, or could not be: its waiters get the result.
-    fn put(&self, key: Key, fetched: Fetched) {
+    pub(super) fn put(&self, key: Key, fetched: Fetched) {
         let mut shelf = self.shelf(key);
         let before = shelf.entries.remove(&key);
         if let Ok(page) = &fetched {
@@ -213,111 +190,6 @@ impl Shelf {
     }
 }
 
-/// The page, from the device if need be.
-///
-/// # Errors
-/// The device's fault. Places that the medium does not give back are none: then nothing is known of
-/// the page.
-pub(super) async fn load(local: &Rc<LocalArray>, key: Key) -> Fetched {
-    match begin(local, key) {
-        Ok(page) => Ok(page),
-        Err(waits) => waits.await.unwrap_or(Err(Fault::GONE)),
-    }
-}
-
-/// The page, or where to wait for it; somebody fetches it when this returns.
-pub(super) fn begin(
-    local: &Rc<LocalArray>,
-    key: Key,
-) -> Result<Arc<Page>, oneshot::Receiver<Fetched>> {
-    let sums = local.array.checksums.as_ref().expect("asked only where they are kept");
-    let (waits, is_to_fetch) = match sums.cache.get_or_wait(key) {
-        Ok(page) => return Ok(page),
-        Err(waits) => waits,
-    };
-    if is_to_fetch {
-        let local = Rc::clone(local);
-        // A task of its own: who asked may go away, and others may wait.
-        local.worker.handle.clone().spawn(async move {
-            let _under_way = local.begin();
-            let fetched = fetch(&local, key).await;
-            let sums = local.array.checksums.as_ref().expect("kept");
-            sums.cache.put(key, fetched);
-        });
-    }
-    Err(waits)
-}
-
-/// The device of that slot and device epoch, as far as this worker knows.
-fn device_of(local: &LocalArray, owner: MemberDevice) -> Option<Rc<dyn Device>> {
-    let MemberDevice { member, device_epoch } = owner;
-    let (current, replacement) = local.device_epochs(member);
-    if device_epoch == current
-        && let Some(device) = local.device(member)
-    {
-        return Some(device);
-    }
-    local.replacement(member).filter(|_| device_epoch == replacement)
-}
-
-async fn fetch(local: &Rc<LocalArray>, key: Key) -> Fetched {
-    let sums = local.array.checksums.as_ref().expect("kept");
-    let device = device_of(local, key.owner()).ok_or(Fault::GONE)?;
-    local.counts().checksum_page_reads.add(1);
-    let at = |place: u64| sums.area.offset + place_offset(key.page, place);
-    let identity = SumPageIdentity { array_tag: sums.array_tag, page: key.page };
-    let both = read(local, device.as_ref(), at(0), 2 * BLOCK_BYTES_USIZE).await;
-    let mut is_one_unread = false;
-    let places = match both {
-        Ok(bytes) => {
-            let (first, second) = bytes.split_at(BLOCK_BYTES_USIZE);
-            identity.newest([Some(first), Some(second)])
-        }
-        Err(fault) if fault.kind == FaultKind::Media => {
-            let mut each = [None, None];
-            for (bytes, place) in each.iter_mut().zip(0..) {
-                *bytes = insist(local, device.as_ref(), at(place)).await?;
-            }
-            is_one_unread = each.iter().any(Option::is_none);
-            identity.newest([each[0].as_deref(), each[1].as_deref()])
-        }
-        Err(fault) => return Err(fault),
-    };
-    let found = places.as_ref().map(|(page, place)| (&page.sums, *place));
-    let page = Page::new(key, found);
-    Ok(Arc::new(if is_one_unread { page.beside_an_unread_one() } else { page }))
-}
-
-/// A place, asked for some times; `None` if the media do not give it back. If it is the newer one,
-/// the other speaks of blocks as they were: right ones do not match, their device is named for
-/// that, and without the rest of the row they are errors.
-async fn insist(
-    local: &LocalArray,
-    device: &dyn Device,
-    offset: u64,
-) -> Result<Option<BufMut>, Fault> {
-    for _ in 0..ATTEMPTS {
-        match read(local, device, offset, BLOCK_BYTES_USIZE).await {
-            Ok(bytes) => return Ok(Some(bytes)),
-            Err(fault) if fault.kind == FaultKind::Media => {}
-            Err(fault) => return Err(fault),
-        }
-    }
-    Ok(None)
-}
-
-async fn read(
-    local: &LocalArray,
-    device: &dyn Device,
-    offset: u64,
-    bytes: usize,
-) -> Result<BufMut, Fault> {
-    let pending = local.start_on(device, offset, Command::Read(BufMut::zeroed(bytes)));
-    let Outcome { result, buffer } = pending.await.ok_or(Fault::GONE)?;
-    result?;
-    buffer.ok_or(Fault::GONE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Cache, CacheUsage, Entry, Key, SHELVES};
@@ -328,7 +200,7 @@ mod tests {
         Key { member: 0, device_epoch: 0, page }
     }
 
-    fn put(cache: &Cache, page: u32) -> Arc<Page> {
+    pub(super) fn put(cache: &Cache, page: u32) -> Arc<Page> {
         let made = Arc::new(Page::new(key(page), None));
         cache.put(key(page), Ok(Arc::clone(&made)));
         made

@@ -3,17 +3,38 @@
 //! What must stay true: a change is dirty until a flush round has taken it. A page that is dirty or
 //! held stays in memory.
 
-use super::cache::Key;
+use crate::slot::MemberDevice;
 use ashlar_ondisk::checksums::{SUMS_PER_PAGE, Sums, UNKNOWN};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
+/// The identity of a page: its device and its number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub(crate) member: u16,
+    pub(crate) device_epoch: u32,
+    pub(crate) page: u32,
+}
+
+impl Key {
+    pub(crate) fn new(owner: MemberDevice, page: u32) -> Key {
+        Key { member: owner.member.0, device_epoch: owner.device_epoch.0, page }
+    }
+
+    pub(crate) fn owner(self) -> MemberDevice {
+        MemberDevice {
+            member: ashlar_units::MemberIdx(self.member),
+            device_epoch: crate::slot::DeviceEpoch(self.device_epoch),
+        }
+    }
+}
+
 /// One page.
-pub(super) struct Page {
-    pub(super) key: Key,
+pub(crate) struct Page {
+    pub(crate) key: Key,
     sums: Box<[AtomicU32]>,
     is_dirty: AtomicBool,
     /// Somebody asked for it since the cache last looked for a page to let go.
-    pub(super) was_used: AtomicBool,
+    pub(crate) was_used: AtomicBool,
     /// Which of its places on the device is written next: 0 or 1.
     next_place: AtomicU8,
     /// There if the media did not give back its other place, which may be the newer one: of each
@@ -25,7 +46,7 @@ pub(super) struct Page {
 impl Page {
     /// What was found on the device, in which place; `None` if neither place can be used: nothing
     /// is known.
-    pub(super) fn new(key: Key, found: Option<(&Sums, u64)>) -> Page {
+    pub(crate) fn new(key: Key, found: Option<(&Sums, u64)>) -> Page {
         let (sums, next) = match found {
             Some((sums, place)) => {
                 (sums.iter().map(|sum| AtomicU32::new(*sum)).collect(), 1 - place)
@@ -43,24 +64,24 @@ impl Page {
     }
 
     /// The same, if the media did not give back the other place.
-    pub(super) fn beside_an_unread_one(self) -> Page {
+    pub(crate) fn beside_an_unread_one(self) -> Page {
         let set_since = (0..SUMS_PER_PAGE).map(|_| AtomicBool::new(false)).collect();
         Page { set_since: Some(set_since), ..self }
     }
 
     /// Whether a newer page may have been there, which said something else of this entry.
-    pub(super) fn may_be_old(&self, entry: usize) -> bool {
+    pub(crate) fn may_be_old(&self, entry: usize) -> bool {
         self.set_since.as_ref().is_some_and(|since| !since[entry].load(Ordering::Acquire))
     }
 
     /// The checksum of an entry.
-    pub(super) fn sum(&self, entry: usize) -> u32 {
+    pub(crate) fn sum(&self, entry: usize) -> u32 {
         self.sums[entry].load(Ordering::Acquire)
     }
 
     /// The block of this entry has that checksum from now on. The caller says that the page is
     /// dirty.
-    pub(super) fn set(&self, entry: usize, sum: u32) {
+    pub(crate) fn set(&self, entry: usize, sum: u32) {
         self.sums[entry].store(sum, Ordering::Release);
         if let Some(since) = &self.set_since {
             since[entry].store(true, Ordering::Release);
@@ -68,27 +89,27 @@ impl Page {
     }
 
     /// It waits to be stored; true if it did not before. To be called after the change.
-    pub(super) fn mark_dirty(&self) -> bool {
+    pub(crate) fn mark_dirty(&self) -> bool {
         !self.is_dirty.swap(true, Ordering::AcqRel)
     }
 
     /// The checksums as they are to be stored; the page counts as stored from now on.
-    pub(super) fn take(&self) -> Sums {
+    pub(crate) fn take(&self) -> Sums {
         self.is_dirty.swap(false, Ordering::AcqRel);
         std::array::from_fn(|entry| self.sum(entry))
     }
 
-    pub(super) fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.is_dirty.load(Ordering::Acquire)
     }
 
     /// The place that is written next.
-    pub(super) fn next_place(&self) -> u64 {
+    pub(crate) fn next_place(&self) -> u64 {
         self.next_place.load(Ordering::Acquire).into()
     }
 
     /// It was stored, durably: next time its other place is written.
-    pub(super) fn turn(&self) {
+    pub(crate) fn turn(&self) {
         self.next_place.fetch_xor(1, Ordering::AcqRel);
     }
 }

@@ -6,13 +6,15 @@
 //! page here and needs none: the job that fills it comes to these rows afterwards. A block that a
 //! device failed to store is not recorded, because the device may still hold the old one.
 
-use super::cache::{Key, begin, load};
+use super::load::{begin, load};
 use super::page::Page;
 use super::{are_mostly_dirty, block_of, sum_of};
-use crate::coordinator::{map_writer, on_coordinator};
-use crate::datapath::blame::{FailedMembers, blame, take_out_failed};
-use crate::datapath::store::WriteTarget;
+use crate::blame::{FailedMembers, blame, take_out_failed};
+use crate::checksums::page::Key;
+use crate::coordinator::map_writer;
+use crate::coordinator::messages::on_coordinator;
 use crate::local_array::LocalArray;
+use crate::slot::WriteTarget;
 use crate::slot::{DeviceEpoch, MemberDevice};
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;

@@ -12,16 +12,16 @@
 //! nothing is read from the device before the job has reached the stripe. After a crash in between,
 //! the device does not belong to the array.
 
-use super::{everywhere, map_writer, proof, record};
-use crate::background::{self, table};
+use super::{map_writer, proof, record};
+use crate::background::table;
 use crate::canary::{Canary, sings};
-use crate::control_io;
-use crate::create::{draw_log_tag, draw_uuid};
+use crate::coordinator::messages::everywhere;
+use crate::devices::{SlotDevice, SlotDevices, Tags};
 use crate::error::Refusal;
 use crate::event::names;
-use crate::local_array::{LocalArray, SlotDevice, SlotDevices, Tags};
-use crate::map_pages;
+use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
+use crate::{background, control_io, map_pages};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
 use ashlar_ondisk::assembly::has_only_missed;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
@@ -63,7 +63,7 @@ pub(crate) async fn as_rebuilding(
     member: MemberIdx,
     joining_device: Stated,
 ) -> Result<(), Refusal> {
-    let uuid = draw_uuid(&local.worker);
+    let uuid = local.worker.draw_uuid();
     with_uuid(local, member, joining_device, uuid).await
 }
 
@@ -74,20 +74,35 @@ pub(crate) async fn as_rebuilding(
 pub(crate) async fn with_uuid(
     local: &Rc<LocalArray>,
     member: MemberIdx,
-    Stated { opened, atomic_write_bytes }: Stated,
+    joining_device: Stated,
     uuid: Uuid,
 ) -> Result<(), Refusal> {
+    let (entry, prepared) = made_ready(local, member, SlotState::Out, joining_device, uuid).await?;
+    fill(local, member, prepared, move |superblock| enlist(superblock, entry)).await
+}
+
+/// A device is made ready for a slot in this state, and the table is to list it like that.
+///
+/// # Errors
+/// As [`as_rebuilding`].
+async fn made_ready(
+    local: &Rc<LocalArray>,
+    member: MemberIdx,
+    state: SlotState,
+    Stated { opened, atomic_write_bytes }: Stated,
+    uuid: Uuid,
+) -> Result<(MemberEntry, Prepared), Refusal> {
     let facts = opened.facts().clone();
     check(local, &facts)?;
-    expect_state(local, member, SlotState::Out)?;
+    expect_state(local, member, state)?;
     prepare(local, &opened, uuid).await?;
-    let joining_device = MemberEntry::new(uuid, member, Role::Rebuilding)
+    let role = if state == SlotState::InSync { Role::Replacement } else { Role::Rebuilding };
+    let entry = MemberEntry::new(uuid, member, role)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
-    let log_tag = draw_log_tag(&local.worker);
+    let log_tag = local.worker.draw_log_tag();
     let stated_atomic_bytes = of_use(local, atomic_write_bytes);
-    let joining_device = MemberEntry { log_tag, stated_atomic_bytes, ..joining_device };
-    let enlist = move |superblock: &mut Superblock| enlist(superblock, joining_device);
-    fill(local, member, Prepared { opened, uuid: joining_device.uuid, log_tag }, enlist).await
+    let entry = MemberEntry { log_tag, stated_atomic_bytes, ..entry };
+    Ok((entry, Prepared { opened, uuid, log_tag }))
 }
 
 /// A member that was put out of its slot comes back to it with what it held; only stripes of dirty
@@ -104,7 +119,7 @@ pub(crate) async fn returned(
     let (member, uuid) = recognise(local, &opened).await?;
     expect_state(local, member, SlotState::Out)?;
     prepare(local, &opened, uuid).await?;
-    let log_tag = draw_log_tag(&local.worker);
+    let log_tag = local.worker.draw_log_tag();
     let enlist = move |superblock: &mut Superblock| {
         superblock.record(uuid, MemberEvent::Readded).expect("it is listed as out");
         let entry = superblock.members.iter_mut().find(|entry| entry.uuid == uuid);
@@ -123,7 +138,7 @@ pub(crate) async fn as_replacement(
     member: MemberIdx,
     joining_device: Stated,
 ) -> Result<(), Refusal> {
-    let uuid = draw_uuid(&local.worker);
+    let uuid = local.worker.draw_uuid();
     replacement_with_uuid(local, member, joining_device, uuid).await
 }
 
@@ -134,25 +149,19 @@ pub(crate) async fn as_replacement(
 pub(crate) async fn replacement_with_uuid(
     local: &Rc<LocalArray>,
     member: MemberIdx,
-    Stated { opened, atomic_write_bytes }: Stated,
+    joining_device: Stated,
     uuid: Uuid,
 ) -> Result<(), Refusal> {
+    let (entry, Prepared { opened, .. }) =
+        made_ready(local, member, SlotState::InSync, joining_device, uuid).await?;
     let facts = opened.facts().clone();
-    check(local, &facts)?;
-    expect_state(local, member, SlotState::InSync)?;
-    prepare(local, &opened, uuid).await?;
-    let log_tag = draw_log_tag(&local.worker);
-    let joining_device = MemberEntry::new(uuid, member, Role::Replacement)
-        .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
-    let stated_atomic_bytes = of_use(local, atomic_write_bytes);
-    let joining_device = MemberEntry { log_tag, stated_atomic_bytes, ..joining_device };
     let gate = local.coordinator().gate().await;
     expect_state(local, member, SlotState::InSync)?;
     let slot = local.array.slot(member);
     let device_epoch = slot.draw_device_epoch();
     slot.set_nothing_rebuilt();
     slot.set_replacement_device_epoch(device_epoch);
-    let tags = Tags::of(&local.coordinator().superblock(), &joining_device);
+    let tags = Tags::of(&local.coordinator().superblock(), &entry);
     everywhere(local, move |local| {
         let device = opened.attach(&local.worker.handle);
         let replacement = Some(SlotDevice { device, tags });
@@ -161,7 +170,7 @@ pub(crate) async fn replacement_with_uuid(
     })
     .await;
     greet(local, local.replacement(member)).await;
-    let recorded = record::update(local, |superblock| enlist(superblock, joining_device)).await;
+    let recorded = record::update(local, |superblock| enlist(superblock, entry)).await;
     let is_listed = local.coordinator().superblock().joining_device(member).is_some();
     drop(gate);
     if recorded.is_err() || !is_listed {
@@ -169,7 +178,7 @@ pub(crate) async fn replacement_with_uuid(
         return Err(did_not_take(&facts));
     }
     begin(local, member, &facts, "replacement").await;
-    background::start_copy(local, joining_device);
+    background::start_copy(local, entry);
     Ok(())
 }
 

@@ -6,32 +6,15 @@
 //! may take as long as a file system does, and never makes a request wait. Not here: how a device
 //! tells (`ashlar_device`).
 
-use super::map_writer::{self, Holder};
 use crate::aside;
 use crate::canary::{Canary, sings};
+use crate::coordinator::holders::{Holder, devices_in_service};
+use crate::coordinator::state::Told;
 use crate::event::names;
 use crate::local_array::LocalArray;
-use crate::slot::MemberDevice;
 use ashlar_device::{Change, Device, Fault, Look};
 use ashlar_ring::within;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
-
-/// What the looks of an array found so far. On the coordinator.
-#[derive(Default)]
-pub(crate) struct Looks {
-    is_under_way: Cell<bool>,
-    /// The reports that were made already, by device.
-    told: RefCell<BTreeSet<(MemberDevice, Told)>>,
-}
-
-/// Each is reported once for a device.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
-    PathReplaced,
-    Fault,
-}
 
 /// Look at all devices in service, aside. A round that still waits for a file system is not joined
 /// by another.
@@ -42,15 +25,14 @@ pub(crate) fn look_at_all(local: &Rc<LocalArray>) {
     let local = Rc::clone(local);
     let handle = local.worker.handle.clone();
     handle.spawn(async move {
-        let (holders, looks): (Vec<(Holder, String)>, Vec<Look>) =
-            map_writer::devices_in_service(&local)
-                .into_iter()
-                .filter_map(|(holder, device)| {
-                    Some(((holder, device.facts().path.clone()), device.look()?))
-                })
-                .unzip();
+        let (holders, looks): (Vec<(Holder, String)>, Vec<Look>) = devices_in_service(&local)
+            .into_iter()
+            .filter_map(|(holder, device)| {
+                Some(((holder, device.facts().path.clone()), device.look()?))
+            })
+            .unzip();
         let look = move || looks.into_iter().map(|look| look()).collect::<Vec<_>>();
-        let found = aside::run(&local.worker, &local.array.aside, look).await;
+        let found = aside::run(&local.worker.handle, &local.array.aside, look).await;
         local.coordinator().looks.is_under_way.set(false);
         for ((holder, path), change) in holders.into_iter().zip(found) {
             if let Some(change) = change {
@@ -66,7 +48,7 @@ pub(crate) async fn fault_of(local: &LocalArray, device: &dyn Device) -> Option<
         return None;
     }
     let look = device.look()?;
-    let looked = aside::run(&local.worker, &local.array.aside, look);
+    let looked = aside::run(&local.worker.handle, &local.array.aside, look);
     // The file system beneath it may be as silent as a device.
     let patience = local.array.tuning.silence.of(device.facts());
     match within(&local.worker.handle, patience, looked).await {

@@ -5,23 +5,23 @@
 //! Setting a write-intent bit is durable before the caller goes on. Clearing one follows a flush of
 //! the data that it covered.
 
-use super::record::{aligned, ended};
+use super::checksum_pages;
+use super::proof;
+use super::record::ended;
 use super::writes::DeviceWrites;
-use super::{ArrayLost, on_coordinator, proof, take_out_holder};
-use crate::array::Array;
-use crate::background::discard;
 use crate::canary::{Canary, sings};
-use crate::checksums;
+use crate::control_io::aligned;
+use crate::coordinator::holders::{devices_in_service, lose};
+use crate::coordinator::messages::{ArrayLost, on_coordinator};
+use crate::coordinator::state::{Change, tell};
 use crate::intent::RegionNo;
-use crate::local_array::{LocalArray, SlotDevice, SlotDevices};
-use crate::member::SlotState;
-use crate::slot::{DeviceEpoch, MemberDevice};
+use crate::local_array::LocalArray;
 use crate::watch;
-use ashlar_device::{Command, Device, Fault};
+use ashlar_device::Command;
 use ashlar_iobuf::Buf;
 use ashlar_ondisk::bitmap::{PageBits, WORDS_PER_PAGE};
 use ashlar_ondisk::{BitmapKind, ConsistencyPolicy, PageIdentity};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, to_u64};
+use ashlar_units::{BLOCK_BYTES, to_u64};
 use ashlar_volume::VolumeErrorKind;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -152,62 +152,6 @@ async fn write_everywhere(local: &Rc<LocalArray>, pages: &[PageToStore], is_dura
     is_kept
 }
 
-/// A device in service, and as what.
-#[derive(Clone, Copy)]
-pub(crate) struct Holder {
-    pub(crate) member: MemberIdx,
-    pub(crate) device_epoch: DeviceEpoch,
-    pub(crate) is_replacement: bool,
-    /// What pages that lie on it carry.
-    page_tag: u64,
-}
-
-impl Holder {
-    /// Its slot, and which of the slot's devices it is.
-    pub(crate) fn owner(&self) -> MemberDevice {
-        MemberDevice { member: self.member, device_epoch: self.device_epoch }
-    }
-
-    /// Something is in its cache: the next flush must include it. (A replacement is always
-    /// included.)
-    pub(crate) fn set_unflushed(&self, array: &Array) {
-        array.slot(self.member).set_unflushed();
-    }
-}
-
-/// The device could not take something: it goes. False if the array cannot do without it.
-pub(crate) async fn lose(local: &Rc<LocalArray>, holder: Holder, what: &str, fault: Fault) -> bool {
-    let why = format!("{what} could not be written: {fault}");
-    let device = holder.owner();
-    if holder.is_replacement {
-        super::replacement_failed(local, device, why).await;
-        return true;
-    }
-    take_out_holder(local, device, why).await.is_ok()
-}
-
-/// The devices that take part in writes, with those that are being filled.
-pub(crate) fn devices_in_service(local: &LocalArray) -> Vec<(Holder, Rc<dyn Device>)> {
-    let mut devices = Vec::new();
-    for at in 0..local.array.slots.len() {
-        let member = MemberIdx::from_at(at);
-        let state = local.array.slot(member).state();
-        let (device_epoch, replacement_device_epoch) = local.device_epochs(member);
-        let is_in_service = matches!(state, SlotState::InSync | SlotState::Rebuilding);
-        let SlotDevices { current, replacement } = local.slot_devices(member);
-        if let (true, Some(SlotDevice { device, tags })) = (is_in_service, current) {
-            let page_tag = tags.pages;
-            devices
-                .push((Holder { member, device_epoch, is_replacement: false, page_tag }, device));
-        }
-        if let Some(SlotDevice { device, tags }) = replacement {
-            let (device_epoch, page_tag) = (replacement_device_epoch, tags.pages);
-            devices.push((Holder { member, device_epoch, is_replacement: true, page_tag }, device));
-        }
-    }
-    devices
-}
-
 /// Make everything durable that was answered before now; rounds of several callers are shared.
 ///
 /// # Errors
@@ -245,15 +189,15 @@ async fn flush_round(local: Rc<LocalArray>) -> bool {
         written.stored(page, &words);
     }
     local.array.caches.flushed(mark);
-    discard::give_back_soon(&local);
+    tell(&local, Change::Flushed);
     true
 }
 
 /// Changed pages of the checksum table are on their way to media: a flush of the members is to
 /// follow.
-pub(crate) async fn store_checksums(local: &Rc<LocalArray>) -> checksums::keep::Round {
+pub(crate) async fn store_checksums(local: &Rc<LocalArray>) -> checksum_pages::Round {
     let next_sequence = || local.coordinator().next_page_sequence();
-    checksums::keep::store(local, &devices_in_service(local), next_sequence).await
+    checksum_pages::store(local, &devices_in_service(local), next_sequence).await
 }
 
 /// A page of the written map, and the bits it had when it was taken.
@@ -370,7 +314,7 @@ pub(crate) async fn sweep_once(local: &Rc<LocalArray>) {
 ///
 /// # Errors
 /// [`ArrayLost`] if they cannot be written.
-pub(crate) async fn settle_intent(local: &Rc<LocalArray>) -> Result<(), ArrayLost> {
+pub(crate) async fn complete_intent(local: &Rc<LocalArray>) -> Result<(), ArrayLost> {
     if local.array.intent.pending_regions().is_empty() {
         return Ok(());
     }

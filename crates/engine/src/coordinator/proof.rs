@@ -10,62 +10,23 @@
 //! writes that were flushed within [`PROOF_EVERY`], or within twenty times what a proof takes if
 //! that is longer, and unflushed writes of two seconds.
 
-use super::map_writer::{self, Holder};
-use super::record::{aligned, all_went_well, ended};
-use super::rounds::Rounds;
+use super::record::{all_went_well, ended};
+use crate::control_io::aligned;
+use crate::coordinator::holders::{Holder, devices_in_service, lose};
 use crate::local_array::LocalArray;
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::Buf;
 use ashlar_ondisk::format::{FLUSH_MARK_BYTES, FLUSH_MARK_OFFSET, FLUSH_MARK_SEQUENCE_END};
 use ashlar_ondisk::{Features, FlushMark, Role, Superblock};
-use ashlar_ring::local::Semaphore;
-use ashlar_units::{Nanos, to_u64};
-use std::cell::Cell;
+use ashlar_units::to_u64;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Shortest time between the end of a proof and the next one that a client's flush asks for.
 const PROOF_EVERY: Duration = Duration::from_millis(50);
 /// A proof is followed by a pause of this many times its duration.
 const PAUSE_FACTOR: u32 = 19;
-
-/// What the coordinator knows of the marks of its array.
-pub(crate) struct Marks {
-    /// The newest mark.
-    sequence: Cell<u64>,
-    /// The mark that is durable on every device in service.
-    flushed: Cell<u64>,
-    /// One mark is written at a time, so that each is on every device before the next.
-    gate: Semaphore,
-    rounds: Rounds,
-    /// When a client's flush may ask for the next proof.
-    not_before: Cell<Nanos>,
-}
-
-impl Marks {
-    /// Go on above what the members carry.
-    pub(crate) fn after(sequence: u64, flushed: u64) -> Self {
-        Marks {
-            sequence: Cell::new(sequence),
-            flushed: Cell::new(flushed),
-            gate: Semaphore::new(1),
-            rounds: Rounds::default(),
-            not_before: Cell::new(Nanos::default()),
-        }
-    }
-}
-
-/// Whether there is anything to prove; any worker asks.
-#[derive(Default)]
-pub(crate) struct Unproven {
-    /// Writes that had been noted when the last proof began.
-    proven: AtomicU64,
-    /// How often a job has flushed what it filled.
-    filled: AtomicU64,
-    /// A proof is on its way.
-    is_asked_for: AtomicBool,
-}
 
 /// Writes of clients and steps of jobs so far.
 fn noted(local: &LocalArray) -> u64 {
@@ -147,7 +108,7 @@ async fn mark_and_flush(local: &Rc<LocalArray>) -> bool {
     let has_it = |(holder, _): &(Holder, Rc<dyn Device>)| {
         marked.iter().any(|(it, _)| it.owner() == holder.owner())
     };
-    if !map_writer::devices_in_service(local).iter().all(has_it) {
+    if !devices_in_service(local).iter().all(has_it) {
         return false;
     }
     local.coordinator().marks.flushed.set(sequence);
@@ -171,7 +132,7 @@ pub(crate) async fn mark(local: &Rc<LocalArray>) -> Option<(u64, Marked)> {
     }
     marks.sequence.set(sequence);
     let (offset, block) = newest_mark(local);
-    let devices = map_writer::devices_in_service(local);
+    let devices = devices_in_service(local);
     let start = |(_, device): &(Holder, Rc<dyn Device>)| {
         local.start_on(device.as_ref(), offset, Command::Write(block.clone()))
     };
@@ -208,7 +169,7 @@ async fn flush(local: &Rc<LocalArray>, marked: &Marked) -> bool {
     for ((holder, _), flush) in marked.iter().zip(flushes) {
         if let Err(fault) = ended(vec![flush]).await {
             went_well = false;
-            map_writer::lose(local, *holder, "a flush", fault).await;
+            lose(local, *holder, "a flush", fault).await;
         }
     }
     went_well

@@ -5,15 +5,16 @@
 //! update, the next generation puts it out, and the others take that one. A generation is never
 //! used twice.
 
+use super::proof;
 use super::writes::DeviceWrites;
-use super::{ArrayLost, proof};
 use crate::canary::{Canary, sings};
+use crate::control_io::aligned;
+use crate::coordinator::messages::ArrayLost;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
 use crate::slot::MemberDevice;
 use ashlar_device::{Command, Device, Fault, Outcome};
-use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{JobKind, MemberEntry, MemberEvent, Role, Superblock, UPDATE_ORDER};
 use ashlar_ring::Pending;
@@ -113,14 +114,14 @@ async fn write_until_taken(local: &Rc<LocalArray>, next: &mut Superblock) -> Res
             array.set_slot_state(target.slot, failing);
             hand_over(next, target.slot);
             array.record(names::MEMBER_FAILED, fields);
-            settle_later(local, target.slot);
+            finish_taking_out_later(local, target.slot);
         }
     }
 }
 
 /// The update that is being written will say that the slot is out: finish that once the gate is
 /// free.
-fn settle_later(local: &Rc<LocalArray>, member: MemberIdx) {
+fn finish_taking_out_later(local: &Rc<LocalArray>, member: MemberIdx) {
     let local = Rc::clone(local);
     let handle = local.worker.handle.clone();
     handle.spawn(async move {
@@ -218,13 +219,6 @@ fn start_copies(
         writes.start(local, slots[copy].offset, buffer.clone());
     }
     writes
-}
-
-/// Bytes of a control structure in memory that devices accept.
-pub(crate) fn aligned(bytes: &[u8]) -> Buf {
-    let mut buffer = BufMut::zeroed(bytes.len());
-    buffer.copy_from_slice(bytes);
-    buffer.freeze()
 }
 
 pub(crate) async fn all_went_well(pending: Vec<Pending<Outcome>>) -> bool {

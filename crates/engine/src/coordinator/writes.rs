@@ -7,7 +7,7 @@
 use crate::canary::{Canary, sings};
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::room::Patience;
+use crate::room::patience::Patience;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_ring::Pending;

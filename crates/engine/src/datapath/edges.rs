@@ -8,8 +8,9 @@
 //! served.
 
 use super::reconstruct;
-use super::write::{Payload, StripeWrite};
+use crate::datapath::payload::Payload;
 use crate::local_array::LocalArray;
+use crate::stripe::work::StripeWrite;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe, strips_of};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_usize};

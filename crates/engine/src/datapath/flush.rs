@@ -10,7 +10,8 @@
 //! flush. Other writes (first writes, trims, whole stripes on a healthy array) are counted in
 //! `caches.rs`. If a round has covered all that was counted, there is nothing to do.
 
-use crate::coordinator::{self, map_writer, proof};
+use crate::coordinator::messages::on_coordinator;
+use crate::coordinator::{map_writer, proof};
 use crate::local_array::LocalArray;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
@@ -24,10 +25,8 @@ pub(crate) async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind>
         proof::ask_for(local);
         return Ok(());
     }
-    let flushed = coordinator::on_coordinator(local, async |local: Rc<LocalArray>| {
-        map_writer::flush(&local).await
-    })
-    .await;
+    let flushed =
+        on_coordinator(local, async |local: Rc<LocalArray>| map_writer::flush(&local).await).await;
     flushed.unwrap_or(Err(VolumeErrorKind::Stopped))?;
     proof::ask_for(local);
     Ok(())

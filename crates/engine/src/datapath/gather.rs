@@ -5,34 +5,24 @@
 //! unreadable block does not. A device that answers too late may still write into its buffer, so
 //! that buffer does not come back.
 
-use super::blame;
-use super::rows::RowSet;
+use crate::blame::read_failed;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::event::names;
+use crate::in_flight::MemberRead;
 use crate::local_array::LocalArray;
+use crate::rows::RowSet;
 use crate::scratch::StripeBuffers;
 use crate::slot::MemberDevice;
+use crate::stripe::work::Missing;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{StripIo, Stripe};
 use ashlar_ring::{Pending, Sleep, until};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, Nanos, StripSet, to_usize};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, to_usize};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
-
-/// One read of a gather: under way, or not to be had.
-pub(crate) type GatherRead = (StripIo, Option<MemberRead>);
-
-/// A read under way, and on which of the slot's devices.
-pub(crate) struct MemberRead {
-    device: MemberDevice,
-    /// Bytes from the device's start.
-    offset: u64,
-    began: Nanos,
-    pending: Pending<Outcome>,
-}
 
 /// What came of a gather.
 pub(crate) struct Gathered {
@@ -40,33 +30,6 @@ pub(crate) struct Gathered {
     pub(crate) rows: RowSet,
     /// What could not.
     pub(crate) missing: Missing,
-}
-
-/// Strips that could not be read, by reason.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Missing {
-    /// The medium does not give the block back, or not what was written: it can be written anew.
-    pub(crate) broken: StripSet,
-    /// The member is gone, or failed in another way.
-    pub(crate) failed: StripSet,
-    /// The member did not answer in time.
-    pub(crate) slow: StripSet,
-}
-
-impl Missing {
-    /// Every one of them.
-    pub(crate) fn all(self) -> StripSet {
-        self.broken.or(self.failed).or(self.slow)
-    }
-
-    /// Together with others.
-    pub(crate) fn and(self, other: Missing) -> Missing {
-        Missing {
-            broken: self.broken.or(other.broken),
-            failed: self.failed.or(other.failed),
-            slow: self.slow.or(other.slow),
-        }
-    }
 }
 
 /// Read `ios` of `stripe` into `buffers` (one each, taken from its end, each at least as long).
@@ -103,7 +66,7 @@ pub(crate) async fn gather_within(
     buffers: &mut StripeBuffers,
     patience: Option<Duration>,
 ) -> Gathered {
-    let mut started = local.read_lists.list();
+    let mut started = local.pools.reads.list();
     for io in ios {
         let mut buffer = buffers.pop().expect("one buffer for each read of the plan");
         buffer.truncate(to_usize(io.rows.bytes()));
@@ -112,7 +75,8 @@ pub(crate) async fn gather_within(
     let handle = &local.worker.handle;
     let deadline = patience.map(|patience| handle.sleep_until(handle.turn_now().after(patience)));
     let mut deadline = pin!(deadline);
-    let mut gathered = Gathered { rows: RowSet::new(local), missing: Missing::default() };
+    let mut gathered =
+        Gathered { rows: RowSet::new(&local.pools.rows), missing: Missing::default() };
     for (io, reading) in started.drain(..) {
         let missing = &mut gathered.missing;
         match await_read(local, reading, deadline.as_mut()).await {
@@ -185,13 +149,13 @@ async fn await_read(
                 Ok(true) => Ok(bytes),
                 Ok(false) => Err(NotRead::Broken),
                 Err(fault) => {
-                    blame::read_failed(local, device, fault);
+                    read_failed(local, device, fault);
                     Err(NotRead::Failed)
                 }
             }
         }
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            blame::read_failed(local, device, fault);
+            read_failed(local, device, fault);
             let is_media = fault.kind == FaultKind::Media;
             Err(if is_media { NotRead::Broken } else { NotRead::Failed })
         }

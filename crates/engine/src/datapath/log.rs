@@ -4,14 +4,16 @@
 //! that counts after a crash has the record. Members that lack it, or were failing when the update
 //! was planned, are recorded as out on the others.
 
-use super::blame::{FailedMembers, take_out_failed};
-use super::store::Writes;
-use super::write::Payload;
+use crate::blame::{FailedMembers, failed_records, take_out_failed};
 use crate::canary::{Canary, sings};
-use crate::coordinator::{map_writer, on_coordinator};
+use crate::coordinator::map_writer;
+use crate::coordinator::messages::on_coordinator;
+use crate::datapath::payload::Payload;
 use crate::lists::List;
 use crate::local_array::LocalArray;
-use crate::log::{NewUpdate, Piece, Update};
+use crate::log::Piece;
+use crate::log::update::NewUpdate;
+use crate::log::updates::Update;
 use ashlar_layout::{RowRange, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::{BLOCK_BYTES, Extent, StripSet};
@@ -105,10 +107,10 @@ pub(super) async fn log(
         && plan.rows() == RowRange::new(0, local.array.geometry_of(stripe).strip_blocks())
         && let Some(update) = log.take_ahead(local, stripe)
     {
-        settle_failing(local).await?;
+        take_out_failing(local).await?;
         return Ok(Some(update));
     }
-    let mut pieces = local.piece_lists.list();
+    let mut pieces = local.pools.pieces.list();
     if kind == RecordKind::Full {
         data_pieces(plan, payload, &mut pieces);
     }
@@ -125,7 +127,7 @@ pub(super) async fn log(
 
 /// Members that were failing when the update was planned are recorded as out before it goes in
 /// place.
-async fn settle_failing(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+async fn take_out_failing(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
     if local.array.has_failing_slots() {
         Box::pin(take_out_failed(local, FailedMembers::new())).await?;
     }
@@ -145,7 +147,7 @@ pub(super) async fn record(
     if sings(Canary::RecordNotAwaited) {
         return Ok(update);
     }
-    let failed = Writes::of(local, batches).finish_records(local).await;
+    let failed = failed_records(local, batches).await;
     if !failed.is_empty() || local.array.has_failing_slots() {
         Box::pin(take_out_failed(local, failed)).await?;
     }

@@ -10,135 +10,23 @@
 //! over. Then it copies the joined bytes together and writes them as one. If the leader is dropped,
 //! the joined writes continue on their own.
 
-use super::write::{StripeWrite, write_stripe};
+use super::write::write_stripe;
+use crate::datapath::streams::{Batch, Merging};
 use crate::local_array::LocalArray;
+use crate::stripe::work::StripeWrite;
 use ashlar_iobuf::Buf;
-use ashlar_layout::{Stripe, StripeId};
-use ashlar_ring::{Completion, Completions, Pending, within};
-use ashlar_units::{BLOCK_BYTES, Extent, StripeNo, to_u64, to_usize};
+use ashlar_layout::Stripe;
+use ashlar_ring::{Pending, within};
+use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
-
-/// The most streams that one worker follows at once.
-const STREAMS: usize = 16;
-/// Writes in sequence after which it is a stream.
-const STREAK_MIN: u32 = 2;
-/// Waits in a row that nobody joined, after which waiting stops for a while.
-const USELESS_MAX: u32 = 4;
-/// Stream writes that then go without waiting; doubles each time, up to 256 times this.
-const PAUSE_WRITES: u32 = 64;
-
-/// What one worker knows about the streams into one array.
-pub(crate) struct Merging {
-    wait_max: Duration,
-    streams: RefCell<[Stream; STREAMS]>,
-    batches: RefCell<SmallVec<[Batch; 8]>>,
-    results: Completions<Result<(), VolumeErrorKind>>,
-    fulls: Completions<()>,
-    next_stream: Cell<usize>,
-    useless: Cell<u32>,
-    pause: Cell<u32>,
-    pause_length: Cell<u32>,
-}
-
-/// A place where the next write of a stream is expected.
-#[derive(Clone, Copy, Default)]
-struct Stream {
-    stripe: StripeId,
-    offset: u64,
-    streak: u32,
-}
-
-/// A write that goes with another: its bytes, and whom to tell.
-type Joiner = (Buf, Completion<Result<(), VolumeErrorKind>>);
-
-/// Writes that wait to go together.
-struct Batch {
-    stripe: Stripe,
-    extent: Extent,
-    joined: SmallVec<[Joiner; 8]>,
-    /// Completed when the batch reaches the end of its stripe.
-    full: Option<Completion<()>>,
-}
-
-impl Merging {
-    pub(crate) fn new(wait_max: Duration) -> Self {
-        Merging {
-            wait_max,
-            streams: RefCell::default(),
-            batches: RefCell::default(),
-            results: Completions::new(),
-            fulls: Completions::new(),
-            next_stream: Cell::new(0),
-            useless: Cell::new(0),
-            pause: Cell::new(0),
-            pause_length: Cell::new(PAUSE_WRITES),
-        }
-    }
-
-    /// Note the write; true if it continues a stream.
-    fn continues_stream(&self, write: &StripeWrite, stripe_bytes: u64) -> bool {
-        let mut streams = self.streams.borrow_mut();
-        let (stripe, end) = (write.stripe.id(), write.extent.end());
-        // The end of one stripe is the start of the next.
-        let after = || stripe.at(StripeNo(stripe.number().0 + 1));
-        let next = if end == stripe_bytes { (after(), 0) } else { (stripe, end) };
-        let is_here = |s: &&mut Stream| (s.stripe, s.offset) == (stripe, write.extent.offset);
-        if let Some(stream) = streams.iter_mut().find(is_here) {
-            (stream.stripe, stream.offset) = next;
-            stream.streak += 1;
-            return stream.streak >= STREAK_MIN;
-        }
-        let at = self.next_stream.get();
-        self.next_stream.set((at + 1) % STREAMS);
-        streams[at] = Stream { stripe: next.0, offset: next.1, streak: 1 };
-        false
-    }
-
-    fn may_wait(&self) -> bool {
-        if self.wait_max.is_zero() {
-            return false;
-        }
-        let pause = self.pause.get();
-        self.pause.set(pause.saturating_sub(1));
-        pause == 0
-    }
-
-    fn note_wait(&self, was_joined: bool) {
-        if was_joined {
-            self.useless.set(0);
-            self.pause_length.set(PAUSE_WRITES);
-            return;
-        }
-        self.useless.set(self.useless.get() + 1);
-        if self.useless.get() >= USELESS_MAX {
-            self.useless.set(0);
-            self.pause.set(self.pause_length.get());
-            self.pause_length.set((self.pause_length.get() * 2).min(PAUSE_WRITES * 256));
-        }
-    }
-
-    /// Bytes of the batch of `stripe`; 0 if there is none.
-    fn batch_bytes(&self, stripe: Stripe) -> u64 {
-        let batches = self.batches.borrow();
-        batches.iter().find(|batch| batch.stripe == stripe).map_or(0, |batch| batch.extent.bytes)
-    }
-
-    fn take_batch(&self, stripe: Stripe) -> Batch {
-        let mut batches = self.batches.borrow_mut();
-        let at = batches.iter().position(|batch| batch.stripe == stripe);
-        batches.swap_remove(at.expect("the leader's batch is there until it takes it"))
-    }
-}
 
 /// Store a write, alone or together with those that continue it.
 ///
 /// # Errors
 /// As `write_stripe`.
-pub(super) async fn write(
+pub(crate) async fn write(
     local: &Rc<LocalArray>,
     write: StripeWrite,
 ) -> Result<(), VolumeErrorKind> {

@@ -3,10 +3,10 @@
 //! What must stay true: pure memory work, no I/O, no waiting. The result holds one entry for each
 //! parity write of the plan, so that storing needs no further copy.
 
-use super::rows::RowSet;
-use super::write::Payload;
+use crate::datapath::payload::Payload;
 use crate::layouts::Layout;
 use crate::local_array::LocalArray;
+use crate::rows::RowSet;
 use crate::scratch::StripeBuffers;
 use ashlar_layout::{Band, Stripe, WriteKind, WritePlan};
 use ashlar_parity::{Change, Locality};
@@ -37,7 +37,7 @@ pub(super) fn compute(
         }
         return parity;
     }
-    let mut parity = RowSet::new(local);
+    let mut parity = RowSet::new(&local.pools.rows);
     for io in plan.writes().filter(|io| io.strip.at() >= data_strips) {
         let mut buffer = buffers.pop().expect("one buffer for each parity write of the plan");
         buffer.truncate(to_usize(io.rows.bytes()));
@@ -55,7 +55,13 @@ pub(super) fn compute(
                 generate(local, band, payload, [&old_data, &decoded], &mut parity);
             }
             WriteKind::FullStripe | WriteKind::ReconstructWrite => {
-                generate(local, band, payload, [&old_data, &RowSet::new(local)], &mut parity);
+                generate(
+                    local,
+                    band,
+                    payload,
+                    [&old_data, &RowSet::new(&local.pools.rows)],
+                    &mut parity,
+                );
             }
         }
     }
@@ -71,7 +77,7 @@ pub(super) fn buffers_needed(plan: &WritePlan, data_strips: usize) -> usize {
 }
 
 fn part(local: &LocalArray, mut set: RowSet, data_strips: usize) -> (RowSet, RowSet) {
-    let mut parity = RowSet::new(local);
+    let mut parity = RowSet::new(&local.pools.rows);
     parity.entries.extend(set.entries.extract_if(.., |entry| entry.strip.at() >= data_strips));
     (set, parity)
 }
@@ -140,7 +146,7 @@ fn decode(
         let set = if strip.at() < data_strips { old_data } else { old_parity };
         set.slice(strip, band.rows)
     };
-    let mut decoded = RowSet::new(local);
+    let mut decoded = RowSet::new(&local.pools.rows);
     for strip in band.decoded.iter() {
         let mut buffer = buffers.pop().expect("one buffer for each decoded strip");
         buffer.truncate(to_usize(band.rows.bytes()));

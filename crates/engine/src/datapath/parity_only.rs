@@ -29,15 +29,15 @@
 //!
 //! Not here: arrays with checksums of blocks, whose records are full.
 
-use super::blame::{FailedMembers, take_out_failed};
-use super::rows::RowSet;
 use super::store::Writes;
-use super::write::Payload;
+use crate::blame::{FailedMembers, take_out_failed};
 use crate::canary::{Canary, sings};
+use crate::datapath::payload::Payload;
 use crate::lists::List;
 use crate::local_array::LocalArray;
 use crate::log::Piece;
 use crate::member::SlotState;
+use crate::rows::RowSet;
 use ashlar_layout::{RowRange, Stripe, WriteKind, WritePlan};
 use ashlar_ondisk::log::{BlockChange, RecordKind, block_checksum};
 use ashlar_units::StripIdx;

@@ -5,79 +5,25 @@
 //! stripe that was never written reads as zeros without touching a member. A device that answers
 //! too late may still write into its buffer, so the client never gets that buffer.
 
-use super::gather::{Missing, note_slow};
-use super::reconstruct::StripeRead;
-use super::{Answer, StripeWork, blame};
+use super::avoid;
+use super::gather::note_slow;
 use crate::array::Array;
+use crate::blame::read_failed;
 use crate::canary::{Canary, sings};
 use crate::checksums;
+use crate::in_flight::{Awaited, Began, ReadPart, Started, StripPart};
 use crate::local_array::LocalArray;
-use crate::slot::{DeviceEpoch, MemberDevice};
-use crate::watch::slow;
+use crate::stripe::work::{Answer, Missing, StripeRead, StripeWork};
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{self as layout, Stripe, strips_of};
 use ashlar_ring::{Pending, within};
-use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, Nanos, StripIdx, StripSet, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-
-/// A part of a read that lies in one strip. `extent` is bytes within the strip.
-#[derive(Clone, Copy)]
-pub(crate) struct StripPart {
-    stripe: Stripe,
-    strip: StripIdx,
-    extent: Extent,
-}
-
-/// When a read began, and on which of the slot's devices.
-pub(crate) struct Began {
-    at: Nanos,
-    device_epoch: DeviceEpoch,
-    _awaited: Awaited,
-}
-
-impl Began {
-    /// The device of `member` that it goes to.
-    fn device(&self, member: MemberIdx) -> MemberDevice {
-        MemberDevice { member, device_epoch: self.device_epoch }
-    }
-}
-
-/// A member's command that somebody waits for. It counts as completed when this drops, so also when
-/// a client leaves in the middle.
-struct Awaited {
-    local: Rc<LocalArray>,
-    member: MemberIdx,
-}
-
-impl Drop for Awaited {
-    fn drop(&mut self) {
-        self.local.tally(self.member).counters.completed.add(1);
-    }
-}
-
-pub(crate) enum Started {
-    /// Nothing to wait for: never written.
-    Zeros(BufMut),
-    /// On its way from a member.
-    Straight(StripPart, Began, Pending<Outcome>),
-    /// At the stripe's owner.
-    Reconstructing(Pending<Answer>),
-}
-
-/// A part of a longer read, on its way to being done.
-pub(crate) enum ReadPart {
-    /// Under way.
-    Under(Started),
-    /// Being waited for.
-    Taken,
-    /// Ended.
-    Done(Result<BufMut, VolumeErrorKind>),
-}
 
 /// Fill `buffer` from `extent` of the volume.
 ///
@@ -109,7 +55,7 @@ async fn read_parts(
     extent: Extent,
     mut buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let mut started = local.part_lists.list();
+    let mut started = local.pools.parts.list();
     for piece in local.array.layouts.cut(extent) {
         let strips = || {
             let runs = parts(&local.array, &piece);
@@ -161,7 +107,7 @@ fn going_around(local: &LocalArray, stripe: Stripe, strips: impl FnOnce() -> Str
     if !array.avoided.is_any() || array.geometry_of(stripe).data_strips() == 1 {
         return StripSet::EMPTY;
     }
-    slow::around(local, stripe, strips())
+    avoid::around(local, stripe, strips())
 }
 
 /// Whether nothing of the piece needs the stripe's owner. One strip that does makes all of it the
@@ -233,7 +179,7 @@ fn source(local: &LocalArray, part: StripPart) -> StripPart {
         return part;
     }
     let copies = match array.avoided.is_any() {
-        true => slow::preferred(local, part.stripe, copies),
+        true => avoid::preferred(local, part.stripe, copies),
         false => copies,
     };
     let turn = to_usize(local.next_turn()) % copies.count();
@@ -350,7 +296,7 @@ async fn around(
     let strip = StripSet::only(part.strip);
     let missing = match outcome {
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            blame::read_failed(local, began.device(member), fault);
+            read_failed(local, began.device(member), fault);
             match fault.kind {
                 FaultKind::Media => Missing { broken: strip, ..Missing::default() },
                 _ => Missing { failed: strip, ..Missing::default() },

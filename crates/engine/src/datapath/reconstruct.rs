@@ -7,18 +7,19 @@
 //! All lost strips are decoded in one pass. After a media error the block is written back, so that
 //! the next read finds it whole.
 
-use super::blame::block_lost;
-use super::gather::{Gathered, Missing, gather_within};
-use super::rows::RowSet;
+use super::gather::{Gathered, gather_within};
+use super::heal::heal;
 use super::store::{Stored, repair};
+use crate::blame::block_lost;
 use crate::canary::{Canary, sings};
-use crate::checksums::heal::heal;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::log::Piece;
+use crate::rows::RowSet;
 use crate::scratch::{Leave, StripeBuffers};
 use crate::stripe::StripRun;
 use crate::stripe::lock::Hold;
+use crate::stripe::work::{Missing, StripeRead};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{
     Geometry, ReadBand, ReadPlan, RowRange, StripIo, Stripe, plan_read, rows_touched, strips_of,
@@ -27,15 +28,6 @@ use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::rc::Rc;
-
-/// Part of one stripe's data to be read. `extent` is bytes within that data, as long as `buffer`.
-pub(crate) struct StripeRead {
-    pub(crate) stripe: Stripe,
-    pub(crate) extent: Extent,
-    pub(crate) buffer: BufMut,
-    /// Strips that were tried and could not be read.
-    pub(crate) missing: Missing,
-}
 
 /// Read part of a stripe from whatever holds it.
 ///
@@ -235,7 +227,7 @@ impl Work {
         let beside = plan.reads().filter(|io| !is_wanted(io)).count();
         let count = beside + if is_whole_blocks { 0 } else { plan.wanted().count() };
         let (mut spare, leave) = local.scratch.take(count, to_usize(plan.rows().bytes())).await;
-        let mut parts = RowSet::new(local);
+        let mut parts = RowSet::new(&local.pools.rows);
         for StripIo { strip, rows } in plan.wanted() {
             let bytes = to_usize(rows.bytes());
             let part =

@@ -4,29 +4,29 @@
 //! What must stay true: when this returns, every write has ended, and the caller learns which
 //! members failed.
 
-use super::blame::{FailedMembers, blame, take_out_failed};
 use super::log;
-use super::write::Payload;
 use crate::array::Array;
+use crate::blame::{FailedMembers, blame, take_out_failed};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, Pins, pin};
 use crate::coordinator::look::fault_of;
 use crate::coordinator::writes::try_again;
+use crate::datapath::payload::Payload;
+use crate::datapath::write_times::time_writes;
+use crate::in_flight::StoreWrite;
 use crate::lists::List;
 use crate::local_array::LocalArray;
-use crate::log::{NewUpdate, Piece};
+use crate::log::Piece;
+use crate::log::update::NewUpdate;
 use crate::slot::MemberDevice;
-use crate::watch::slow::time_writes;
-use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
+use crate::slot::WriteTarget;
+use ashlar_device::{Command, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, Nanos, StripSet, to_u64, to_usize};
+use ashlar_units::{Nanos, StripSet, to_u64, to_usize};
 use std::rc::Rc;
-
-/// One write under way; what it writes and where, unless somebody else sees to its end.
-pub(crate) type StoreWrite = (WriteTarget, Pending<Outcome>, Option<(u64, Buf)>);
 
 /// Writes that met no room: the how manieth each was, where it goes, and what it is.
 type NoRoom = Vec<(usize, WriteTarget, (u64, Buf))>;
@@ -38,13 +38,6 @@ pub(crate) struct Writes {
     /// On an array with checksums: the pages that learn what was stored, and what that is, one for
     /// each write.
     noted: Option<(Pins, Vec<Noted>)>,
-}
-
-/// Where a write goes.
-#[derive(Clone, Copy)]
-pub(crate) struct WriteTarget {
-    pub(super) device: MemberDevice,
-    pub(super) is_replacement: bool,
 }
 
 /// Carry out the writes of `plan`.
@@ -134,9 +127,9 @@ pub(crate) async fn repair(local: &Rc<LocalArray>, stripe: Stripe, pieces: &[Pie
     while start < rows.end {
         let rows = RowRange::new(start, rows.end.min(start.saturating_add(step)));
         start = rows.end;
-        let mut own = local.piece_lists.list();
+        let mut own = local.pools.pieces.list();
         own.extend(pieces.iter().filter_map(|piece| piece.within(rows)));
-        let mut pieces = local.piece_lists.list();
+        let mut pieces = local.pools.pieces.list();
         pieces.extend_from_slice(&own);
         let stored = own.iter().fold(StripSet::EMPTY, |all, piece| all.with(piece.part.strip));
         let Some(rows) = rows_of(&own) else { continue };
@@ -199,44 +192,11 @@ async fn changed_members(
     changed
 }
 
-impl WriteTarget {
-    /// The device that fills the slot.
-    pub(crate) fn current(device: MemberDevice) -> WriteTarget {
-        WriteTarget { device, is_replacement: false }
-    }
-
-    /// The device that is being filled to replace it.
-    pub(crate) fn replacement(device: MemberDevice) -> WriteTarget {
-        WriteTarget { device, is_replacement: true }
-    }
-
-    /// The member, if it is the device that fills the slot.
-    pub(crate) fn if_current(self) -> Option<MemberIdx> {
-        (!self.is_replacement).then_some(self.device.member)
-    }
-
-    /// The device, as long as it is there; one that was to replace another may have done so.
-    fn device(self, local: &LocalArray) -> Option<Rc<dyn Device>> {
-        let MemberDevice { member, device_epoch } = self.device;
-        let (current, replacement) = local.device_epochs(member);
-        match device_epoch {
-            device_epoch if device_epoch == current => local.device(member),
-            device_epoch if device_epoch == replacement => local.replacement(member),
-            _ => None,
-        }
-    }
-}
-
 impl Writes {
     /// None yet. Of an array with checksums the pages of all that will be written are handed in.
     pub(crate) fn noting(local: &LocalArray, pins: Option<Pins>) -> Writes {
         let noted = pins.map(|pins| (pins, Vec::new()));
-        Writes { started: local.write_lists.list(), began: Nanos::default(), noted }
-    }
-
-    /// Those that have been started elsewhere.
-    pub(crate) fn of(local: &LocalArray, started: List<StoreWrite>) -> Writes {
-        Writes { started, began: local.worker.handle.turn_now(), noted: None }
+        Writes { started: local.pools.writes.list(), began: Nanos::default(), noted }
     }
 
     /// Start writing a piece of `stripe`, on the slot's device and on its replacement.
@@ -319,7 +279,7 @@ impl Writes {
             local.array.room.note_full(target.device.member);
         }
         for (at, target, (offset, bytes)) in without_room {
-            match target.device(local) {
+            match local.device_of(target.device) {
                 None => blame(local, target, Fault::GONE, failed).await,
                 Some(device) => {
                     match try_again(local, target.device.member, &device, offset, &bytes).await {
@@ -334,17 +294,6 @@ impl Writes {
                 }
             }
         }
-    }
-
-    /// Wait for all of them; they are batches of the log.
-    pub(crate) async fn finish_records(mut self, local: &Rc<LocalArray>) -> FailedMembers {
-        let mut failed = FailedMembers::new();
-        for (target, pending, _) in self.started.drain(..) {
-            if let Err(fault) = ended(pending).await {
-                blame(local, target, fault, &mut failed).await;
-            }
-        }
-        failed
     }
 }
 

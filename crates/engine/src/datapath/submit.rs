@@ -5,14 +5,12 @@
 //! given only when every piece has ended, so no piece still writes after the client learns of a
 //! failure.
 
-use super::flush;
 use super::read::read;
-use super::trim::{self, StripeZero};
-use super::write::StripeWrite;
-use super::{Answer, StripeWork};
+use super::{flush, trim};
 use crate::canary::{Canary, sings};
 use crate::local_array::LocalArray;
-use crate::room;
+use crate::room::patience;
+use crate::stripe::work::{Answer, StripeWork, StripeWrite, StripeZero};
 use ashlar_iobuf::Buf;
 use ashlar_layout as layout;
 use ashlar_ring::Pending;
@@ -83,8 +81,8 @@ async fn when_there_is_room(
     write: impl Future<Output = Result<Reply, VolumeErrorKind>>,
 ) -> Result<Reply, VolumeErrorKind> {
     let (array, handle) = (&local.array, &local.worker.handle);
-    room::answered_in_time(array, handle, async {
-        room::admitted(array, handle).await?;
+    patience::answered_in_time(array, handle, async {
+        patience::admitted(array, handle).await?;
         write.await
     })
     .await

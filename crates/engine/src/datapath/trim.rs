@@ -6,19 +6,14 @@
 //! learn of the discard after that flush (`background/discard.rs`).
 
 use super::merge;
-use super::write::{StripeWrite, enter_region};
+use super::write::enter_region;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::Hold;
+use crate::stripe::work::{StripeWrite, StripeZero};
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
-
-/// Part of a stripe that is to read as zeros. `extent` is within the stripe's data.
-pub(crate) struct StripeZero {
-    pub(crate) stripe: Stripe,
-    pub(crate) extent: Extent,
-}
 
 /// Whether there is nothing to do: the stripe was never written.
 pub(super) fn is_zero_already(local: &LocalArray, zero: &StripeZero) -> bool {
@@ -29,7 +24,7 @@ pub(super) fn is_zero_already(local: &LocalArray, zero: &StripeZero) -> bool {
 ///
 /// # Errors
 /// As a write of zeros.
-pub(super) async fn zero_stripe(
+pub(crate) async fn zero_stripe(
     local: &Rc<LocalArray>,
     zero: StripeZero,
 ) -> Result<(), VolumeErrorKind> {

@@ -5,39 +5,30 @@
 //! computed from data that was read under the row lock. The client is answered only when every
 //! member that lacks the write is recorded as out on the others.
 
-use super::blame::{block_lost, take_out_failed};
 use super::clock::StageClock;
-use super::edges;
 use super::gather::gather;
-use super::log;
-use super::parity;
-use super::parity_only;
 use super::store::store;
+use super::{edges, log, parity, parity_only};
+use crate::blame::{block_lost, take_out_failed};
 use crate::canary::{Canary, sings};
-use crate::checksums::heal::heal;
 use crate::checksums::pins;
-use crate::coordinator::{self, map_writer};
+use crate::coordinator;
+use crate::coordinator::map_writer;
+use crate::datapath::heal::heal;
+use crate::datapath::payload::Payload;
 use crate::intent::RegionNo;
 use crate::local_array::LocalArray;
-use crate::log::Piece;
 use crate::metrics::WriteStage;
 use crate::stripe::lock::{Hold, RowGuard};
-use ashlar_iobuf::Buf;
+use crate::stripe::work::StripeWrite;
 use ashlar_layout::{
     RowRange, Stripe, StripeView, Unreachable, WriteKind, WritePlan, plan_first_write, plan_write,
     rows_touched,
 };
 use ashlar_ondisk::log::RecordKind;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
-
-/// Bytes to store in one stripe. `extent` is within the stripe's data and as long as `bytes`.
-pub(crate) struct StripeWrite {
-    pub(crate) stripe: Stripe,
-    pub(crate) extent: Extent,
-    pub(crate) bytes: Buf,
-}
 
 /// One write to one stripe, start to finish.
 ///
@@ -142,7 +133,7 @@ async fn write_extent(
                 clock.lap(local, WriteStage::Gather);
                 let kind = parity_only::kind_of(local, kind, &plan, payload, &old);
                 let parity = parity::compute(local, &plan, payload, old, &mut buffers);
-                let parity = parity.freeze(local);
+                let parity = parity.freeze(&local.pools.pieces);
                 clock.lap(local, WriteStage::Parity);
                 let pins = pins::pin(local, stripe, plan.writes()).await?;
                 let _update = match kind {
@@ -172,53 +163,6 @@ async fn write_extent(
                 return Ok(());
             }
         }
-    }
-}
-
-/// What is to be stored in one stripe, in whole blocks.
-pub(crate) struct Payload {
-    stripe: Stripe,
-    extent: Extent,
-    bytes: Buf,
-    strip_bytes: u64,
-}
-
-impl Payload {
-    /// Of a write in whole blocks.
-    pub(super) fn new(local: &LocalArray, write: StripeWrite) -> Payload {
-        let StripeWrite { stripe, extent, bytes } = write;
-        Payload {
-            stripe,
-            extent,
-            bytes,
-            strip_bytes: local.array.geometry_of(stripe).strip_bytes(),
-        }
-    }
-
-    /// The stripe.
-    pub(super) fn stripe(&self) -> Stripe {
-        self.stripe
-    }
-
-    /// The new content of `rows` of a data strip.
-    pub(super) fn slice(&self, strip: StripIdx, rows: RowRange) -> &[u8] {
-        &self.bytes[self.range(strip, rows)]
-    }
-
-    /// The same, to be written by a device.
-    pub(super) fn shared(&self, strip: StripIdx, rows: RowRange) -> Buf {
-        self.bytes.slice(self.range(strip, rows))
-    }
-
-    /// The same, as a piece of an update.
-    pub(super) fn piece(&self, strip: StripIdx, rows: RowRange) -> Piece {
-        Piece::new(strip, rows, self.shared(strip, rows))
-    }
-
-    fn range(&self, strip: StripIdx, rows: RowRange) -> std::ops::Range<usize> {
-        let offset = u64::from(strip.0) * self.strip_bytes + rows.offset_bytes();
-        let start = to_usize(offset - self.extent.offset);
-        start..start + to_usize(rows.bytes())
     }
 }
 

@@ -27,12 +27,14 @@
 //! - *The slot's device goes between the rounds*: it gets no second round, and is recorded as out
 //!   by then.
 
-use super::NewUpdate;
 use super::log_ring::{Common, LogRing, RingDevice};
-use crate::datapath::store::WriteTarget;
-use crate::local_array::{LocalArray, SlotDevice, SlotDevices, Tags};
+use crate::array::Array;
+use crate::devices::{SlotDevice, SlotDevices, Tags};
+use crate::log::update::NewUpdate;
 use crate::member::SlotState;
+use crate::slot::DeviceEpoch;
 use crate::slot::MemberDevice;
+use crate::slot::WriteTarget;
 use ashlar_ondisk::log::Holder;
 use ashlar_units::MemberIdx;
 use smallvec::SmallVec;
@@ -115,14 +117,18 @@ impl LogRings {
     }
 
     /// All devices that get the update in place, as of now.
-    pub(super) fn holders(&self, local: &LocalArray, new: &NewUpdate) -> SmallVec<[Held; 8]> {
-        let array = &local.array;
+    pub(super) fn holders(
+        &self,
+        array: &Array,
+        device_epochs: impl Fn(MemberIdx) -> (DeviceEpoch, DeviceEpoch),
+        new: &NewUpdate,
+    ) -> SmallVec<[Held; 8]> {
         let log_rings = self.0.borrow();
         let mut held = SmallVec::new();
         for strip in new.stored.iter() {
             let member = array.member_of(new.stripe, strip);
             let SlotLogRings { current, replacement } = &log_rings[member.at()];
-            let (device_epoch, replacement_device_epoch) = local.device_epochs(member);
+            let (device_epoch, replacement_device_epoch) = device_epochs(member);
             if let Some(log_ring) = replacement {
                 let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled: true };
                 held.push((

@@ -14,14 +14,16 @@
 mod apply;
 mod found;
 mod prove;
+pub(crate) mod summary;
 
-use crate::assemble::WhyReadOnly;
 use crate::canary::{Canary, sings};
 use crate::coordinator;
-use crate::coordinator::record::{self, SuperblockTarget};
+use crate::coordinator::record;
+use crate::coordinator::record::SuperblockTarget;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
+use crate::log::replay::summary::ReplaySummary;
 use crate::member::SlotState;
 use crate::slot::MemberDevice;
 use ashlar_device::{Command, Outcome};
@@ -38,25 +40,13 @@ use found::InPlace;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// What a start found in the logs, and what it did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReplaySummary {
-    /// Updates rolled forward.
-    pub rolled_forward: u64,
-    /// Dropped updates: nothing of them was in place.
-    pub dropped: u64,
-    /// Rows whose parity was generated anew.
-    pub rows_in_doubt: u64,
-    /// Those of them that were left as they are: more of their blocks cannot be read than the
-    /// parity replaces.
-    pub rows_left: u64,
-    /// Blocks of rows in doubt that were not what their checksums say, followed from the rest of
-    /// their row, and were put back: writes that were caught half way, or damage.
-    pub put_back: u64,
-    /// Blocks written in place from the logs.
-    pub blocks: u64,
-    /// How long it took.
-    pub duration: Nanos,
+/// Why an array is not to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WhyReadOnly {
+    /// The operator says so.
+    Asked,
+    /// The judgement does.
+    Judged(ReadOnlyReason),
 }
 
 /// A device in service and what its log says.

@@ -22,47 +22,25 @@
 //! failed ring puts its device out and goes on without it, or gets an error if the array cannot do
 //! without it.
 
+use super::Log;
 use super::holders::Held;
 use super::log_ring::{Item, LogRing};
 use super::update::Body;
-use super::{Log, NewUpdate};
+use crate::blame::{FailedMembers, blame, take_out_failed};
 use crate::canary::{Canary, sings};
-use crate::coordinator::{map_writer, on_coordinator};
-use crate::datapath::blame::{FailedMembers, blame, take_out_failed};
-use crate::datapath::store::WriteTarget;
+use crate::coordinator::map_writer;
+use crate::coordinator::messages::on_coordinator;
 use crate::local_array::LocalArray;
+use crate::log::update::NewUpdate;
+use crate::slot::WriteTarget;
 use ashlar_device::Fault;
 use ashlar_ondisk::log::Holder;
-use ashlar_ring::local::Semaphore;
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::rc::Rc;
-
-/// The waiters for space, and the state of settling.
-pub(super) struct Space {
-    /// Whose turn it is to get space: who does not find any keeps the others waiting.
-    line: Semaphore,
-    waiting: Cell<usize>,
-    is_settling: Cell<bool>,
-    /// Attempts to settle that failed.
-    failures: Cell<u64>,
-}
 
 /// There is no space and none can be had: the array is lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoLogSpace;
-
-impl Space {
-    /// Nobody waits.
-    pub(super) fn new() -> Space {
-        Space {
-            line: Semaphore::new(1),
-            waiting: Cell::new(0),
-            is_settling: Cell::new(false),
-            failures: Cell::new(0),
-        }
-    }
-}
 
 impl Log {
     /// Space for the records of an update on all its holders, if they have more than enough right
@@ -74,7 +52,7 @@ impl Log {
     ) -> Option<SmallVec<[Held; 8]>> {
         let _turn = self.space.line.try_acquire()?;
         let bytes = Item::bytes_alone(0);
-        let held = self.log_rings.holders(local, new);
+        let held = self.holders(local, new);
         let has_room = |(log_ring, ..): &Held| {
             let ring = log_ring.ring.borrow();
             ring.can_promise(bytes) && !ring.is_short() && log_ring.fault.get().is_none()
@@ -100,7 +78,7 @@ impl Log {
         let mut has_waited = false;
         loop {
             // Anew each time: devices come and go while we wait.
-            let held = self.log_rings.holders(local, new);
+            let held = self.holders(local, new);
             let bytes = |holder: &Holder| Item::bytes_alone(body.blocks_of(holder.strip));
             let can_have =
                 |(log_ring, _, holder): &Held| log_ring.ring.borrow().can_promise(bytes(holder));
@@ -128,6 +106,10 @@ impl Log {
                 None => self.wait_for_space(local).await?,
             }
         }
+    }
+
+    fn holders(&self, local: &LocalArray, new: &NewUpdate) -> SmallVec<[Held; 8]> {
+        self.log_rings.holders(&local.array, |member| local.device_epochs(member), new)
     }
 
     async fn wait_for_space(&self, local: &Rc<LocalArray>) -> Result<(), NoLogSpace> {

@@ -3,9 +3,12 @@
 //! What must stay true: pieces are in the order of the record. Each device's record carries what
 //! that device stores, and nothing else.
 
+use crate::lists::List;
 use ashlar_iobuf::Buf;
+use ashlar_layout::Stripe;
 use ashlar_layout::{RowRange, StripeId};
 use ashlar_ondisk::log::{Holder, Part, RecordKind};
+use ashlar_units::StripSet;
 use ashlar_units::{StripIdx, to_usize};
 
 /// New content of some rows of one strip.
@@ -33,6 +36,18 @@ impl Piece {
         let bytes = self.bytes.slice(from..from + to_usize(cut.bytes()));
         Some(Piece::new(self.part.strip, cut, bytes))
     }
+}
+
+/// An update to be recorded.
+pub(crate) struct NewUpdate {
+    pub(crate) stripe: Stripe,
+    pub(crate) kind: RecordKind,
+    /// From the first row it touches to the last.
+    pub(crate) rows: RowRange,
+    /// The strips it writes in place.
+    pub(crate) stored: StripSet,
+    /// New content, strips rising, data strips not stored included; empty if the kind has none.
+    pub(crate) pieces: List<Piece>,
 }
 
 /// An update as all its records say it.

@@ -5,10 +5,11 @@
 //! write, as a whole stripe, would need exactly that record. Its rows stay locked until the record
 //! is durable.
 
-use super::{Log, NewUpdate, Update};
-use crate::datapath::blame::take_out_failed;
-use crate::datapath::store::Writes;
+use super::Log;
+use crate::blame::{failed_records, take_out_failed};
 use crate::local_array::LocalArray;
+use crate::log::update::NewUpdate;
+use crate::log::updates::Update;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::StripeNo;
@@ -41,7 +42,7 @@ impl Log {
         let geometry = array.geometry_of(first);
         let rows = RowRange::new(0, geometry.strip_blocks());
         let (mut bodies, mut held_rows) = (Vec::new(), Vec::new());
-        let mut batches = local.write_lists.list();
+        let mut batches = local.pools.writes.list();
         for number in numbers.start..numbers.end.min(geometry.stripe_count()) {
             let stripe = geometry.stripe(StripeNo(number));
             if !self.may_be_ahead(stripe) {
@@ -49,7 +50,7 @@ impl Log {
             }
             let Some(guard) = local.locks.lock_if_idle(stripe.id(), rows) else { break };
             let stored = array.view(stripe).writable;
-            let (kind, pieces) = (RecordKind::InDoubt, local.piece_lists.list());
+            let (kind, pieces) = (RecordKind::InDoubt, local.pools.pieces.list());
             let mut new = NewUpdate { stripe, kind, rows, stored, pieces };
             let Some(held) = self.space_at_once(local, &new) else { break };
             let body = self.body_of(&mut new);
@@ -66,7 +67,7 @@ impl Log {
         let handle = local.worker.handle.clone();
         handle.spawn(async move {
             let _under_way = local.begin();
-            let failed = Writes::of(&local, batches).finish_records(&local).await;
+            let failed = failed_records(&local, batches).await;
             let is_good = failed.is_empty() || take_out_failed(&local, failed).await.is_ok();
             let Some(log) = local.log() else { return };
             if !is_good {
@@ -91,11 +92,5 @@ impl Log {
             && array.lacks_nothing(stripe)
             && !array.intent.is_unsynced(array.intent.region_of(stripe))
             && self.is_settled(stripe)
-    }
-
-    /// Nobody uses a record that was written early any more.
-    pub(super) fn give_up_ahead(&self) {
-        let unused = self.ahead.borrow_mut().give_up();
-        unused.into_iter().for_each(|body| self.recycle(body));
     }
 }

@@ -3,7 +3,7 @@
 //! What must stay true: one worker records, any thread may read, and readers merge (`metrics.rs`).
 //! The size is fixed. A quantile is never too low, and at most a fifth too high.
 
-use super::add_alone;
+use super::counter::add_alone;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 

@@ -8,50 +8,21 @@
 //!
 //! Not here: looks (`watch.rs`), the decision (`judge.rs`).
 
-use super::{Judged, LOOK_EVERY, Silence, Standing, Why, judge, silences};
+use super::{Judged, Standing, Why, judge};
 use crate::canary::{Canary, sings};
 use crate::coordinator;
+use crate::coordinator::messages::on_every_local;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
-use crate::slot::{DeviceEpoch, MemberDevice};
+use crate::slot::MemberDevice;
+use crate::watch::silence::{DevicePlace, LOOK_EVERY, Silence};
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::BufMut;
 use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, Nanos};
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// A device: its slot, whether it is the one that is being filled to replace another, and its
-/// device epoch.
-type Place = (MemberIdx, bool, DeviceEpoch);
-
-/// What the coordinator of an array keeps of silent devices.
-#[derive(Default)]
-pub(crate) struct Silences {
-    /// Silent members that requests wait for, and that were reported.
-    told: RefCell<BTreeSet<Place>>,
-    /// Those of them that need not be waited for any more, and since when.
-    free_since: RefCell<BTreeMap<Place, Nanos>>,
-    /// Why a slot is failing, if that was decided and not met.
-    reasons: RefCell<BTreeMap<MemberIdx, (DeviceEpoch, String)>>,
-    /// When the others were asked last whether they answer.
-    asked_at: Cell<Nanos>,
-}
-
-impl Silences {
-    /// Why the device of this device epoch fails, if that was decided here; else `why`.
-    pub(crate) fn reason(
-        &self,
-        MemberDevice { member, device_epoch }: MemberDevice,
-        why: &str,
-    ) -> String {
-        let reasons = self.reasons.borrow();
-        let decided = reasons.get(&member).filter(|(of, _)| *of == device_epoch);
-        decided.map_or_else(|| why.to_owned(), |(_, reason)| reason.clone())
-    }
-}
 
 /// How long a device that was waited for goes on being waited for when the others answer again.
 /// Every worker looks at its own commands: figures of one that has not looked since are old.
@@ -64,7 +35,7 @@ pub(super) fn act(local: &Rc<LocalArray>) {
         return;
     }
     let slots = || (0..local.array.slots.len()).map(MemberIdx::from_at);
-    let found: Vec<[Silence; 2]> = slots().map(|member| silences(local, member)).collect();
+    let found: Vec<[Silence; 2]> = slots().map(|member| local.array.silences(member)).collect();
     let members: Vec<Standing> =
         slots().map(|at| of_member(local, at, found[at.at()][0])).collect();
     let others: Vec<Standing> =
@@ -98,7 +69,7 @@ pub(super) fn act(local: &Rc<LocalArray>) {
             }
         }
     }
-    let due = |place: &Place| waited_for.contains(place);
+    let due = |place: &DevicePlace| waited_for.contains(place);
     local.coordinator().silences.free_since.borrow_mut().retain(|place, _| due(place));
     tell_who_answers(local, waited_for);
 }
@@ -150,7 +121,7 @@ fn ask_others(local: &Rc<LocalArray>, members: &[Standing]) {
 
 /// Whether a device was waited for until just now: what is known of it may be older than what is
 /// known of the others.
-fn may_answer_soon(local: &Rc<LocalArray>, place: Place) -> bool {
+fn may_answer_soon(local: &Rc<LocalArray>, place: DevicePlace) -> bool {
     let silences = &local.coordinator().silences;
     if !silences.told.borrow().contains(&place) {
         return false;
@@ -160,7 +131,7 @@ fn may_answer_soon(local: &Rc<LocalArray>, place: Place) -> bool {
     now.since(since) < GRACE
 }
 
-fn give_up(local: &Rc<LocalArray>, place: Place, silence: Silence) {
+fn give_up(local: &Rc<LocalArray>, place: DevicePlace, silence: Silence) {
     local.coordinator().silences.told.borrow_mut().remove(&place);
     let (member, is_replacement, device_epoch) = place;
     let device = MemberDevice { member, device_epoch };
@@ -198,8 +169,8 @@ pub(crate) fn put_out(local: &Rc<LocalArray>, member: MemberIdx, why: &str) {
 }
 
 /// Every worker gives the device up.
-fn let_go(local: &Rc<LocalArray>, (member, is_replacement, device_epoch): Place) {
-    coordinator::on_every_local(local, move |local| {
+fn let_go(local: &Rc<LocalArray>, (member, is_replacement, device_epoch): DevicePlace) {
+    on_every_local(local, move |local| {
         let (current, replacement) = local.device_epochs(member);
         let (device, of) = match is_replacement {
             false => (local.device(member), current),
@@ -211,7 +182,7 @@ fn let_go(local: &Rc<LocalArray>, (member, is_replacement, device_epoch): Place)
     });
 }
 
-fn tell_once(local: &Rc<LocalArray>, place: Place, silence: Silence, why: Why) {
+fn tell_once(local: &Rc<LocalArray>, place: DevicePlace, silence: Silence, why: Why) {
     if local.coordinator().silences.told.borrow_mut().insert(place) {
         let mut fields = fields(local, place);
         fields.push(("silent_ms", silence.time().as_millis().to_string()));
@@ -220,9 +191,9 @@ fn tell_once(local: &Rc<LocalArray>, place: Place, silence: Silence, why: Why) {
     }
 }
 
-fn tell_who_answers(local: &Rc<LocalArray>, waited_for: BTreeSet<Place>) {
+fn tell_who_answers(local: &Rc<LocalArray>, waited_for: BTreeSet<DevicePlace>) {
     let told = &local.coordinator().silences.told;
-    let answered: Vec<Place> = told.borrow().difference(&waited_for).copied().collect();
+    let answered: Vec<DevicePlace> = told.borrow().difference(&waited_for).copied().collect();
     for place in answered {
         let (member, is_replacement, device_epoch) = place;
         let slot = local.array.slot(member);
@@ -235,7 +206,10 @@ fn tell_who_answers(local: &Rc<LocalArray>, waited_for: BTreeSet<Place>) {
     *told.borrow_mut() = waited_for;
 }
 
-fn fields(local: &LocalArray, (member, is_replacement, _): Place) -> Vec<(&'static str, String)> {
+fn fields(
+    local: &LocalArray,
+    (member, is_replacement, _): DevicePlace,
+) -> Vec<(&'static str, String)> {
     let device = if is_replacement { local.replacement(member) } else { local.device(member) };
     let mut fields = vec![("slot", member.to_string())];
     fields.extend(device.map(|device| ("path", device.facts().path.clone())));

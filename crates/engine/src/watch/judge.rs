@@ -7,7 +7,7 @@
 //!
 //! Not here: where the figures come from (`watch.rs`), what follows (`act.rs`).
 
-use super::Silence;
+use crate::watch::silence::Silence;
 use ashlar_units::MemberIdx;
 
 /// How many limits one command may take on a device that answers others meanwhile.

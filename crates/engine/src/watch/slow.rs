@@ -9,7 +9,8 @@
 //! - `timing`   how long commands of a member take
 //! - `judge`    which members are slow, and which are well again
 //! - `act`      what follows, on the coordinator
-//! - `avoid`    what reads go around
+//! - `members`  what is kept of them
+//! - `avoid`    the members that reads go around
 //!
 //! Not here: members that do not answer at all (`watch.rs`); single reads that take longer than the
 //! read deadline (`datapath/read.rs`); how a spare takes over (`background/sparing.rs`).
@@ -17,11 +18,13 @@
 mod act;
 mod avoid;
 mod judge;
+mod members;
 mod timing;
 
-pub(crate) use act::{SlowMembers, watch};
-pub(crate) use avoid::{Avoided, around, preferred};
-pub(crate) use timing::{Timings, time_writes};
+pub(crate) use act::watch;
+pub(crate) use avoid::Avoided;
+pub(crate) use members::SlowMembers;
+pub(crate) use timing::Timings;
 
 pub use judge::{CommandsKind, SlowFigures};
 

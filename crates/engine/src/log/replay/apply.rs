@@ -7,14 +7,16 @@
 
 use super::found::spoil;
 use super::prove::to_put_back;
-use super::{ReplaySummary, Source, lose, lost};
+use super::{Source, lose, lost};
+use crate::blame::block_lost;
 use crate::canary::{Canary, sings};
+use crate::checksums;
+use crate::checksums::block_of;
 use crate::checksums::pins::{Noted, note_alone};
-use crate::checksums::{self, block_of};
 use crate::coordinator::{map_writer, record};
-use crate::datapath::blame::block_lost;
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
+use crate::log::replay::summary::ReplaySummary;
 use crate::slot::MemberDevice;
 use crate::stripe::StripRun;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};

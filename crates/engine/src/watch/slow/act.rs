@@ -9,59 +9,20 @@
 //! Not here: the judgement (`judge.rs`), what reads do (`avoid.rs`), how a spare joins
 //! (`background/sparing.rs`).
 
-use super::judge::{Judge, SlowFigures, Timed, Turn};
+use super::SlowReaction;
+use super::judge::{SlowFigures, Timed, Turn};
+use super::members::Counted;
 use super::timing::Total;
-use super::{SlowLimits, SlowReaction};
 use crate::background;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::slot::DeviceEpoch;
 use ashlar_units::MemberIdx;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Commands that must be timed of a kind that is slow: reads go around such a member, and few are
 /// left that tell how it is.
 const PROBES_MIN: u64 = 4;
-
-/// What the coordinator of an array keeps of slow members.
-#[derive(Default)]
-pub(crate) struct SlowMembers {
-    judge: RefCell<Judge>,
-    counted: RefCell<Vec<Counted>>,
-    /// Members for which no spare was found and reported.
-    without_spare: RefCell<BTreeSet<MemberIdx>>,
-    /// A spare is on its way into a slot.
-    is_taking_spare: Cell<bool>,
-}
-
-/// What was timed of a slot's device when its last period began.
-#[derive(Clone, Copy, Default)]
-struct Counted {
-    device_epoch: Option<DeviceEpoch>,
-    totals: [Total; 2],
-}
-
-impl SlowMembers {
-    /// Why the member is slow, if it is.
-    pub(crate) fn figures(&self, member: MemberIdx, limits: &SlowLimits) -> Option<SlowFigures> {
-        self.judge.borrow().figures(member, limits)
-    }
-
-    /// Whether a spare may be taken for a slow member now; then nobody else may until
-    /// `spare_taken`.
-    fn take_turn(&self) -> bool {
-        !self.is_taking_spare.replace(true)
-    }
-
-    /// A spare has been taken for this member, or none was there.
-    pub(crate) fn spare_taken(&self, member: MemberIdx, was_there: bool) -> bool {
-        self.is_taking_spare.set(false);
-        !was_there && self.without_spare.borrow_mut().insert(member)
-    }
-}
 
 /// Compare the members as long as the array runs. Spawned once, on the coordinator.
 pub(crate) async fn watch(local: Rc<LocalArray>) {

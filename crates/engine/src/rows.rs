@@ -2,7 +2,7 @@
 //!
 //! What must stay true: an entry's bytes are exactly its rows; entries of one set never overlap.
 
-use crate::lists::List;
+use crate::lists::{List, Lists};
 use crate::log::Piece;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::RowRange;
@@ -23,13 +23,13 @@ pub(crate) struct RowSet {
 
 impl RowSet {
     /// An empty set.
-    pub(crate) fn new(local: &crate::local_array::LocalArray) -> RowSet {
-        RowSet { entries: local.row_lists.list() }
+    pub(crate) fn new(lists: &Lists<StripRows>) -> RowSet {
+        RowSet { entries: lists.list() }
     }
 
     /// The rows as they are to be stored, strips rising.
-    pub(crate) fn freeze(mut self, local: &crate::local_array::LocalArray) -> List<Piece> {
-        let mut pieces = local.piece_lists.list();
+    pub(crate) fn freeze(mut self, lists: &Lists<Piece>) -> List<Piece> {
+        let mut pieces = lists.list();
         let frozen = |entry: StripRows| Piece::new(entry.strip, entry.rows, entry.bytes.freeze());
         pieces.extend(self.entries.drain(..).map(frozen));
         pieces.sort_unstable_by_key(|piece| (piece.part.strip, piece.part.rows.start));

@@ -5,11 +5,11 @@
 //! durable. A page is written to its other place only after the round before has ended well, so a
 //! torn write leaves the page before it.
 
-use super::page::Page;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
-use crate::coordinator::map_writer::{Holder, lose};
-use crate::coordinator::record::aligned;
+use crate::checksums::page::Page;
+use crate::control_io::aligned;
+use crate::coordinator::holders::{Holder, lose};
 use crate::coordinator::writes::DeviceWrites;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;

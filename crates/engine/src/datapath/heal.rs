@@ -15,10 +15,11 @@
 //! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool, because
 //! callers may hold some.
 
-use super::pins::{Noted, note_alone};
-use super::{Judgement, block_of, cache, judge, sum_of};
+use crate::blame::read_failed;
 use crate::canary::{Canary, sings};
-use crate::datapath::blame::read_failed;
+use crate::checksums::page::Key;
+use crate::checksums::pins::{Noted, note_alone};
+use crate::checksums::{Judgement, block_of, judge, load, sum_of};
 use crate::datapath::reconstruct::write_back;
 use crate::event::names;
 use crate::local_array::LocalArray;
@@ -179,7 +180,7 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
         };
         let number = block_of(array, stripe, strip, row);
         let (page, entry) = locate(number);
-        let (known, may_be_old) = match cache::load(local, cache::Key::new(owner, page)).await {
+        let (known, may_be_old) = match load::load(local, Key::new(owner, page)).await {
             Ok(page) => (page.sum(entry), page.may_be_old(entry)),
             Err(fault) => {
                 read_failed(local, owner, fault);

@@ -1,0 +1,21 @@
+//! What background work learns of the coordinator: changes that it notes here, and acts on in tasks
+//! of its own.
+//!
+//! What must stay true: nothing here waits. The coordinator may hold its gate.
+
+use super::{discard, filling, notify, sparing};
+use crate::coordinator::state::Change;
+use crate::local_array::LocalArray;
+use std::rc::Rc;
+
+/// Take note of a change.
+pub(crate) fn learn(local: &Rc<LocalArray>, change: Change) {
+    match change {
+        Change::MemberOut(member) => sparing::member_went_out(local, member),
+        Change::ReplacementDropped => notify(local),
+        Change::ReplacementTookOver { member, copied_below } => {
+            filling::replacement_took_over(local, member, copied_below);
+        }
+        Change::Flushed => discard::give_back_soon(local),
+    }
+}

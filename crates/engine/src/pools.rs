@@ -1,0 +1,16 @@
+//! Lists that requests of one array use again on one worker, so that a warm request allocates none.
+
+use crate::in_flight::{GatherRead, ReadPart, StoreWrite};
+use crate::lists::Lists;
+use crate::log::Piece;
+use crate::rows::StripRows;
+
+/// The supplies of lists.
+#[derive(Default)]
+pub(crate) struct Pools {
+    pub(crate) rows: Lists<StripRows>,
+    pub(crate) reads: Lists<GatherRead>,
+    pub(crate) writes: Lists<StoreWrite>,
+    pub(crate) parts: Lists<ReadPart>,
+    pub(crate) pieces: Lists<Piece>,
+}
