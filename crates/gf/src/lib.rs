@@ -18,4 +18,4 @@ pub mod field;
 pub mod matrix;
 
 pub use field::{div, inv, mul, pow};
-pub use matrix::{PARITY_MAX, PARITY_ROWS, STRIPS_MAX, Square};
+pub use matrix::{PARITY_MAX, PARITY_ROWS, Square};

@@ -8,9 +8,7 @@
 //! an array later. Changing one byte of this table makes existing arrays unreadable.
 
 use crate::field::{div, inv, mul, pow};
-
-/// Most strips in a stripe, data and parity together.
-pub const STRIPS_MAX: usize = 64;
+use ashlar_units::STRIPS_MAX;
 
 /// Most parity strips in a stripe.
 pub const PARITY_MAX: usize = 32;

@@ -2,7 +2,8 @@
 //!
 //! Small sizes are enumerated completely, large ones sampled from a fixed seed that is printed.
 
-use ashlar_gf::{PARITY_MAX, PARITY_ROWS, STRIPS_MAX, Square, mul};
+use ashlar_gf::{PARITY_MAX, PARITY_ROWS, Square, mul};
+use ashlar_units::STRIPS_MAX;
 
 /// The submatrix of the parity rows and data columns picked.
 fn submatrix(rows: &[usize], columns: &[usize]) -> Square {

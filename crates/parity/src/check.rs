@@ -5,7 +5,8 @@
 //! one. What a check finds is only that strips disagree; which one is wrong follows only from two
 //! or more syndromes (stored XOR computed parity), and only if exactly one strip is.
 
-use ashlar_gf::{PARITY_MAX, STRIPS_MAX, div, mul};
+use ashlar_gf::{PARITY_MAX, div, mul};
+use ashlar_units::STRIPS_MAX;
 
 use crate::code::{Code, Locality, expect_count};
 use crate::error::CodeError;
@@ -54,7 +55,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn consistent() -> Verdict {
+    fn consistent() -> Verdict {
         Verdict { any: RowMap::default(), by_parity: [RowMap::default(); PARITY_MAX] }
     }
 
@@ -136,7 +137,7 @@ impl Code {
     }
 
     /// Notes which parity strips disagree in row `row`.
-    pub(crate) fn find_row(
+    fn find_row(
         &self,
         data: &[&[u8]],
         parity: &[Option<&[u8]>],
@@ -157,7 +158,7 @@ impl Code {
     }
 
     /// Whether any of `parity` disagrees within `part` of the strips.
-    pub(crate) fn part_differs(
+    fn part_differs(
         &self,
         data: &[&[u8]],
         parity: &[Option<&[u8]>],
@@ -177,7 +178,7 @@ impl Code {
     }
 
     /// As `expect_stripe`, and no longer than a verdict can map.
-    pub(crate) fn expect_checkable(
+    fn expect_checkable(
         &self,
         data: &[&[u8]],
         parity: &[Option<&[u8]>],

@@ -1,9 +1,10 @@
-//! A code and its verbs that write: generate, generate while copying, update.
+//! A code and its verbs that write: generate, update.
 //!
 //! What must stay true: a code is only two counts and a kernel, so it can be copied about freely;
 //! the coefficients are the rows of `ashlar_gf::PARITY_ROWS`, the same for every code.
 
-use ashlar_gf::{PARITY_MAX, STRIPS_MAX};
+use ashlar_gf::PARITY_MAX;
+use ashlar_units::STRIPS_MAX;
 
 use crate::error::CodeError;
 use crate::job::Job;
@@ -106,28 +107,6 @@ impl Code {
         let mut job = Job::new(self.kernel, Verb::Generate, locality);
         for strip in data {
             job.source(strip)?;
-        }
-        self.add_parity(&mut job, parity)?;
-        job.run();
-        Ok(())
-    }
-
-    /// Copies each data strip to its entry in `copies` and computes the parity strips, in one pass.
-    ///
-    /// # Errors
-    /// As for [`Code::generate`]; `copies` has k entries too.
-    pub fn generate_copy(
-        &self,
-        data: &[&[u8]],
-        copies: &mut [&mut [u8]],
-        parity: &mut [Option<&mut [u8]>],
-        locality: Locality,
-    ) -> Result<(), CodeError> {
-        expect_count(self.data_strips, data.len())?;
-        expect_count(self.data_strips, copies.len())?;
-        let mut job = Job::new(self.kernel, Verb::GenerateCopy, locality);
-        for (strip, copy) in data.iter().zip(copies) {
-            job.copied_source(strip, Some(copy))?;
         }
         self.add_parity(&mut job, parity)?;
         job.run();

@@ -7,7 +7,8 @@
 
 use std::marker::PhantomData;
 
-use ashlar_gf::{PARITY_MAX, STRIPS_MAX};
+use ashlar_gf::PARITY_MAX;
+use ashlar_units::STRIPS_MAX;
 
 use crate::backend::fence_streamed;
 use crate::code::Locality;
@@ -28,10 +29,9 @@ pub(crate) struct Job<'a> {
     kernel: Kernel,
     verb: Verb,
     locality: Locality,
-    outputs_stay: bool,
     bytes: Option<usize>,
     sources: List<*const u8, STRIPS_MAX>,
-    companions: List<*mut u8, STRIPS_MAX>,
+    companions: List<*const u8, STRIPS_MAX>,
     outputs: List<*mut u8, PARITY_MAX>,
     rows: List<&'a [u8], PARITY_MAX>,
     strips: PhantomData<(&'a [u8], &'a mut [u8])>,
@@ -43,7 +43,6 @@ impl<'a> Job<'a> {
             kernel,
             verb,
             locality,
-            outputs_stay: false,
             bytes: None,
             sources: List::new(),
             companions: List::new(),
@@ -53,30 +52,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Outputs of a `GenerateCopy` job are stored in the cache even if the copies are not.
-    pub(crate) fn keep_outputs(&mut self) {
-        self.outputs_stay = true;
-    }
-
     /// Adds a source of a `Generate` or `Check` job.
     pub(crate) fn source(&mut self, strip: &'a [u8]) -> Result<(), CodeError> {
         assert!(matches!(self.verb, Verb::Generate | Verb::Check), "source without a companion");
         self.length(strip.len())?;
-        self.sources.push(strip.as_ptr())
-    }
-
-    /// Adds a source of a `GenerateCopy` job and the place its copy goes to, if it is to be copied.
-    pub(crate) fn copied_source(
-        &mut self,
-        strip: &'a [u8],
-        copy: Option<&'a mut [u8]>,
-    ) -> Result<(), CodeError> {
-        assert!(self.verb == Verb::GenerateCopy, "a copy that nobody makes");
-        self.length(strip.len())?;
-        if let Some(copy) = &copy {
-            self.length(copy.len())?;
-        }
-        self.companions.push(copy.map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr))?;
         self.sources.push(strip.as_ptr())
     }
 
@@ -85,7 +64,7 @@ impl<'a> Job<'a> {
         assert!(self.verb == Verb::Update, "a change outside an update");
         self.length(old.len())?;
         self.length(new.len())?;
-        self.companions.push(new.as_ptr().cast_mut())?;
+        self.companions.push(new.as_ptr())?;
         self.sources.push(old.as_ptr())
     }
 
@@ -109,7 +88,6 @@ impl<'a> Job<'a> {
     pub(crate) fn run(&mut self) -> bool {
         let bytes = self.bytes.unwrap_or(0);
         if bytes == 0 || self.outputs.is_empty() || self.sources.is_empty() {
-            self.copy_only(bytes);
             return false;
         }
         let columns = self.sources.len();
@@ -162,16 +140,13 @@ impl<'a> Job<'a> {
     ) -> bool {
         let mut differs = false;
         let mut first_row = 0;
-        for (index, shape) in groups.shapes().iter().enumerate() {
+        for shape in groups.shapes() {
             let rows = first_row..first_row + shape.row_count();
             first_row = rows.end;
-            // Only the first pass needs to copy.
-            let copied = self.verb == Verb::GenerateCopy && index > 0;
             let pass = Pass {
-                verb: if copied { Verb::Generate } else { self.verb },
+                verb: self.verb,
                 shape: *shape,
                 streaming,
-                outputs_stay: self.outputs_stay,
                 sources: &self.sources,
                 companions: &self.companions,
                 outputs: &self.outputs[rows.clone()],
@@ -192,9 +167,7 @@ impl<'a> Job<'a> {
         if self.verb == Verb::Check {
             return true;
         }
-        let copies = self.verb == Verb::GenerateCopy;
-        let copies = if copies { &self.companions[..] } else { &[] };
-        self.outputs.iter().chain(copies).all(|strip| strip.addr().is_multiple_of(GRAIN))
+        self.outputs.iter().all(|strip| strip.addr().is_multiple_of(GRAIN))
     }
 
     /// The last `tail` bytes of every strip, through zero-padded copies.
@@ -213,13 +186,9 @@ impl<'a> Job<'a> {
             padded.sources.push_known(copy.as_ptr());
         }
         for (strip, copy) in self.companions.iter().zip(&mut companions) {
-            if strip.is_null() {
-                padded.companions.push_known(*strip);
-                continue;
-            }
-            // SAFETY: as above; both kinds of companion are initialised bytes.
+            // SAFETY: as above.
             unsafe { fill(*strip, start, &mut copy[..tail]) };
-            padded.companions.push_known(copy.as_mut_ptr());
+            padded.companions.push_known(copy.as_ptr());
         }
         for (strip, copy) in self.outputs.iter().zip(&mut outputs) {
             // SAFETY: as above.
@@ -234,26 +203,7 @@ impl<'a> Job<'a> {
                 unsafe { drain(&copy[..tail], *strip, start) };
             }
         }
-        if self.verb == Verb::GenerateCopy {
-            let copied = self.companions.iter().zip(&sources).filter(|(strip, _)| !strip.is_null());
-            for (strip, copy) in copied {
-                // SAFETY: copies came from mutable slices this long.
-                unsafe { drain(&copy[..tail], *strip, start) };
-            }
-        }
         differs
-    }
-
-    /// A `GenerateCopy` without outputs is only a copy.
-    fn copy_only(&self, bytes: usize) {
-        if self.verb != Verb::GenerateCopy {
-            return;
-        }
-        let copied = self.sources.iter().zip(self.companions.iter());
-        for (source, copy) in copied.filter(|(_, copy)| !copy.is_null()) {
-            // SAFETY: both are from slices of `bytes` bytes, the copy's a mutable one.
-            unsafe { std::ptr::copy_nonoverlapping(*source, *copy, bytes) };
-        }
     }
 }
 

@@ -23,7 +23,7 @@
 //!
 //! Not here: buffers, members, layouts, anything asynchronous.
 //!
-//! Reading order: `rows` (the coefficients), `code` (the public verbs), `check`, `decode`, `sums`,
+//! Reading order: `rows` (the coefficients), `code` (the public verbs), `check`, `decode`,
 //! `kernel` (which backend), then `job` (from slices to pointers: lengths, tails, tiles), `groups`
 //! (how many passes), `pass` (what a backend is asked to do), `backend` (the loops, once, and the
 //! instructions of each CPU) and `reference` (the slow truth).
@@ -40,11 +40,9 @@ mod list;
 mod pass;
 mod reference;
 mod rows;
-mod sums;
 
 pub use check::{ROW_BYTES, ROWS_MAX, RowMap, Verdict};
 pub use code::{Change, Code, Locality};
-pub use decode::{DecodePlan, StripMask};
+pub use decode::DecodePlan;
 pub use error::{CodeError, KernelError};
 pub use kernel::Kernel;
-pub use sums::Summed;

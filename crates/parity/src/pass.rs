@@ -8,8 +8,6 @@
 pub(crate) enum Verb {
     /// Outputs are replaced by the sums.
     Generate,
-    /// As generate, and each source is also copied to its companion, if that is not null.
-    GenerateCopy,
     /// Outputs are compared with the sums and not written.
     Check,
     /// A source is old XOR new (the companion), and the sums are added to the outputs.
@@ -40,20 +38,16 @@ pub(crate) const GRAIN: usize = 64;
 /// Whoever runs a pass guarantees: `bytes` is a multiple of [`GRAIN`]; every source can be read,
 /// and every output read and (unless the verb is `Check`) written, over the range; there are 1 to
 /// 64 sources, each row has a coefficient for each source, and there are as many rows as outputs
-/// and as many as `shape` says; for `Update` every companion can be read, for `GenerateCopy`
-/// written or is null, and there is one for each source; nothing that is written overlaps anything
-/// else of the pass; and when `streaming`, everything that is written is aligned to [`GRAIN`] and
-/// so is `start`.
+/// and as many as `shape` says; for `Update` every companion can be read, and there is one for each
+/// source; nothing that is written overlaps anything else of the pass; and when `streaming`,
+/// everything that is written is aligned to [`GRAIN`] and so is `start`.
 pub(crate) struct Pass<'a> {
     pub(crate) verb: Verb,
     pub(crate) shape: Shape,
     pub(crate) streaming: bool,
-    /// A streaming `GenerateCopy` streams only the copies.
-    pub(crate) outputs_stay: bool,
     pub(crate) sources: &'a [*const u8],
-    /// New content (`Update`, never written) or copies (`GenerateCopy`, null for a source that is
-    /// not copied), one for each source.
-    pub(crate) companions: &'a [*mut u8],
+    /// New content, one for each source (`Update`).
+    pub(crate) companions: &'a [*const u8],
     /// Never written when the verb is `Check`.
     pub(crate) outputs: &'a [*mut u8],
     pub(crate) rows: &'a [&'a [u8]],

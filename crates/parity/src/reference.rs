@@ -39,10 +39,6 @@ impl Reference {
                     unsafe { place.write(value) };
                 }
             }
-            if pass.verb == Verb::GenerateCopy {
-                // SAFETY: `at` is inside the pass.
-                unsafe { copy_byte(pass, at) };
-            }
         }
         differs
     }
@@ -62,20 +58,4 @@ unsafe fn source_byte(pass: &Pass<'_>, column: usize, at: usize) -> u8 {
     let place = unsafe { pass.companions[column].add(at) };
     // SAFETY: companions of an update can be read.
     byte ^ unsafe { place.read() }
-}
-
-/// # Safety
-/// The contract of [`Pass`], and `at` is inside it.
-unsafe fn copy_byte(pass: &Pass<'_>, at: usize) {
-    let copied = pass.sources.iter().zip(pass.companions).filter(|(_, copy)| !copy.is_null());
-    for (source, copy) in copied {
-        // SAFETY: sources cover `at`.
-        let source = unsafe { source.add(at) };
-        // SAFETY: copies cover `at`.
-        let copy = unsafe { copy.add(at) };
-        // SAFETY: sources can be read.
-        let byte = unsafe { source.read() };
-        // SAFETY: copies can be written.
-        unsafe { copy.write(byte) };
-    }
 }

@@ -12,7 +12,7 @@ compile_error!("the canary computes wrong parity and is for tests only");
 
 /// As in `ashlar-gf`, but for one bit of the third row.
 #[cfg(feature = "canary")]
-pub(crate) static PARITY_ROWS: [[u8; ashlar_gf::STRIPS_MAX]; ashlar_gf::PARITY_MAX] = {
+pub(crate) static PARITY_ROWS: [[u8; ashlar_units::STRIPS_MAX]; ashlar_gf::PARITY_MAX] = {
     let mut rows = ashlar_gf::PARITY_ROWS;
     rows[2][1] ^= 1;
     rows

@@ -9,7 +9,8 @@
 mod library;
 
 use ashlar_gf::{PARITY_MAX, PARITY_ROWS};
-use ashlar_parity::{Change, Code, DecodePlan, Kernel, Locality, StripMask};
+use ashlar_parity::{Change, Code, DecodePlan, Kernel, Locality};
+use ashlar_units::StripSet;
 use library::{Isal, Tables};
 
 const LENGTHS: [usize; 6] = [64, 128, 192, 320, 1024, 4160];
@@ -151,12 +152,12 @@ fn our_plans_reconstruct_what_isal_encoded() {
         let mut parity = Strips::new(m, 1024, 11);
         isal.encode(&Tables::of_code(&isal, k, m), &data.read(), &mut parity.write());
         let all: Vec<&[u8]> = data.read().into_iter().chain(parity.read()).collect();
-        let lost = StripMask::first(m);
+        let lost = StripSet::first(m);
         for kernel in Kernel::all() {
             let code = Code::new(k, m, kernel).unwrap();
-            let survivors = StripMask(StripMask::first(k + m).0 & !lost.0);
+            let survivors = StripSet::first(k + m).minus(lost);
             let plan = DecodePlan::new(&code, survivors, lost).unwrap();
-            let sources: Vec<&[u8]> = plan.sources().iter().map(|strip| all[strip]).collect();
+            let sources: Vec<&[u8]> = plan.sources().iter().map(|strip| all[strip.at()]).collect();
             let mut rebuilt = Strips::new(m, 1024, 12);
             plan.run(&sources, &mut rebuilt.write(), Locality::Cached).unwrap();
             assert_eq!(rebuilt.read(), all[..m], "{kernel}: {k}+{m}");

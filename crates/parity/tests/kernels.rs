@@ -27,11 +27,6 @@ macro_rules! backend {
             }
 
             #[test]
-            fn generate_copy_copies_and_generates() {
-                hold($name, claims::generate_copy_copies_and_generates);
-            }
-
-            #[test]
             fn updates_composed_are_generate() {
                 hold($name, claims::updates_composed_are_generate);
             }
@@ -56,11 +51,6 @@ macro_rules! backend {
             #[test]
             fn sampled_losses_of_wide_codes_are_reconstructed() {
                 hold($name, decode_claims::sampled_losses_of_wide_codes_are_reconstructed);
-            }
-
-            #[test]
-            fn degraded_reads_copy_what_survives() {
-                hold($name, decode_claims::degraded_reads_copy_what_survives);
             }
 
             #[test]

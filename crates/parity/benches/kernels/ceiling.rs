@@ -8,8 +8,6 @@
 pub struct Traffic {
     /// Store past the caches.
     pub streaming: bool,
-    /// The first outputs are copies of the sources of the same index.
-    pub copies: usize,
     /// Outputs are read before they are written.
     pub read_back: bool,
 }
@@ -20,7 +18,6 @@ pub fn move_bytes(read: &[&[u8]], write: &mut [&mut [u8]], traffic: Traffic) {
     let bytes = read[0].len();
     assert!(read.iter().all(|strip| strip.len() == bytes) && bytes.is_multiple_of(64));
     assert!(write.iter().all(|strip| strip.len() == bytes));
-    assert!(write.len() >= traffic.copies && read.len() >= traffic.copies);
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
         let aligned = write.iter().all(|strip| strip.as_ptr().addr().is_multiple_of(64));
@@ -38,13 +35,10 @@ fn plain(read: &[&[u8]], write: &mut [&mut [u8]], traffic: Traffic) {
     let _ = traffic.streaming;
     for at in (0..read[0].len()).step_by(64) {
         let mut kept = [0u8; 64];
-        for (n, strip) in read.iter().enumerate() {
+        for strip in read {
             kept.iter_mut().zip(&strip[at..at + 64]).for_each(|(kept, byte)| *kept |= byte);
-            if n < traffic.copies {
-                write[n][at..at + 64].copy_from_slice(&strip[at..at + 64]);
-            }
         }
-        for strip in write.iter_mut().skip(traffic.copies) {
+        for strip in write.iter_mut() {
             if traffic.read_back {
                 kept.iter_mut().zip(&strip[at..at + 64]).for_each(|(kept, byte)| *kept |= byte);
             }
@@ -80,7 +74,7 @@ unsafe fn wide(read: &[&[u8]], write: &mut [&mut [u8]], traffic: Traffic) -> boo
     while at < bytes {
         let vectors = VECTORS.min((bytes - at) / 64);
         let mut kept = [_mm512_setzero_si512(); VECTORS];
-        for (n, strip) in read.iter().enumerate() {
+        for strip in read {
             for (v, kept) in kept.iter_mut().enumerate().take(vectors) {
                 let from = strip.as_ptr().wrapping_add(at + v * 64);
                 if traffic.streaming {
@@ -89,12 +83,9 @@ unsafe fn wide(read: &[&[u8]], write: &mut [&mut [u8]], traffic: Traffic) -> boo
                 // SAFETY: `at + v * 64` and 64 bytes more are inside the strip.
                 let value = unsafe { _mm512_loadu_si512(from.cast()) };
                 *kept = _mm512_or_si512(*kept, value);
-                if n < traffic.copies {
-                    store(write[n].as_mut_ptr().wrapping_add(at + v * 64), value);
-                }
             }
         }
-        for strip in write.iter_mut().skip(traffic.copies) {
+        for strip in write.iter_mut() {
             for (v, kept) in kept.iter_mut().enumerate().take(vectors) {
                 let place = strip.as_mut_ptr().wrapping_add(at + v * 64);
                 if traffic.read_back {

@@ -35,13 +35,12 @@ const fn floor(kernel: &'static str, shape: (usize, usize), verb: Verb, share: f
     Floor { kernel, shape, verb, share }
 }
 
-const FLOORS: [Floor; 15] = [
+const FLOORS: [Floor; 14] = [
     floor("avx512+gfni", (8, 1), Verb::Generate, 0.80),
     floor("avx512+gfni", (8, 2), Verb::Generate, 0.70),
     floor("avx512+gfni", (8, 2), Verb::Check, 0.70),
     floor("avx512+gfni", (8, 2), Verb::Update, 0.65),
     floor("avx512+gfni", (8, 2), Verb::Decode, 0.65),
-    floor("avx512+gfni", (8, 2), Verb::GenerateCopy, 0.65),
     floor("avx512+gfni", (8, 4), Verb::Generate, 0.65),
     floor("avx512bw", (8, 2), Verb::Generate, 0.65),
     floor("avx512bw", (8, 2), Verb::Check, 0.58),
@@ -64,7 +63,7 @@ const COUNTED_KERNELS: [&str; 6] =
 /// Most instructions for 64 bytes of data (update: of new bytes), for each of [`COUNTED_KERNELS`].
 type Limits = (Verb, (usize, usize), [f64; 6]);
 
-const LIMITS: [Limits; 11] = [
+const LIMITS: [Limits; 9] = [
     (Verb::Generate, (8, 1), [4.3, 8.1, 4.3, 8.1, 16.6, 33.8]),
     (Verb::Generate, (8, 2), [7.3, 14.8, 9.0, 19.4, 43.3, 97.2]),
     (Verb::Generate, (16, 2), [5.7, 12.7, 7.4, 17.2, 39.7, 85.8]),
@@ -74,8 +73,6 @@ const LIMITS: [Limits; 11] = [
     (Verb::Check, (8, 2), [8.0, 16.0, 9.7, 20.7, 46.2, 104.8]),
     (Verb::Update, (8, 2), [39.1, 70.6, 48.7, 92.7, 191.0, 1454.0]),
     (Verb::Decode, (8, 2), [12.1, 24.8, 21.0, 49.4, 111.0, 1255.0]),
-    (Verb::DecodeCopy, (8, 2), [17.0, 37.5, 25.8, 60.7, 130.0, 1282.0]),
-    (Verb::GenerateCopy, (8, 2), [10.5, 21.0, 12.2, 25.7, 56.4, 110.3]),
 ];
 
 /// Holds every kernel of this CPU to its limits and floors.

@@ -60,13 +60,6 @@ pub fn print_tables(filter: Option<&str>) -> Result<(), String> {
             print_verbs(&isal, regime, &mut memory);
         }
     }
-    for regime in [REGIMES[0], REGIMES[2]] {
-        let name = format!("sums {:?}", regime.locality).to_lowercase();
-        if wanted(&name) {
-            println!("\n{name}\n");
-            print_sums(regime, &mut memory);
-        }
-    }
     if wanted("tiers") {
         println!("\ntiers\n");
         print_tiers(&isal, &mut memory);
@@ -162,14 +155,11 @@ fn print_verbs(isal: &Isal, regime: Regime, memory: &mut Vec<u8>) {
     let shape = (8, 2);
     for verb in Verb::ALL {
         let mut ring = ring(memory, shape, 64 << 10, regime);
-        let mut subjects = vec![
+        let subjects = [
             Subject::ceiling(verb),
             Subject::kernel(verb, Kernel::best(), shape),
             Subject::isal(verb, isal, shape),
         ];
-        if verb == Verb::GenerateCopy {
-            subjects.push(Subject::copy());
-        }
         let speeds = medians(&each(&subjects), &mut ring, regime.locality, ROUNDS);
         let (ceiling, ours, theirs) = (speeds[0], speeds[1], speeds[2]);
         let (of_ceiling, of_isal) = (ours / ceiling, ours / theirs);
@@ -177,38 +167,6 @@ fn print_verbs(isal: &Isal, regime: Regime, memory: &mut Vec<u8>) {
             "| {} | {ceiling:.1} | {ours:.1} | {theirs:.1} | {of_ceiling:.2} | {of_isal:.2} |",
             verb.name()
         );
-        if let Some(copy) = speeds.get(3) {
-            println!("| memcpy of the data alone | | {copy:.1} | | | |");
-        }
-    }
-}
-
-fn print_sums(regime: Regime, memory: &mut Vec<u8>) {
-    println!(
-        "| CRC-32C per 4 KiB | ceiling without sums | no sums | fused | apart | fused of apart |"
-    );
-    println!("|---|---|---|---|---|---|");
-    for (shape, kib) in [((8, 2), 64), ((8, 2), 128), ((16, 2), 64), ((8, 3), 64)] {
-        for (verb, plain) in
-            [(Verb::SummedCheck, Verb::Check), (Verb::SummedCopy, Verb::GenerateCopy)]
-        {
-            let mut ring = ring(memory, shape, kib * 1024, regime);
-            let best = Kernel::best();
-            let subjects = [
-                Subject::ceiling(plain),
-                Subject::kernel(plain, best, shape),
-                Subject::kernel(verb, best, shape),
-                Subject::apart(verb, best, shape),
-            ];
-            let speeds = medians(&each(&subjects), &mut ring, regime.locality, ROUNDS);
-            let [ceiling, none, fused, apart] = speeds[..] else { unreachable!("four subjects") };
-            let (data, parity) = shape;
-            println!(
-                "| {} {data}+{parity} {kib} KiB | {ceiling:.1} | {none:.1} | {fused:.1} | {apart:.1} | {:.2} |",
-                verb.name(),
-                fused / apart
-            );
-        }
     }
 }
 

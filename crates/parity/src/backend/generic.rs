@@ -16,7 +16,7 @@
 
 use std::marker::PhantomData;
 
-use ashlar_gf::STRIPS_MAX;
+use ashlar_units::STRIPS_MAX;
 
 use super::lanes::Lanes;
 use crate::pass::Pass;
@@ -96,41 +96,6 @@ impl<const STREAM: bool> Action for Generate<STREAM> {
             unsafe { lanes.store(place, sum) };
         }
         differs
-    }
-}
-
-/// As generate, while the source is in a register its copy is written too.
-pub(super) struct GenerateCopy<const STREAM: bool, const STREAM_OUT: bool, const ALL: bool>;
-
-impl<const STREAM: bool, const STREAM_OUT: bool, const ALL: bool> Action
-    for GenerateCopy<STREAM, STREAM_OUT, ALL>
-{
-    const STREAM: bool = STREAM;
-
-    #[inline(always)]
-    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
-        // SAFETY: the same contract.
-        let value = unsafe { Generate::<STREAM>::fetch(lanes, pass, column, at) };
-        // SAFETY: there is a companion for each source.
-        let copy = *unsafe { pass.companions.get_unchecked(column) };
-        if ALL || !copy.is_null() {
-            // SAFETY: `at` is inside the copy.
-            let place = unsafe { copy.add(at) };
-            // SAFETY: the copy can be written, and is aligned if the pass streams.
-            unsafe { Generate::<STREAM>::put(lanes, place, value, value) };
-        }
-        value
-    }
-
-    #[inline(always)]
-    unsafe fn put<L: Lanes>(
-        lanes: L,
-        place: *mut u8,
-        sum: L::Vector,
-        differs: L::Vector,
-    ) -> L::Vector {
-        // SAFETY: the same contract.
-        unsafe { Generate::<STREAM_OUT>::put(lanes, place, sum, differs) }
     }
 }
 

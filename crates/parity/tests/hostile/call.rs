@@ -8,7 +8,8 @@
 //! alias anything, which the borrow checker sees to.
 
 use ashlar_gf::{PARITY_ROWS, mul};
-use ashlar_parity::{Change, Code, DecodePlan, Kernel, Locality, StripMask, Summed};
+use ashlar_parity::{Change, Code, DecodePlan, Kernel, Locality};
+use ashlar_units::StripSet;
 
 const UNTOUCHED: u8 = 0xEE;
 /// Strips of a check, which are long enough for several rows where that is not too slow.
@@ -19,8 +20,7 @@ const BYTES_MAX: usize = if cfg!(miri) { 100 } else { 400 };
 type Verb = fn(&Code, &mut Draw<'_>) -> bool;
 
 /// The calls there are.
-pub const VERBS: [Verb; 6] =
-    [generate, generate_copy, check, update, reconstruct, reconstruct_copying];
+pub const VERBS: [Verb; 4] = [generate, check, update, reconstruct];
 
 /// Makes the call that `input` says. Returns the index of the verb and whether it was done, or
 /// nothing when there was no code to call.
@@ -158,41 +158,15 @@ fn generate(code: &Code, draw: &mut Draw<'_>) -> bool {
     done
 }
 
-fn generate_copy(code: &Code, draw: &mut Draw<'_>) -> bool {
-    let bytes = draw.below(BYTES_MAX);
-    let data = draw.strips(code.data_strips(), bytes);
-    let data = draw.read(&data);
-    let mut copies = draw.places(code.data_strips(), bytes);
-    let mut parity = draw.places(code.parity_strips(), bytes);
-    let mut sums = vec![0; draw.near(code.strips() * bytes.div_ceil(4096))];
-    let (locality, summed) = (draw.locality(), draw.below(2) == 0);
-    let mut out = (write(&mut copies), draw.some(&mut parity));
-    let members = here(&out.1);
-    let done = if summed {
-        let out = Summed { copies: &mut out.0, parity: &mut out.1, sums: &mut sums };
-        code.generate_copy_summed(&data, out, locality)
-    } else {
-        code.generate_copy(&data, &mut out.0, &mut out.1, locality)
-    };
-    let done = done.is_ok();
-    expect_parity(done, &data, &parity, &members);
-    for (n, copy) in copies.iter().enumerate() {
-        assert!(if done { *copy == data[n] } else { untouched(copy) }, "copy {n}, done: {done}");
-    }
-    done
-}
-
 fn check(code: &Code, draw: &mut Draw<'_>) -> bool {
     let bytes = draw.below(CHECKED_BYTES_MAX);
     let data = draw.strips(code.data_strips(), bytes);
     let parity = draw.strips(code.parity_strips(), bytes);
-    let mut sums = vec![0; draw.near(code.strips() * bytes.div_ceil(4096))];
     let data = draw.read(&data);
     let parity: Vec<Option<&[u8]>> = parity.iter().map(|strip| Some(&strip[..])).collect();
     let located = code.locate(&data, &parity, draw.below(4));
-    let summed = code.check_summed(&data, &parity, &mut sums, draw.locality());
     let plain = code.check_from(&data, &parity, draw.locality());
-    assert!(plain.is_ok() || (summed.is_err() && located.is_err()), "refused by one only");
+    assert!(plain.is_ok() || located.is_err(), "refused by one only");
     if let Ok(verdict) = &plain {
         let agrees = |row| parity[row] == Some(&defined(&data, row)[..]);
         let sound = (0..code.parity_strips()).all(agrees);
@@ -241,12 +215,12 @@ fn stripe(code: &Code, bytes: usize, draw: &mut Draw<'_>) -> Vec<Vec<u8>> {
 
 /// A plan for any losses, now and then too many or of strips that the code does not have.
 fn plan(code: &Code, draw: &mut Draw<'_>) -> Option<DecodePlan> {
-    let all = StripMask::first(code.strips()).0;
+    let all = StripSet::first(code.strips()).0;
     let mut mask = || (0..4).fold(0, |mask, _| mask << 16 | u64::from(draw.two_bytes()));
     let lost = mask() & mask() & mask() & all;
     let stray = mask();
     let stray = if draw.below(8) == 1 { stray } else { 0 };
-    let (survivors, wanted) = (StripMask(all & !lost | stray), StripMask(lost | stray));
+    let (survivors, wanted) = (StripSet(all & !lost | stray), StripSet(lost | stray));
     let plan = DecodePlan::new(code, survivors, wanted);
     let sound = (survivors.0 | wanted.0) & !all == 0
         && survivors.count() >= code.data_strips()
@@ -257,7 +231,7 @@ fn plan(code: &Code, draw: &mut Draw<'_>) -> Option<DecodePlan> {
 
 /// What a plan reads, now and then with one strip too few or too many, or one of another length.
 fn sources(plan: &DecodePlan, all: &[Vec<u8>], draw: &mut Draw<'_>) -> Vec<Vec<u8>> {
-    let mut sources: Vec<Vec<u8>> = plan.sources().iter().map(|n| all[n].clone()).collect();
+    let mut sources: Vec<Vec<u8>> = plan.sources().iter().map(|n| all[n.at()].clone()).collect();
     let count = draw.near(sources.len());
     sources.resize(count, vec![0; all[0].len()]);
     draw.spoil(&mut sources);
@@ -267,7 +241,8 @@ fn sources(plan: &DecodePlan, all: &[Vec<u8>], draw: &mut Draw<'_>) -> Vec<Vec<u
 fn expect_reconstructed(done: bool, plan: &DecodePlan, all: &[Vec<u8>], outputs: &[Vec<u8>]) {
     for (n, strip) in outputs.iter().enumerate() {
         let wanted = plan.wanted().iter().nth(n);
-        let right = if done { Some(strip) == wanted.map(|n| &all[n]) } else { untouched(strip) };
+        let right =
+            if done { Some(strip) == wanted.map(|n| &all[n.at()]) } else { untouched(strip) };
         assert!(right, "output {n}, done: {done}");
     }
 }
@@ -281,25 +256,5 @@ fn reconstruct(code: &Code, draw: &mut Draw<'_>) -> bool {
     let read: Vec<&[u8]> = sources.iter().map(|strip| &strip[..]).collect();
     let done = plan.run(&read, &mut write(&mut outputs), draw.locality()).is_ok();
     expect_reconstructed(done, &plan, &all, &outputs);
-    done
-}
-
-fn reconstruct_copying(code: &Code, draw: &mut Draw<'_>) -> bool {
-    let Some(plan) = plan(code, draw) else { return false };
-    let bytes = draw.below(BYTES_MAX);
-    let all = stripe(code, bytes, draw);
-    let sources = sources(&plan, &all, draw);
-    let mut outputs = draw.places(plan.wanted().count(), bytes);
-    let mut copies = draw.places(sources.len(), bytes);
-    let read: Vec<&[u8]> = sources.iter().map(|strip| &strip[..]).collect();
-    let mut places = draw.some(&mut copies);
-    let copied = here(&places);
-    let locality = draw.locality();
-    let done = plan.run_copying(&read, &mut places, &mut write(&mut outputs), locality).is_ok();
-    expect_reconstructed(done, &plan, &all, &outputs);
-    for (n, copy) in copies.iter().enumerate() {
-        let right = if done && copied[n] { *copy == sources[n] } else { untouched(copy) };
-        assert!(right, "copy {n}, done: {done}");
-    }
     done
 }

@@ -2,7 +2,8 @@
 //! be caught by the claims that guard against just that.
 
 use ashlar_gf::{PARITY_ROWS, mul};
-use ashlar_parity::{Change, Code, CodeError, DecodePlan, Kernel, Locality, StripMask, Verdict};
+use ashlar_parity::{Change, Code, CodeError, DecodePlan, Kernel, Locality, Verdict};
+use ashlar_units::StripSet;
 
 use crate::runner::{Subject, claims, decode_claims};
 
@@ -94,8 +95,8 @@ impl Subject for Broken {
     fn plan(
         &self,
         code: &Code,
-        survivors: StripMask,
-        wanted: StripMask,
+        survivors: StripSet,
+        wanted: StripSet,
     ) -> Result<DecodePlan, CodeError> {
         let (k, m) = (code.data_strips(), code.parity_strips());
         if self.0 == Flaw::PlanForOtherCode && k > 1 && survivors.count() == k + m - 1 && m > 1 {

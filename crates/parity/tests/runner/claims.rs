@@ -1,10 +1,8 @@
-//! Claims about generate, generate_copy, update, check and locate.
+//! Claims about generate, update, check and locate.
 
 use ashlar_parity::{Change, Locality, ROW_BYTES};
 
-use super::strips::{
-    Strip, defined_parity, present, present_mut, slices, slices_mut, stripe, strips,
-};
+use super::strips::{Strip, defined_parity, present, present_mut, slices, stripe, strips};
 use super::{Claim, Seeded, Subject};
 use crate::claim;
 
@@ -56,35 +54,6 @@ fn expect_parity(
         let expected = if members[row] { &defined[..] } else { before[row].get() };
         claim!(strip.get() == expected, "{what}: parity {row} is wrong");
         claim!(strip.canaries_are_alive(), "{what}: parity {row} was overrun");
-    }
-    Ok(())
-}
-
-pub fn generate_copy_copies_and_generates(subject: &impl Subject) -> Claim {
-    let seed = 0xA5_0002;
-    let mut random = Seeded(seed);
-    for (k, m) in shapes(&mut random) {
-        for locality in LOCALITIES {
-            let bytes = random.pick(&LENGTHS);
-            let aligned = random.coin();
-            let data = strips(k, bytes, random.coin(), &mut random);
-            let mut copies = strips(k, bytes, aligned, &mut random);
-            let mut parity = strips(m, bytes, aligned, &mut random);
-            let before = parity.clone();
-            let members: Vec<bool> = (0..m).map(|_| random.below(4) > 0).collect();
-            let (data_in, mut copies_out) = (slices(&data), slices_mut(&mut copies));
-            let mut parity_out = present_mut(&mut parity, &members);
-            subject
-                .code(k, m)
-                .generate_copy(&data_in, &mut copies_out, &mut parity_out, locality)
-                .map_err(|error| error.to_string())?;
-            let what = format!("seed {seed:#x}: {k}+{m}, {bytes} bytes, {locality:?}");
-            expect_parity(&data, &parity, &before, &members, &what)?;
-            for (strip, copy) in data.iter().zip(&copies) {
-                claim!(strip.get() == copy.get(), "{what}: a copy is wrong");
-                claim!(copy.canaries_are_alive(), "{what}: a copy was overrun");
-            }
-        }
     }
     Ok(())
 }

@@ -13,7 +13,8 @@ mod guard;
 mod refusals;
 pub mod strips;
 
-use ashlar_parity::{Change, Code, CodeError, DecodePlan, Kernel, Locality, StripMask, Verdict};
+use ashlar_parity::{Change, Code, CodeError, DecodePlan, Kernel, Locality, Verdict};
+use ashlar_units::StripSet;
 
 /// What a claim says when it does not hold.
 pub type Claim = Result<(), String>;
@@ -54,8 +55,8 @@ pub trait Subject {
     fn plan(
         &self,
         code: &Code,
-        survivors: StripMask,
-        wanted: StripMask,
+        survivors: StripSet,
+        wanted: StripSet,
     ) -> Result<DecodePlan, CodeError> {
         DecodePlan::new(code, survivors, wanted)
     }

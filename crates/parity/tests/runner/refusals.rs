@@ -1,9 +1,8 @@
 //! Calls that are wrong are refused with the right error, before anything is written; and the facts
 //! about codes, kernels and plans that callers rely on.
 
-use ashlar_parity::{
-    Change, Code, CodeError, DecodePlan, Kernel, KernelError, Locality, StripMask,
-};
+use ashlar_parity::{Change, Code, CodeError, DecodePlan, Kernel, KernelError, Locality};
+use ashlar_units::StripSet;
 
 fn code(k: usize, m: usize) -> Code {
     Code::new(k, m, Kernel::best()).unwrap()
@@ -24,20 +23,17 @@ fn codes_beyond_the_limits_are_refused() {
 #[test]
 fn a_wrong_number_of_strips_is_refused() {
     let strip = [0u8; 64];
-    let mut out = [[7u8; 64]; 3];
-    let [a, b, c] = &mut out;
+    let mut out = [[7u8; 64]; 2];
+    let [a, b] = &mut out;
     let wrong = |expected, given| Err(CodeError::WrongCount { expected, given });
     let code = code(2, 2);
     let two = [&strip[..], &strip[..]];
     let mut parity = [Some(&mut a[..]), Some(&mut b[..])];
     assert_eq!(code.generate(&two[..1], &mut parity, Locality::Cached), wrong(2, 1));
     assert_eq!(code.generate(&two, &mut parity[..1], Locality::Cached), wrong(2, 1));
-    let mut copies = [&mut c[..]];
-    let refused = code.generate_copy(&two, &mut copies, &mut parity, Locality::Cached);
-    assert_eq!(refused, wrong(2, 1));
     assert_eq!(code.update(&[], &mut parity[..1], Locality::Cached), wrong(2, 1));
     assert_eq!(code.check(&two, &[None]).map(|_| ()), wrong(2, 1));
-    assert_eq!(out, [[7; 64]; 3]);
+    assert_eq!(out, [[7; 64]; 2]);
 }
 
 #[test]
@@ -53,16 +49,13 @@ fn strips_of_different_length_are_refused() {
     let change = Change { column: 0, old: &long, new: &short };
     assert_eq!(code.update(&[change], &mut [Some(&mut out[..])], Locality::Cached), refused);
     assert_eq!(code.check(&data, &[Some(&short)]).map(|_| ()), refused);
-    let plan = DecodePlan::new(&code, StripMask(0b110), StripMask(0b001)).unwrap();
+    let plan = DecodePlan::new(&code, StripSet(0b110), StripSet(0b001)).unwrap();
     let data = [&long[..], &long[..]];
     assert_eq!(plan.run(&data, &mut [&mut out[..64]], Locality::Cached), refused);
-    let mut copy = [7u8; 128];
-    let mut copies = [None, Some(&mut copy[..64])];
     let outputs = &mut [&mut out[..]];
-    assert_eq!(plan.run_copying(&data, &mut copies, outputs, Locality::Cached), refused);
     let refused = Err(CodeError::WrongCount { expected: 2, given: 1 });
-    assert_eq!(plan.run_copying(&data, &mut copies[..1], outputs, Locality::Cached), refused);
-    assert_eq!((out, copy), ([7; 128], [7; 128]));
+    assert_eq!(plan.run(&data[..1], outputs, Locality::Cached), refused);
+    assert_eq!(out, [7; 128]);
 }
 
 #[test]
@@ -94,15 +87,15 @@ fn a_column_that_changes_twice_in_one_update_changes_twice() {
 #[test]
 fn losses_beyond_parity_are_refused() {
     let code = code(4, 2);
-    let refused = DecodePlan::new(&code, StripMask(0b00_0111), StripMask(0b00_1000)).unwrap_err();
+    let refused = DecodePlan::new(&code, StripSet(0b00_0111), StripSet(0b00_1000)).unwrap_err();
     assert_eq!(refused, CodeError::TooFewSurvivors { needed: 4, given: 3 });
-    let refused = DecodePlan::new(&code, StripMask(0b100_1111), StripMask(0)).unwrap_err();
+    let refused = DecodePlan::new(&code, StripSet(0b100_1111), StripSet(0)).unwrap_err();
     assert_eq!(refused, CodeError::OutOfRange { limit: 6, given: 6 });
-    let refused = DecodePlan::new(&code, StripMask(0b1111), StripMask(1 << 63)).unwrap_err();
+    let refused = DecodePlan::new(&code, StripSet(0b1111), StripSet(1 << 63)).unwrap_err();
     assert_eq!(refused, CodeError::OutOfRange { limit: 6, given: 63 });
     let wide = Code::new(40, 4, Kernel::best()).unwrap();
-    let all = StripMask::first(44);
-    let refused = DecodePlan::new(&wide, all, StripMask::first(33)).unwrap_err();
+    let all = StripSet::first(44);
+    let refused = DecodePlan::new(&wide, all, StripSet::first(33)).unwrap_err();
     assert_eq!(refused, CodeError::TooManyWanted { limit: 32, given: 33 });
 }
 
@@ -156,8 +149,8 @@ fn a_mirror_is_one_data_strip_and_parity_that_copies_it() {
         code.generate(&[&data], &mut parity, Locality::Cached).unwrap();
         assert_eq!(copies, [data; 3]);
         // Any copy gives any other, and one alone is read.
-        let plan = DecodePlan::new(&code, StripMask(0b1100), StripMask(0b0011)).unwrap();
-        assert_eq!(plan.sources(), StripMask(0b0100));
+        let plan = DecodePlan::new(&code, StripSet(0b1100), StripSet(0b0011)).unwrap();
+        assert_eq!(plan.sources(), StripSet(0b0100));
         // Three agree against one.
         let mut odd = data;
         odd[77] ^= 1;
@@ -168,21 +161,18 @@ fn a_mirror_is_one_data_strip_and_parity_that_copies_it() {
 
 #[test]
 fn a_plan_that_needs_only_p_reads_p_and_not_q() {
-    let plan = DecodePlan::new(&code(4, 2), StripMask(0b11_1011), StripMask(0b00_0100)).unwrap();
-    assert_eq!(plan.sources(), StripMask(0b01_1011));
-    assert_eq!(plan.wanted(), StripMask(0b00_0100));
+    let plan = DecodePlan::new(&code(4, 2), StripSet(0b11_1011), StripSet(0b00_0100)).unwrap();
+    assert_eq!(plan.sources(), StripSet(0b01_1011));
+    assert_eq!(plan.wanted(), StripSet(0b00_0100));
 }
 
 #[test]
-fn a_code_without_parity_copies_and_finds_nothing_wrong() {
+fn a_code_without_parity_finds_nothing_wrong() {
     let data = [3u8; 100];
-    let mut copy = [0u8; 100];
     let code = code(1, 0);
-    code.generate_copy(&[&data], &mut [&mut copy[..]], &mut [], Locality::Streaming).unwrap();
-    assert_eq!(copy, data);
     code.generate(&[&data], &mut [], Locality::Cached).unwrap();
     assert!(code.check(&[&data], &[]).unwrap().is_consistent());
-    let plan = DecodePlan::new(&code, StripMask(1), StripMask(0)).unwrap();
+    let plan = DecodePlan::new(&code, StripSet(1), StripSet(0)).unwrap();
     assert_eq!(plan.run(&[], &mut [], Locality::Cached), Ok(()));
 }
 
