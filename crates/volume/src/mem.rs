@@ -3,9 +3,10 @@
 use crate::{
     AllocationRun, Command, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
 };
-use ashlar_iobuf::BufMut;
+use ashlar_iobuf::{BufMut, Pool, PoolClass};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 
 /// Bytes in memory. Clones share them. Blocks written are tracked, so that allocation maps are
@@ -13,6 +14,8 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub struct MemVolume {
     state: Rc<RefCell<State>>,
+    /// Where buffers come from; `None`: from the heap.
+    pool: Option<Pool>,
 }
 
 struct State {
@@ -46,7 +49,24 @@ impl MemVolume {
             failing: None,
             flush_count: 0,
         };
-        MemVolume { state: Rc::new(RefCell::new(state)) }
+        MemVolume { state: Rc::new(RefCell::new(state)), pool: None }
+    }
+
+    /// The same with other facts. Its size stays.
+    #[must_use]
+    pub fn with_facts(self, change: impl FnOnce(&mut VolumeFacts)) -> Self {
+        change(&mut self.state.borrow_mut().facts);
+        self
+    }
+
+    /// The same with buffers from a pool, as the engine's are.
+    ///
+    /// # Errors
+    /// If there is no memory for the pool.
+    pub fn with_pool(self) -> io::Result<Self> {
+        let classes = [(4 << 10, 512), (64 << 10, 128), (1 << 20, 64)];
+        let classes = classes.map(|(buffer_bytes, count)| PoolClass { buffer_bytes, count });
+        Ok(MemVolume { pool: Some(Pool::new(&classes)?), ..self })
     }
 
     /// Refuse changes from now on.
@@ -137,7 +157,10 @@ impl Volume for MemVolume {
 
     async fn buffer(&self, bytes: usize) -> BufMut {
         assert!(to_u64(bytes) <= u64::from(self.state.borrow().facts.request_bytes_max));
-        BufMut::zeroed(bytes)
+        match &self.pool {
+            Some(pool) => pool.get(bytes).await,
+            None => BufMut::zeroed(bytes),
+        }
     }
 
     async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {

@@ -1,49 +1,12 @@
 //! Serve a volume in memory: `memory SOCKET MEBIBYTES`, and with a folder of certificates `memory
 //! SOCKET MEBIBYTES FOLDER` through TLS. For trying clients and for measuring the export alone.
 
-use ashlar_iobuf::{BufMut, Pool, PoolClass};
 use ashlar_nbd::{Limits, NbdCounters, NbdServer, OneExport, TlsFiles, TlsTerms};
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
 use ashlar_session::{Acceptor, Listen, listen};
-use ashlar_units::Extent;
-use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
+use ashlar_volume::MemVolume;
 use std::error::Error;
 use std::sync::Arc;
-
-/// A volume in memory whose buffers come from a pool, as the engine's do.
-#[derive(Clone)]
-struct Pooled {
-    inner: MemVolume,
-    pool: Pool,
-}
-
-impl Volume for Pooled {
-    fn facts(&self) -> VolumeFacts {
-        self.inner.facts()
-    }
-
-    async fn buffer(&self, bytes: usize) -> BufMut {
-        self.pool.get(bytes).await
-    }
-
-    async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
-        self.inner.submit(request).await
-    }
-
-    async fn allocation(
-        &self,
-        extent: Extent,
-        runs_max: usize,
-    ) -> Result<Vec<AllocationRun>, VolumeError> {
-        self.inner.allocation(extent, runs_max).await
-    }
-}
-
-const CLASSES: [PoolClass; 3] = [
-    PoolClass { buffer_bytes: 4 << 10, count: 512 },
-    PoolClass { buffer_bytes: 64 << 10, count: 128 },
-    PoolClass { buffer_bytes: 1 << 20, count: 64 },
-];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -54,8 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let files = folder.map(|folder| TlsFiles::in_folder(folder.as_ref()));
     let tls = files.map(|files| TlsTerms::read(&files)).transpose()?;
-    let inner = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20);
-    let volume = Pooled { inner, pool: Pool::new(&CLASSES)? };
+    let volume = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20).with_pool()?;
     let listener = listen(&Listen::Unix(socket.into(), 0o600))?;
     let ring = Ring::new(RingConfig::of(256))?;
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);

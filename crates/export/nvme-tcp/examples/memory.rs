@@ -1,7 +1,6 @@
 //! Serve a volume in memory over NVMe/TCP: `memory IP:PORT MEBIBYTES`. For trying hosts, and for
 //! measuring the export alone. Everybody may connect, and reservations end with the process.
 
-use ashlar_iobuf::{BufMut, Pool, PoolClass};
 use ashlar_nvme_protocol::nqn::Admitted;
 use ashlar_nvme_tcp::{
     HostTerms, Identity, Limits, Namespace, NvmeServer, ReservationStore, Target, TargetConfig,
@@ -9,47 +8,21 @@ use ashlar_nvme_tcp::{
 };
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
 use ashlar_session::{Acceptor, Listen, listen};
-use ashlar_units::Extent;
-use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
+use ashlar_volume::{MemVolume, Volume, VolumeFacts};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A volume in memory whose buffers come from a pool, as the engine's do.
+/// The only volume there is.
 #[derive(Clone)]
-struct Pooled {
-    inner: MemVolume,
-    pool: Pool,
-}
+struct Memory(MemVolume);
 
-impl Volume for Pooled {
-    fn facts(&self) -> VolumeFacts {
-        self.inner.facts()
-    }
+impl Volumes for Memory {
+    type Volume = MemVolume;
 
-    async fn buffer(&self, bytes: usize) -> BufMut {
-        self.pool.get(bytes).await
-    }
-
-    async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
-        self.inner.submit(request).await
-    }
-
-    async fn allocation(
-        &self,
-        extent: Extent,
-        runs_max: usize,
-    ) -> Result<Vec<AllocationRun>, VolumeError> {
-        self.inner.allocation(extent, runs_max).await
-    }
-}
-
-impl Volumes for Pooled {
-    type Volume = Pooled;
-
-    fn open(&self, name: &str) -> Option<Pooled> {
-        (name == "memory").then(|| self.clone())
+    fn open(&self, name: &str) -> Option<MemVolume> {
+        (name == "memory").then(|| self.0.clone())
     }
 }
 
@@ -65,12 +38,6 @@ impl ReservationStore for Forgetful {
         Ok(())
     }
 }
-
-const CLASSES: [PoolClass; 3] = [
-    PoolClass { buffer_bytes: 4 << 10, count: 512 },
-    PoolClass { buffer_bytes: 64 << 10, count: 128 },
-    PoolClass { buffer_bytes: 1 << 20, count: 64 },
-];
 
 fn target(address: SocketAddr, facts: VolumeFacts) -> Result<Arc<Target>, Box<dyn Error>> {
     let target = Target::new(TargetConfig {
@@ -96,15 +63,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("memory IP:PORT MEBIBYTES".into());
     };
     let address: SocketAddr = address.parse()?;
-    let inner = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20);
-    let volume = Pooled { inner, pool: Pool::new(&CLASSES)? };
+    let volume = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20).with_pool()?;
     let listener = listen(&Listen::Tcp(address))?;
     let ring = Ring::new(RingConfig::of(256))?;
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let handle = executor.handle();
     let target = target(address, volume.facts())?;
     let sessions = Arc::clone(&target.counters().sessions);
-    let server = NvmeServer { handle: handle.clone(), ring: ring.clone(), volumes: volume, target };
+    let server =
+        NvmeServer { handle: handle.clone(), ring: ring.clone(), volumes: Memory(volume), target };
     let sessions_max = 64;
     let acceptor = Acceptor { handle: handle.clone(), ring, listener, sessions_max, sessions };
     let error = executor.block_on(acceptor.run(|connection| {

@@ -22,13 +22,11 @@ struct Coarse {
 
 impl Coarse {
     fn new(handle: &Handle, block_bytes: u32, size_bytes: u64) -> Coarse {
-        let inner = MemVolume::new("v", size_bytes);
-        let facts = VolumeFacts {
-            logical_block_bytes: block_bytes,
-            request_bytes_max: 16_384,
-            ..inner.facts()
-        };
-        Coarse { inner, facts, handle: handle.clone() }
+        let inner = MemVolume::new("v", size_bytes).with_facts(|facts| {
+            facts.logical_block_bytes = block_bytes;
+            facts.request_bytes_max = 16_384;
+        });
+        Coarse { facts: inner.facts(), inner, handle: handle.clone() }
     }
 }
 
@@ -42,7 +40,6 @@ impl Volume for Coarse {
     }
 
     async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
-        self.facts.admit(&request)?;
         if let Command::Write(data) = &request.command {
             assert_eq!(data.address() % 512, 0, "devices want aligned memory");
         }

@@ -1,10 +1,8 @@
 //! A server under test: a volume in memory, served by one worker, on a mount of its own.
 
 use ashlar_fuse::{FuseServer, Mount, MountBy, mount};
-use ashlar_iobuf::BufMut;
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
-use ashlar_units::Extent;
-use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
+use ashlar_volume::MemVolume;
 use std::path::Path;
 use std::thread::JoinHandle;
 
@@ -30,36 +28,6 @@ impl Default for Setup {
     }
 }
 
-/// A volume in memory with other facts than the plain one.
-#[derive(Clone)]
-pub struct Shaped {
-    inner: MemVolume,
-    facts: VolumeFacts,
-}
-
-impl Volume for Shaped {
-    fn facts(&self) -> VolumeFacts {
-        self.facts.clone()
-    }
-
-    async fn buffer(&self, bytes: usize) -> BufMut {
-        self.inner.buffer(bytes).await
-    }
-
-    async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
-        self.facts.admit(&request)?;
-        self.inner.submit(request).await
-    }
-
-    async fn allocation(
-        &self,
-        extent: Extent,
-        runs_max: usize,
-    ) -> Result<Vec<AllocationRun>, VolumeError> {
-        self.inner.allocation(extent, runs_max).await
-    }
-}
-
 /// A mounted volume.
 pub struct Mounted {
     mount: Mount,
@@ -75,15 +43,13 @@ impl Mounted {
         let thread = std::thread::spawn(move || {
             let ring = Ring::new(RingConfig::of(64))?;
             let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
-            let inner = MemVolume::new("disk", setup.size_bytes);
-            let facts = VolumeFacts {
-                logical_block_bytes: setup.logical_block_bytes,
-                request_bytes_max: setup.request_bytes_max,
-                read_only: setup.read_only,
-                ..inner.facts()
-            };
+            let volume = MemVolume::new("disk", setup.size_bytes).with_facts(|facts| {
+                facts.logical_block_bytes = setup.logical_block_bytes;
+                facts.request_bytes_max = setup.request_bytes_max;
+                facts.read_only = setup.read_only;
+            });
             let worker = (executor.handle(), ring);
-            let server = FuseServer::new(worker, device, Shaped { inner, facts })?;
+            let server = FuseServer::new(worker, device, volume)?;
             let counters = server.counters.clone();
             let end = executor.block_on(server.serve());
             assert_eq!(counters.buffers_replaced.load(std::sync::atomic::Ordering::Relaxed), 0);
