@@ -11,7 +11,7 @@
 //!
 //! What must stay true: a command either does what it says or prints one line that tells what
 //! happened and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine`,
-//! `salvage` and `lab` work without a running daemon.
+//! `salvage`, `lab` and dry runs of declustered arrays work without a running daemon.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

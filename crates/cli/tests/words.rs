@@ -1,5 +1,6 @@
 //! What the program says without a daemon: refusals, help, completions, manual pages.
 
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output};
 
 fn ashlar(arguments: &[&str]) -> Output {
@@ -15,7 +16,7 @@ fn complaint(output: &Output) -> String {
 }
 
 /// Command line, exit code, what the line must say.
-const REFUSALS: [(&[&str], i32, &str); 14] = [
+const REFUSALS: [(&[&str], i32, &str); 20] = [
     (
         &["create", "t", "-l", "6", "-n", "5", "a", "b", "c"],
         2,
@@ -32,6 +33,35 @@ const REFUSALS: [(&[&str], i32, &str); 14] = [
     (&["create", "t", "-l", "6", "--group-size", "4", "a"], 2, "raid6 has no groups"),
     (&["create", "t", "-l", "6", "--size", "12Q", "a"], 2, "'12Q' is not a size"),
     (&["create", "t", "-l", "6"], 2, "<DEVICE>"),
+    (
+        &["create", "t", "-l", "6", "--declustered", "a", "b", "c"],
+        1,
+        "t was not created: Ashlar cannot run declustered arrays yet; nothing was written",
+    ),
+    (&["create", "t", "-l", "draid2:8d:42c:2s", "a", "b"], 1, "add --dry-run to see capacity"),
+    (&["create", "t", "-l", "draid2:8x", "a"], 2, "'draid2:8x' is not a dRAID layout"),
+    (&["create", "t", "-l", "6", "--drives", "9", "--drive-size", "1T"], 2, "add --declustered"),
+    (
+        &["create", "t", "-l", "draid2:4d:9c", "--dry-run", "--drives", "8", "--drive-size", "1T"],
+        2,
+        "the level says 9 drives and 8 are given",
+    ),
+    (
+        &[
+            "create",
+            "t",
+            "-l",
+            "6",
+            "--declustered",
+            "--dry-run",
+            "--drives",
+            "11",
+            "--drive-size",
+            "1T",
+        ],
+        1,
+        "stripes of 10 strips and 2 spare columns need 12 members and there are 11",
+    ),
     (&["scrub", "t", "--pause", "--repair"], 2, "cannot be used with"),
     (&["attach", "t", "--sector-size", "1000"], 2, "possible values: 512, 4096"),
     (&["explode"], 2, "unrecognized subcommand"),
@@ -123,5 +153,48 @@ fn help_has_one_word_for_a_strip() {
     for command in commands() {
         let help = String::from_utf8(ashlar(&[&command, "--help"]).stdout).expect("text");
         assert!(!help.is_empty() && !help.to_lowercase().contains("chunk"), "{command}");
+    }
+}
+
+/// What a dry run prints, as text.
+fn dry_run(arguments: &[&str]) -> String {
+    let output = ashlar(&[&["create", "t", "--dry-run"], arguments].concat());
+    assert!(output.status.success(), "{}", complaint(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_dry_run_of_a_declustered_array_tells_what_it_would_offer() {
+    let drives = ["--drives", "42", "--drive-size", "20TB"];
+    let text =
+        dry_run(&[&["-l", "6", "--declustered", "--stripe-width", "10"][..], &drives[..]].concat());
+    for says in ["8+2 array of 42 drives", "flat, 4 x (8+2), 2 spare drives", "6.5 h", "27.8 h"] {
+        assert!(text.contains(says), "no '{says}' in\n{text}");
+    }
+    let spelled = dry_run(&[&["-l", "draid2:8d:42c:2s"][..], &drives[..]].concat());
+    assert_eq!(spelled, text);
+}
+
+#[test]
+fn a_dry_run_of_a_declustered_array_looks_at_devices_and_writes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files: Vec<String> = (0..9)
+        .map(|at| {
+            let path = folder.path().join(format!("d{at}"));
+            let file = std::fs::File::create(&path).expect("a file");
+            file.set_len((1 << 30) + at * 4096).expect("a size");
+            path.display().to_string()
+        })
+        .collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let wanted = ["-l", "5", "--declustered", "--stripe-width", "5", "--distributed-spares", "1"];
+    let text = dry_run(&[&wanted[..], &files[..]].concat());
+    assert!(text.contains("4+1 array of 9 drives of 1 GiB, 1 distributed spares"), "{text}");
+    let refused = ashlar(&[&["create", "t"], &wanted[..], &files[..]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    for file in files {
+        // A sparse file has blocks as soon as something is written.
+        let blocks = std::fs::metadata(file).expect("it is there").blocks();
+        assert_eq!(blocks, 0, "{file} was written");
     }
 }

@@ -1,5 +1,6 @@
 //! `ashlar create`: a new array out of devices.
 
+use super::create_declustered::{self, DeclusteredArgs, LevelChoice, Wish};
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use ashlar_api::codes;
@@ -23,12 +24,13 @@ pub struct Args {
 
     /// Devices in slot order: drives, partitions or files; or all of them memory of the daemon,
     /// as memory:1G or memory:NAME:1G. What is written to memory is lost when the daemon ends.
-    #[arg(required = true, value_name = "DEVICE")]
+    #[arg(required_unless_present = "drives", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Level: 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70.
+    /// Level: 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70. With --dry-run also a declustered layout as
+    /// ZFS writes it: draid2:8d:42c:2s.
     #[arg(short, long)]
-    level: Level,
+    level: LevelChoice,
 
     /// Expected number of devices. Guards against a pattern that matches too many.
     #[arg(short = 'n', long, value_name = "COUNT")]
@@ -88,6 +90,9 @@ pub struct Args {
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    declustered: DeclusteredArgs,
 }
 
 impl Args {
@@ -96,22 +101,15 @@ impl Args {
     /// # Errors
     /// If the numbers contradict each other.
     pub fn request(self) -> Result<Create, Fault> {
-        if let Some(wanted) = self.raid_devices
-            && wanted != self.devices.len()
-        {
-            let given = self.devices.len();
-            let message = format!(
-                "{given} devices given and --raid-devices says {wanted}; nothing was written"
-            );
-            return Err(Fault::usage(message, "name every member once, spares with --spare"));
-        }
+        self.check_count()?;
         check_strip(self.strip_size)?;
-        if self.level == Level::NPlusM && self.parity.is_none() {
+        let level = self.flat_level()?;
+        if level == Level::NPlusM && self.parity.is_none() {
             let hint = "add --parity with a number from 4 to 32";
             return Err(Fault::usage("level n+m needs the number of parity strips", hint));
         }
-        if self.group_size.is_some() && !self.level.is_grouped() {
-            let message = format!("{} has no groups", self.level);
+        if self.group_size.is_some() && !level.is_grouped() {
+            let message = format!("{level} has no groups");
             return Err(Fault::usage(
                 message,
                 "leave out --group-size, or take level 10, 50, 60 or 70",
@@ -119,7 +117,7 @@ impl Args {
         }
         Ok(Create {
             name: self.name,
-            level: self.level,
+            level,
             devices: devices(&self.devices)?,
             spares: devices(&self.spares)?,
             parity: self.parity,
@@ -134,6 +132,47 @@ impl Args {
             dry_run: self.dry_run,
             not_remembered: self.not_remembered,
         })
+    }
+}
+
+impl Args {
+    fn check_count(&self) -> Result<(), Fault> {
+        if let Some(wanted) = self.raid_devices
+            && wanted != self.declustered.drives.unwrap_or(self.devices.len())
+        {
+            let given = self.devices.len();
+            let message = format!(
+                "{given} devices given and --raid-devices says {wanted}; nothing was written"
+            );
+            return Err(Fault::usage(message, "name every member once, spares with --spare"));
+        }
+        Ok(())
+    }
+
+    fn is_declustered(&self) -> bool {
+        self.declustered.declustered || matches!(self.level, LevelChoice::Draid(_))
+    }
+
+    /// The level of an array that is not declustered.
+    fn flat_level(&self) -> Result<Level, Fault> {
+        match self.level {
+            LevelChoice::Level(level) if self.declustered.drives.is_none() => Ok(level),
+            _ => {
+                let message = "--drives is for declustered arrays; nothing was written";
+                Err(Fault::usage(message, "add --declustered --dry-run, or name the devices"))
+            }
+        }
+    }
+
+    fn wish(&self) -> Wish<'_> {
+        Wish {
+            name: &self.name,
+            level: self.level,
+            parity: self.parity,
+            strip_bytes: self.strip_size.0,
+            devices: &self.devices,
+            dry_run: self.dry_run,
+        }
     }
 }
 
@@ -181,6 +220,11 @@ fn check_name(args: &Args) -> Result<(), Fault> {
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     check_name(&args)?;
+    if args.is_declustered() {
+        args.check_count()?;
+        check_strip(args.strip_size)?;
+        return create_declustered::run(&args.declustered, &args.wish(), reach);
+    }
     reach.print(&reach.call(&args.request()?)?, text)
 }
 

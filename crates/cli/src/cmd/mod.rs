@@ -5,6 +5,7 @@ pub mod attach;
 pub mod bench;
 pub mod completions;
 pub mod create;
+pub mod create_declustered;
 pub mod detach;
 pub mod events;
 pub mod examine;

@@ -14,6 +14,8 @@
 //! - `states`      what loss, rebuild, return and copy-back do to the states of cells
 //! - `rebuild`     what to read for a rebuild, most endangered stripes first
 //! - `balance`     how evenly a rebuild uses the members, counted
+//! - `times`       capacity, time and exposure, beside a flat array of the same drives
+//! - `spelling`    dRAID's way to write a layout
 
 mod balance;
 mod domains;
@@ -22,7 +24,9 @@ mod permutation;
 mod rebuild;
 mod slice;
 mod spares;
+mod spelling;
 mod states;
+mod times;
 
 pub use balance::RebuildLoad;
 pub use domains::{DomainError, DomainPlan, DomainWish, plan_domains};
@@ -33,4 +37,8 @@ pub use parts::{
 pub use rebuild::{Endangered, endangered_in, rebuild_order, strips_to_read};
 pub use slice::{CellAt, Declustered, DeclusteredSeat, GroupAt, Held, MemberRow};
 pub use spares::{CellState, DeviceState, SpareEntry, SpareTable, Whereabouts};
+pub use spelling::{DraidSpelling, ParseDraidError};
 pub use states::{Settled, SpareError};
+pub use times::{
+    DriveModel, EFFICIENCY_ROTATING, FlatCounts, Forecast, flat_counts, flat_forecast, forecast,
+};

@@ -1,0 +1,423 @@
+//! `ashlar create --declustered --dry-run`: what a declustered array of these drives would offer,
+//! beside a flat RAID 60.
+//!
+//! Needs no daemon and opens devices only to see their size. Nothing is written, and nothing is
+//! created yet: the data path does not know this layout.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use crate::render::table::aligned;
+use ashlar_api::codes;
+use ashlar_device::open_to_look;
+use ashlar_layout::Level;
+use ashlar_layout::declustered::{
+    CELL_BYTES_FLASH, CELL_BYTES_ROTATING, DECLUSTERED_SEED, Declustered, DeclusteredParts,
+    DraidSpelling, DriveModel, EFFICIENCY_ROTATING, FlatCounts, Forecast, RebuildLoad, flat_counts,
+    flat_forecast, forecast,
+};
+use ashlar_units::{ByteSize, MemberIdx, to_u64};
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Sets of lost members whose rebuild is counted.
+const SETS: usize = 8;
+
+/// What a user can say of a declustered array.
+#[derive(clap::Args, Debug)]
+#[group(skip)]
+pub struct DeclusteredArgs {
+    /// Spread stripes and spare space over all drives. Only with --dry-run: Ashlar cannot run such
+    /// an array yet.
+    #[arg(long)]
+    pub declustered: bool,
+
+    /// Strips of a stripe, data and parity together, in a declustered array. Default: 10.
+    #[arg(long, value_name = "COUNT")]
+    stripe_width: Option<usize>,
+
+    /// Failed drives that a declustered array's own spare space replaces. Default: 2.
+    #[arg(long, value_name = "COUNT")]
+    distributed_spares: Option<usize>,
+
+    /// With --declustered --dry-run: number of drives, if they are not there yet.
+    #[arg(long, value_name = "COUNT", conflicts_with = "devices", requires = "drive_size")]
+    pub drives: Option<usize>,
+
+    /// With --drives: size of each drive.
+    #[arg(long, value_name = "SIZE", requires = "drives")]
+    drive_size: Option<ByteSize>,
+
+    /// With --declustered --dry-run: bytes that a drive moves in a second.
+    #[arg(long, value_name = "SIZE", default_value = "200MB")]
+    drive_rate: ByteSize,
+
+    /// With --declustered --dry-run: percent of each drive's time that clients take.
+    #[arg(long, value_name = "PERCENT", default_value = "30",
+        value_parser = clap::value_parser!(u8).range(0..=99))]
+    load: u8,
+
+    /// With --declustered --dry-run: kind of the drives. Default: what the devices say, else
+    /// rotating.
+    #[arg(long, value_enum)]
+    media: Option<Media>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Media {
+    Rotating,
+    Flash,
+}
+
+/// A level, or a declustered layout as ZFS writes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LevelChoice {
+    /// One of ours.
+    Level(Level),
+    /// draid2:8d:42c:2s.
+    Draid(DraidSpelling),
+}
+
+impl FromStr for LevelChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LevelChoice, String> {
+        if DraidSpelling::is_meant(text) {
+            let draid = text.parse::<DraidSpelling>();
+            return draid.map(LevelChoice::Draid).map_err(|error| error.to_string());
+        }
+        let level = text.parse::<Level>();
+        level.map(LevelChoice::Level).map_err(|error| error.to_string())
+    }
+}
+
+/// What `create` knows besides.
+pub struct Wish<'a> {
+    pub name: &'a str,
+    pub level: LevelChoice,
+    pub parity: Option<u8>,
+    pub strip_bytes: u64,
+    pub devices: &'a [PathBuf],
+    pub dry_run: bool,
+}
+
+/// Says what there would be, or that there cannot be one.
+///
+/// # Errors
+/// Without --dry-run; if no such layout exists; if a device cannot be looked at.
+pub fn run(args: &DeclusteredArgs, wish: &Wish, reach: &Reach) -> Result<(), Fault> {
+    if !wish.dry_run {
+        let message = format!(
+            "{} was not created: Ashlar cannot run declustered arrays yet; nothing was written",
+            wish.name
+        );
+        let hint = "add --dry-run to see capacity, balance and rebuild times, or create level 60";
+        return Err(Fault::new(codes::REQUEST_MALFORMED, message, hint));
+    }
+    let drives = Drives::of(args, wish)?;
+    let map = layout(args, wish, &drives)?;
+    let preview = Preview::of(args, &map, &drives);
+    reach.print(&preview, Preview::text)
+}
+
+/// Drives that are there, or are thought of.
+struct Drives {
+    count: usize,
+    bytes: u64,
+    media: Media,
+}
+
+impl Drives {
+    fn of(args: &DeclusteredArgs, wish: &Wish) -> Result<Drives, Fault> {
+        if let (Some(count), Some(size)) = (args.drives, args.drive_size) {
+            return Ok(Drives {
+                count,
+                bytes: size.0,
+                media: args.media.unwrap_or(Media::Rotating),
+            });
+        }
+        let sizes: Result<Vec<u64>, Fault> = wish.devices.iter().map(|it| size_of(it)).collect();
+        let all_flash = wish.devices.iter().all(|it| is_flash(it));
+        let found = if all_flash { Media::Flash } else { Media::Rotating };
+        Ok(Drives {
+            count: wish.devices.len(),
+            bytes: sizes?.into_iter().min().unwrap_or(0),
+            media: args.media.unwrap_or(found),
+        })
+    }
+
+    fn cell_bytes(&self) -> u64 {
+        match self.media {
+            Media::Rotating => CELL_BYTES_ROTATING,
+            Media::Flash => CELL_BYTES_FLASH,
+        }
+    }
+}
+
+fn size_of(path: &Path) -> Result<u64, Fault> {
+    let size = open_to_look(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
+    size.map_err(|error| Fault::file(path, &error, "nothing was written; name drives or files"))
+}
+
+/// Whether the kernel says that a block device does not rotate. Files do not count.
+fn is_flash(path: &Path) -> bool {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let Ok(metadata) = std::fs::metadata(path) else { return false };
+    if !metadata.file_type().is_block_device() {
+        return false;
+    }
+    let device = metadata.rdev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let own = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    // A partition's queue is its disk's.
+    let queues = ["queue/rotational", "../queue/rotational"];
+    let text = queues.iter().find_map(|queue| std::fs::read_to_string(own.join(queue)).ok());
+    text.is_some_and(|text| text.trim() == "0")
+}
+
+/// Data and parity strips, and spares.
+fn code(
+    args: &DeclusteredArgs,
+    wish: &Wish,
+    drives: usize,
+) -> Result<(usize, usize, usize), Fault> {
+    match wish.level {
+        LevelChoice::Draid(draid) => {
+            if draid.members.is_some_and(|members| members != drives) {
+                let said = draid.members.unwrap_or(0);
+                let message = format!("the level says {said} drives and {drives} are given");
+                return Err(Fault::usage(message, "make both the same; nothing was written"));
+            }
+            if args.stripe_width.is_some() || args.distributed_spares.is_some() {
+                let message = "a dRAID layout says its stripe width and its spares itself";
+                return Err(Fault::usage(
+                    message,
+                    "leave out --stripe-width and --distributed-spares",
+                ));
+            }
+            Ok((draid.data_strips_on(drives), draid.parity_strips, draid.spares))
+        }
+        LevelChoice::Level(level) => {
+            let parity = match level {
+                Level::Raid5 | Level::Raid50 => 1,
+                Level::Raid6 | Level::Raid60 => 2,
+                Level::Raid7 | Level::Raid70 => 3,
+                Level::NPlusM => usize::from(wish.parity.unwrap_or(0)),
+                Level::Raid0 | Level::Raid1 | Level::Raid10 => {
+                    let message = format!("{level} cannot be declustered; nothing was written");
+                    return Err(Fault::usage(message, "take level 5, 6, 7.3 or n+m"));
+                }
+            };
+            let width = args.stripe_width.unwrap_or(10);
+            Ok((width.saturating_sub(parity), parity, args.distributed_spares.unwrap_or(2)))
+        }
+    }
+}
+
+fn layout(args: &DeclusteredArgs, wish: &Wish, drives: &Drives) -> Result<Declustered, Fault> {
+    let (data_strips, parity_strips, spare_columns) = code(args, wish, drives.count)?;
+    let parts = DeclusteredParts {
+        data_strips,
+        parity_strips,
+        members: drives.count,
+        domain_members: 1,
+        spare_columns,
+        cell_rows: (drives.cell_bytes() / wish.strip_bytes).max(1),
+        strip_bytes: wish.strip_bytes,
+        rows: drives.bytes / wish.strip_bytes,
+        seed: DECLUSTERED_SEED,
+    };
+    Declustered::new(parts).map_err(|error| {
+        Fault::new(codes::REQUEST_MALFORMED, format!("{error}; nothing was written"), "")
+    })
+}
+
+/// The answer: two arrays of the same drives.
+#[derive(serde::Serialize, Debug)]
+struct Preview {
+    members: usize,
+    drive_bytes: u64,
+    data_strips: usize,
+    parity_strips: usize,
+    distributed_spares: usize,
+    cell_bytes: u64,
+    drive_bytes_per_second: u64,
+    load_percent: u8,
+    balance: Balance,
+    declustered: Side,
+    flat_groups: u64,
+    flat_spares: u64,
+    flat: Side,
+}
+
+/// Largest load of a member over the mean, in the worst of the sets that were counted.
+#[derive(serde::Serialize, Debug, Default)]
+struct Balance {
+    slices: u64,
+    sets: usize,
+    one_lost: f64,
+    two_lost: f64,
+    /// Of stripes that lost all that parity replaces.
+    critical: f64,
+}
+
+#[derive(serde::Serialize, Debug)]
+struct Side {
+    data_bytes: u64,
+    spare_bytes: u64,
+    rebuild_idle_seconds: Option<f64>,
+    rebuild_loaded_seconds: Option<f64>,
+    critical_idle_seconds: Option<f64>,
+    critical_loaded_seconds: Option<f64>,
+    critical_share: f64,
+}
+
+impl Side {
+    fn of(idle: Forecast, loaded: Forecast) -> Side {
+        Side {
+            data_bytes: idle.data_bytes,
+            spare_bytes: idle.spare_bytes,
+            rebuild_idle_seconds: idle.rebuild_seconds,
+            rebuild_loaded_seconds: loaded.rebuild_seconds,
+            critical_idle_seconds: idle.critical_seconds,
+            critical_loaded_seconds: loaded.critical_seconds,
+            critical_share: idle.critical_share,
+        }
+    }
+}
+
+impl Balance {
+    /// Of losses that follow each other in slot order, spread over the array.
+    fn of(map: &Declustered) -> Balance {
+        let members = map.parts().members;
+        let slices = map.slices().min(1000 * to_u64(members));
+        let mut balance = Balance { slices, sets: SETS.min(members), ..Balance::default() };
+        for set in 0..balance.sets {
+            let first = set * members / balance.sets;
+            // Neighbours, then pairs further and further apart.
+            let lost = |count: usize| -> Vec<MemberIdx> {
+                (0..count)
+                    .map(|it| (first + it * (1 + set)) % members)
+                    .map(MemberIdx::from_at)
+                    .collect()
+            };
+            let count = |lost: &[MemberIdx]| RebuildLoad::count(map, lost, 0..slices);
+            balance.one_lost = balance.one_lost.max(count(&lost(1)).max_over_mean());
+            balance.two_lost = balance.two_lost.max(count(&lost(2)).max_over_mean());
+            let most = count(&lost(map.parts().parity_strips));
+            balance.critical = balance.critical.max(most.critical_max_over_mean());
+        }
+        balance
+    }
+}
+
+impl Preview {
+    fn of(args: &DeclusteredArgs, map: &Declustered, drives: &Drives) -> Preview {
+        let parts = map.parts();
+        let efficiency = if drives.media == Media::Rotating { EFFICIENCY_ROTATING } else { 1.0 };
+        let model = |load: u8| DriveModel {
+            bytes: drives.bytes,
+            reads_per_second: args.drive_rate.0.max(1),
+            writes_per_second: args.drive_rate.0.max(1),
+            efficiency,
+            busy: f64::from(load) / 100.0,
+        };
+        let (idle, loaded) = (model(0), model(args.load));
+        let FlatCounts { groups, spares } = flat_counts(map);
+        Preview {
+            members: parts.members,
+            drive_bytes: drives.bytes,
+            data_strips: parts.data_strips,
+            parity_strips: parts.parity_strips,
+            distributed_spares: parts.spare_columns,
+            cell_bytes: parts.cell_rows * parts.strip_bytes,
+            drive_bytes_per_second: args.drive_rate.0,
+            load_percent: args.load,
+            balance: Balance::of(map),
+            declustered: Side::of(forecast(map, &idle), forecast(map, &loaded)),
+            flat_groups: groups,
+            flat_spares: spares,
+            flat: Side::of(flat_forecast(map, &idle), flat_forecast(map, &loaded)),
+        }
+    }
+
+    fn text(&self) -> String {
+        let (k, m) = (self.data_strips, self.parity_strips);
+        let mut text = format!(
+            "A declustered {k}+{m} array of {} drives of {}, {} distributed spares, cells of {}. \
+             Nothing was written.\n\n",
+            self.members,
+            ByteSize(self.drive_bytes),
+            self.distributed_spares,
+            ByteSize(self.cell_bytes)
+        );
+        text.push_str(&aligned(&self.rows()));
+        let balance = &self.balance;
+        text.push_str(&format!(
+            "\nBusiest drive of a rebuild over the mean: {:.3} after one loss, {:.3} after two, \
+             {:.3} for critical stripes (worst of {} sets of losses, {} slices).\n",
+            balance.one_lost, balance.two_lost, balance.critical, balance.sets, balance.slices
+        ));
+        text.push_str(&format!(
+            "Rebuild times are a model of drives that move {}/s. \
+             Critical stripes are those that no further loss may hit.\n",
+            ByteSize(self.drive_bytes_per_second)
+        ));
+        text
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let (k, m) = (self.data_strips, self.parity_strips);
+        let (pool, flat) = (&self.declustered, &self.flat);
+        let size = |bytes| ByteSize(bytes).to_string();
+        let share = |share: f64| format!("{:.0} %", share * 100.0);
+        let nth = if m == 1 { "after the loss".to_owned() } else { format!("after loss {m}") };
+        let load = self.load_percent;
+        let row = |what: String, pool: String, flat: String| vec![what, pool, flat];
+        vec![
+            row(String::new(), "declustered".into(), self.flat_name(k, m)),
+            row("capacity".into(), size(pool.data_bytes), size(flat.data_bytes)),
+            row("spare space".into(), size(pool.spare_bytes), size(flat.spare_bytes)),
+            row(
+                "rebuild of a drive, idle".into(),
+                time(pool.rebuild_idle_seconds),
+                time(flat.rebuild_idle_seconds),
+            ),
+            row(
+                format!("rebuild, {load} % client load"),
+                time(pool.rebuild_loaded_seconds),
+                time(flat.rebuild_loaded_seconds),
+            ),
+            row(
+                format!("critical stripes {nth}"),
+                share(pool.critical_share),
+                format!("{} of the group", share(flat.critical_share)),
+            ),
+            row(
+                "critical for, idle".into(),
+                time(pool.critical_idle_seconds),
+                time(flat.critical_idle_seconds),
+            ),
+            row(
+                format!("critical for, {load} % load"),
+                time(pool.critical_loaded_seconds),
+                time(flat.critical_loaded_seconds),
+            ),
+        ]
+    }
+
+    fn flat_name(&self, k: usize, m: usize) -> String {
+        format!("flat, {} x ({k}+{m}), {} spare drives", self.flat_groups, self.flat_spares)
+    }
+}
+
+/// A time as people say it.
+fn time(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "never".to_owned(),
+        Some(seconds) if seconds < 600.0 => format!("{seconds:.0} s"),
+        Some(seconds) if seconds < 2.0 * 3600.0 => format!("{:.0} min", seconds / 60.0),
+        Some(seconds) if seconds < 96.0 * 3600.0 => format!("{:.1} h", seconds / 3600.0),
+        Some(seconds) => format!("{:.1} days", seconds / 86_400.0),
+    }
+}
