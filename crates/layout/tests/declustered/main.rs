@@ -9,6 +9,7 @@
 //! - `refusals`  what is not a layout, and what is said then
 //! - `rebuild`   order, reads and exact counts of rebuilds
 //! - `pools`     an array as numbers: losses, returns, copy-backs, writes and crashes at random
+//! - `scenarios` reported faults of another declustered RAID, replayed
 //! - `times`     the model of rebuild times against figures worked out by hand
 //! - `sequences` 100,000 random lives of small arrays, and what is found without each rule
 
@@ -20,6 +21,7 @@ mod pools;
 mod rebuild;
 mod reference;
 mod refusals;
+mod scenarios;
 mod sequences;
 mod times;
 mod vectors;
