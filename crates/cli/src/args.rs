@@ -2,31 +2,69 @@
 //! and from the `Args` of each command; nothing about a flag is written anywhere else.
 
 use crate::cmd;
+use clap::{CommandFactory, FromArgMatches};
 use std::path::PathBuf;
+
+/// Heading of the options that every command takes.
+const GLOBAL: &str = "Global options";
+/// Commands that talk to no daemon. Their help does not show --socket.
+const WITHOUT_DAEMON: [&str; 6] = ["examine", "salvage", "bench", "lab", "completions", "man"];
+/// How sizes are written, below the help of each command that takes some.
+macro_rules! sizes {
+    () => {
+        "Sizes: K, M, G, T and P are powers of 1024 (64K is 65536 bytes), KB, MB, GB, TB and PB \
+         powers of 1000."
+    };
+}
+pub(crate) use sizes;
 
 /// Software RAID for servers full of drives.
 ///
-/// The daemon `ashlar serve` runs the arrays. The other commands talk to the daemon over its
-/// control socket. `examine`, `salvage`, `bench` and `lab` need no daemon.
+/// The daemon `ashlar serve` runs the arrays. Most commands talk to the daemon over its control
+/// socket. `examine`, `salvage`, `bench`, `lab`, `man` and `completions` need no daemon.
 #[derive(clap::Parser, Debug)]
 #[command(name = "ashlar", version, max_term_width = 100, subcommand_required = true)]
-#[command(
-    after_help = "Sizes take units: 64K, 1.5TiB, 500GB. Exit codes: 0 done; 1 refused; 2 command line not understood; 3 done in part."
-)]
+#[command(after_help = concat!(
+    sizes!(),
+    "\n\nExit codes: 0: done. 1: refused, or a scrub or the lab found something wrong. \
+     2: command line not understood. 3: done in part."
+))]
 pub struct Args {
-    /// Control socket of the daemon.
-    ///
-    /// Default: /run/ashlar/control.sock for root, $XDG_RUNTIME_DIR/ashlar/control.sock for other
-    /// users.
+    /// Control socket of the daemon [default: /run/ashlar/control.sock for root,
+    /// $XDG_RUNTIME_DIR/ashlar/control.sock for others].
     #[arg(long, global = true, env = "ASHLAR_SOCKET", value_name = "PATH", hide_env_values = true)]
+    #[arg(help_heading = GLOBAL)]
     pub socket: Option<PathBuf>,
 
     /// Print JSON instead of text.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
 
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Args {
+    /// The definitions with what depends on the command. Help, completions, manual pages and the
+    /// parser all start here.
+    pub fn definitions() -> clap::Command {
+        let command = Args::command();
+        let socket = command.get_arguments().find(|it| it.get_id() == "socket").cloned();
+        let socket = socket.expect("--socket is defined above").hide(true);
+        WITHOUT_DAEMON
+            .iter()
+            .fold(command, |command, name| command.mut_subcommand(name, |inner| inner.arg(&socket)))
+    }
+
+    /// What was typed.
+    ///
+    /// # Errors
+    /// What the parser says of a command line that it does not understand; also help, as asked for.
+    pub fn of_command_line() -> Result<Args, clap::Error> {
+        let mut matches = Args::definitions().try_get_matches()?;
+        Args::from_arg_matches_mut(&mut matches)
+            .map_err(|error| error.format(&mut Args::definitions()))
+    }
 }
 
 #[derive(clap::Subcommand, Debug)]
@@ -63,12 +101,53 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    use super::{Args, Command};
-    use clap::{CommandFactory, Parser};
+    use super::{Args, Command, WITHOUT_DAEMON};
+    use clap::{CommandFactory, FromArgMatches, Parser};
 
     #[test]
     fn the_definitions_agree_with_each_other() {
-        Args::command().debug_assert();
+        Args::definitions().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_a_command_shows_the_socket_if_the_command_talks_to_a_daemon() {
+        for command in Args::command().get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = command.get_name();
+            let asked = Args::definitions().try_get_matches_from(["ashlar", name, "--help"]);
+            let help = asked.expect_err("help").to_string();
+            assert_eq!(
+                help.contains("--socket"),
+                !WITHOUT_DAEMON.contains(&name),
+                "{name}: {help}"
+            );
+            assert!(help.contains("Global options:\n"), "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn the_socket_is_taken_before_and_after_every_command() {
+        for typed in [
+            &["ashlar", "--socket", "/s", "examine", "a"] as &[&str],
+            &["ashlar", "examine", "--socket", "/s", "a"],
+            &["ashlar", "status", "--socket", "/s"],
+            &["ashlar", "--socket", "/s", "lab", "inspect"],
+        ] {
+            let matches = Args::definitions().try_get_matches_from(typed).expect("understood");
+            let args = Args::from_arg_matches(&matches).expect("understood");
+            assert_eq!(args.socket.as_deref(), Some(std::path::Path::new("/s")), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn help_fits_eighty_columns() {
+        for command in Args::command().get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = command.get_name();
+            let asked =
+                Args::definitions().term_width(80).try_get_matches_from(["ashlar", name, "--help"]);
+            let help = asked.expect_err("help").to_string();
+            let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{name}: {long:#?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@ use crate::habits;
 use crate::say;
 use ashlar_api::{ApiError, ClientError, codes};
 use ashlar_daemon::config::ConfigError;
-use clap::CommandFactory;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -105,7 +104,7 @@ fn usage_fault(rendered: &str, typed: impl Iterator<Item = String>) -> Fault {
     let words: Vec<&str> = told.flat_map(str::split_whitespace).collect();
     let message = words.join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
-    let all = Args::command();
+    let all = Args::definitions();
     let (mut command, mut named) = (&all, String::from("ashlar"));
     for word in typed {
         if let Some(inner) = command.find_subcommand(&word) {

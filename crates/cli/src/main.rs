@@ -25,13 +25,12 @@ mod say;
 mod wait;
 
 use args::{Args, Command};
-use clap::Parser;
 use fault::Fault;
 use reach::Reach;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::of_command_line() {
         Ok(args) => args,
         Err(error) => return fault::not_understood(&error),
     };

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Write down what `inspect` reads of this server, to be looked at elsewhere.
+/// Save what `inspect` reads of this server, for analysis elsewhere.
 ///
 /// Small files of /sys and /proc go into files.txt, what programs print into commands/. Nothing is
 /// changed. It holds serial numbers and addresses: `lab redact` takes them out. Root sees more:

@@ -5,13 +5,19 @@ use std::process::ExitCode;
 
 /// Said below the list of verbs.
 pub const BEGIN: &str = "Where to begin:
-  ashlar lab inspect                        is this server fit to be measured, and what is its narrowest link?
-  ashlar lab lint my.fio                    does my benchmark measure what it claims?
-  ashlar lab run --example > plan.toml      a plan; then: run plan.toml --dry-run, run plan.toml --to runs/first
-  ashlar lab report runs/first              one HTML file that opens anywhere
+  # Is this server fit for measurements, and which link is the narrowest?
+  ashlar lab inspect
+  # Does a benchmark measure what it claims?
+  ashlar lab lint my.fio
+  # Print an example of a plan, check the plan, run it.
+  ashlar lab run --example > plan.toml
+  ashlar lab run plan.toml --dry-run
+  ashlar lab run plan.toml --to runs/first
+  # Make one HTML file that opens anywhere.
+  ashlar lab report runs/first
 
-ashlar lab VERB --help has an example of each. Only run, compare and purge write to devices, and only to those that carry
-nothing or were named with --destroy.";
+ashlar lab COMMAND --help has an example of each. Only run, compare and purge write to devices, and only to \
+those that carry nothing or were named with --destroy.";
 
 /// What `lab` is asked for.
 #[derive(clap::Args, Debug)]
@@ -25,28 +31,27 @@ pub struct Args {
 /// The parts of the lab.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
-    /// Keep runs under a name, to hold later ones against.
+    /// Save runs as a named baseline for later comparison.
     Baseline(crate::compare::baseline::Args),
-    /// Write down what `inspect` reads of this server, to be looked at elsewhere.
+    /// Save what `inspect` reads of this server, for analysis elsewhere.
     Capture(crate::capture::Args),
     /// Compare two engines in turns, or two stored runs.
     Compare(crate::compare::cli::Args),
-    /// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
+    /// Attribute CPU time to engines, contexts, tasks and cores.
     Cpu(Box<crate::cpu::verb::Args>),
-    /// Look at a server: what is in it, what is wrong with it, and which link is the narrowest.
+    /// Inspect a server: its parts, its faults and its narrowest link.
     Inspect(crate::inspect::Args),
-    /// Say what is wrong with a benchmark, before it runs or after.
+    /// Find mistakes in a benchmark, before or after it runs.
     Lint(Box<crate::lint::cli::Args>),
-    /// Purge drives: sanitize, format or discard everything. It is lost.
+    /// Erase drives completely by sanitize, format or discard. All data is lost.
     Purge(crate::purge::cli::Args),
     /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
     Redact(crate::redact::Args),
     /// Make the report of a run.
     Report(crate::report::cli::Args),
-    /// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
+    /// Run a plan of measurements: raw drives, arrays, degraded arrays, rebuilds.
     Run(crate::plan::cli::Args),
-    /// Show what became of I/Os between submission and the device: sizes, splits, merges,
-    /// alignment.
+    /// Trace I/Os from submission to the device: sizes, splits, merges, alignment.
     Trace(crate::trace::verb::Args),
 }
 

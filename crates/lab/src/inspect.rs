@@ -36,7 +36,7 @@ use std::time::Duration;
 use topology::flow::{Flow, READ_PASSES, REBUILD_PASSES, flow};
 use topology::{Given, Topology};
 
-/// Look at a server: what is in it, what is wrong with it, and which link is the narrowest.
+/// Inspect a server: its parts, its faults and its narrowest link.
 ///
 /// Looks at this machine, or at a directory made by `lab capture`. Nothing is changed and no drive
 /// is written to. Exit code 0: qualified; 1: a check fails; 2: none fails and some that decide

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Start an array from its members.
 ///
 /// The superblocks say which device fills which slot. Devices of other arrays are not touched.
-/// Each risky start needs its own flag, and the members record it.
+/// Ashlar refuses a risky start unless you give the flag that accepts the risk. The members record
+/// which risk was accepted.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Devices to look at, in any order. With --scan: default every block device.
@@ -44,8 +45,9 @@ pub struct Args {
     #[arg(long)]
     read_only: bool,
 
-    /// Start read-write after a crash although members are missing. Blocks in regions that were
-    /// being written may be wrong, flushed ones included.
+    /// Start read-write after a crash although members are missing. Arrays with parity and policy
+    /// `bitmap` need it; policy `log` rarely does. Blocks in the regions that were being written
+    /// may then be wrong, flushed ones included.
     #[arg(long)]
     accept_dirty_degraded: bool,
 
@@ -59,11 +61,12 @@ pub struct Args {
     #[arg(long)]
     accept_serials: bool,
 
-    /// After a split brain: the incarnation to trust, as `ashlar examine` prints it.
+    /// After a split brain: the side to trust, by the UUID of its last run. `ashlar examine` prints
+    /// it as `incarnation`.
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
-    /// Spare pool of the array. Repeat the flag for several pools, in order. Default: spares.
+    /// Spare pool of the array. Repeat the flag for several pools, in order [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 

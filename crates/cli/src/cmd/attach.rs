@@ -10,23 +10,27 @@ use ashlar_api::v1::export::{Attach, Attached, Via};
 
 /// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
 ///
-/// Ashlar uses the kernel's ublk driver if there is one, else a loop device over a file. If the
-/// daemon dies, requests then wait for the next daemon. The packaged daemon also gives the device
-/// the name /dev/ashlar/ARRAY, and attaches the volume again whenever its array starts.
+/// Needs root. Ashlar uses the kernel's ublk driver if there is one, else a loop device over a
+/// file. If the daemon dies, requests wait for the next daemon: with ublk without a limit, else
+/// for `keeper_wait_s` of the configuration, one hour by default. The file needs Linux 6.9 for
+/// that.
+/// The packaged daemon also gives the device the name /dev/ashlar/ARRAY, and attaches the volume
+/// again whenever its array starts.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Use this way instead of the best one available.
+    /// What makes the block device [default: ublk if the kernel has it, else loop].
     #[arg(long, value_enum, value_name = "WAY")]
     via: Option<Way>,
 
-    /// Show the volume as a file and print its path. Makes no block device and needs no root.
+    /// Show the volume as a file and print its path. Makes no block device.
+    /// This needs no root.
     #[arg(long, conflicts_with = "via")]
     file: bool,
 
-    /// Logical block size of a loop device, in bytes.
+    /// Logical block size of a loop device: 512 or 4096 bytes. A ublk device has that of the array.
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     sector_size: String,
 

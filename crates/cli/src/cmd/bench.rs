@@ -1,5 +1,6 @@
 //! `ashlar bench`: how fast the engine itself is here. Needs no daemon.
 
+use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use crate::render::rate::grouped;
@@ -16,11 +17,16 @@ use std::time::Duration;
 ///
 /// The members are memory, null devices or real devices. This erases real devices.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
-  ashlar bench --write --random --bytes 4K --depth 32 --workers 1
-  ashlar bench --via nbd --random --depth 1 --turns 5")]
+#[command(after_help = concat!(
+    sizes!(),
+    "\n\nExamples:
+  ashlar bench -n 6 --write --random --bytes 4K --depth 32 --workers 1
+  ashlar bench -n 6 --write --random --bytes 4K --workers 1 --policy bitmap
+  ashlar bench --via nbd --random --depth 1 --turns 5"
+))]
 pub struct Args {
-    /// Devices to measure on. Default: memory.
+    /// Devices to measure on [default: memory devices of --span and 8G each; they take memory only
+    /// where they are written].
     #[arg(value_name = "DEVICE", conflicts_with_all = ["null", "raid_devices"])]
     devices: Vec<PathBuf>,
 
@@ -28,19 +34,20 @@ pub struct Args {
     #[arg(long)]
     null: bool,
 
-    /// Number of members.
+    /// Number of members in memory, or null members.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
     raid_devices: usize,
 
-    /// Level: 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For n+m type `n+m`,
+    /// and --parity.
     #[arg(short, long, default_value = "6")]
     level: Level,
 
-    /// Parity strips of a stripe at level n+m: 4 to 32.
+    /// Parity strips of a stripe at level n+m: 4 to 32. Required there.
     #[arg(long, value_name = "COUNT")]
     parity: Option<u8>,
 
-    /// Members of each group at levels 50, 60 and 70. Copies at level 10.
+    /// Members of each group at levels 50, 60 and 70; copies of each block at level 10.
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
@@ -48,19 +55,19 @@ pub struct Args {
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// How the array survives a crash: log, bitmap or none. Default: as `create`.
+    /// How the array survives a crash: log, bitmap or none [default: as `create`].
     #[arg(long)]
     policy: Option<Policy>,
 
-    /// Keep a checksum of every block.
+    /// Keep a checksum of every block [default: off].
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
-    /// Trust the members to write 4 KiB blocks whole, as `create --atomic-write 4K` does.
+    /// Trust the members to write 4K blocks atomically. The same as `create --atomic-write 4K`.
     #[arg(long)]
     atomic_write: bool,
 
-    /// Write. Default: read.
+    /// Write [default: read].
     #[arg(long)]
     write: bool,
 
@@ -68,11 +75,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     reads: u8,
 
-    /// Make every write durable before it is answered (FUA).
+    /// Make every write durable before it completes (FUA).
     #[arg(long)]
     fua: bool,
 
-    /// Random offsets. Default: sequential.
+    /// Random offsets [default: sequential].
     #[arg(long)]
     random: bool,
 
@@ -96,25 +103,25 @@ pub struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 
-    /// Measure through an export: a daemon of its own serves an array of memory devices, and a
-    /// client asks through the export, in turns with the engine alone and with a peer (nbdkit,
-    /// qemu-nbd, qemu-storage-daemon, a loop device on tmpfs) where one is installed. Depth is that
+    /// Measure an export: start a private daemon with a memory array, in turns with the engine
+    /// alone and with an installed peer (nbdkit, qemu-nbd, qemu-storage-daemon, a loop device on
+    /// tmpfs). --depth is that
     /// of the client.
     #[arg(long, value_enum, value_name = "EXPORT")]
     #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
     via: Option<ViaName>,
 
-    /// Turns with --via; figures are their medians.
+    /// Turns with --via. Figures are medians of the turns.
     #[arg(long, value_name = "COUNT", default_value_t = 3, requires = "via")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     turns: u16,
 
     /// With --via: how long an idle worker of the daemon looks for work before it sleeps, at most,
-    /// in microseconds. Default: as 'ashlar serve' does.
+    /// in microseconds [default: as `ashlar serve`].
     #[arg(long, value_name = "MICROSECONDS", requires = "via")]
     spin_us: Option<u16>,
 
-    /// Number of workers. Default: one for each core.
+    /// Number of workers [default: one for each core].
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     workers: usize,
 

@@ -2,7 +2,6 @@
 
 use crate::fault::Fault;
 use crate::say;
-use clap::CommandFactory;
 
 /// Print shell completions.
 #[derive(clap::Args, Debug)]
@@ -13,7 +12,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let mut command = crate::args::Args::command();
+    let mut command = crate::args::Args::definitions();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "ashlar", &mut script);
     say::write(String::from_utf8_lossy(&script))

@@ -1,6 +1,7 @@
 //! `ashlar create`: a new array out of devices.
 
 use super::create_declustered::{self, DeclusteredArgs, LevelChoice, Wish};
+use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use ashlar_api::codes;
@@ -15,24 +16,29 @@ use std::path::PathBuf;
 /// The array is ready at once. It needs no initial sync: blocks that were never written read as
 /// zeros.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
-  ashlar create tank0 --level 6 --spare /dev/sdk /dev/sd[a-j]
-  ashlar create try --level 6 memory:1G memory:1G memory:1G memory:1G")]
+#[command(after_help = concat!(
+    sizes!(),
+    "\n\nExamples:
+  ashlar create tank0 --level 6 --spare /dev/sdl /dev/sd[b-k]
+  ashlar create big --level n+m --parity 4 /dev/sd[b-m]
+  ashlar create try --level 6 memory:1G memory:1G memory:1G memory:1G"
+))]
 pub struct Args {
     /// Name of the array and of its volume.
     name: String,
 
-    /// Devices in slot order: drives, partitions or files; or all of them memory of the daemon,
-    /// as memory:1G or memory:NAME:1G. What is written to memory is lost when the daemon ends.
+    /// Drives, partitions or files in slot order, or only memory devices: memory:SIZE or
+    /// memory:NAME:SIZE. Memory devices lose their data when the daemon ends.
     #[arg(required_unless_present = "drives", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Level: 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70. With --dry-run also a declustered layout as
-    /// ZFS writes it: draid2:8d:42c:2s.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For n+m type `n+m`,
+    /// and --parity. With --dry-run also a declustered layout as ZFS writes it: draid2:8d:42c:2s.
     #[arg(short, long)]
     level: LevelChoice,
 
-    /// Expected number of devices. Guards against a pattern that matches too many.
+    /// Expected number of devices without spares. Guards against a pattern that matches too many
+    /// [default: no check].
     #[arg(short = 'n', long, value_name = "COUNT")]
     raid_devices: Option<usize>,
 
@@ -40,26 +46,26 @@ pub struct Args {
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// Parity strips of a stripe at level n+m: 4 to 32.
-    #[arg(long, visible_alias = "synd-cnt", value_name = "COUNT")]
+    /// Parity strips of a stripe at level n+m: 4 to 32. Required there.
+    #[arg(long, alias = "synd-cnt", value_name = "COUNT")]
     parity: Option<u8>,
 
-    /// Members of each group at levels 50, 60 and 70. Copies at level 10.
+    /// Members of each group at levels 50, 60 and 70; copies of each block at level 10.
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
-    /// Logical block size of the volume: 512 or 4096.
+    /// Logical block size of the volume: 512 or 4096 bytes.
     #[arg(long, value_name = "SIZE", default_value = "4096")]
     block_size: ByteSize,
 
-    /// How the array survives a crash: `log` closes the write hole, `bitmap` resyncs the regions
-    /// being written, `none` resyncs everything. Default: `log` with parity, `bitmap` for mirrors,
-    /// `none` for RAID 0.
+    /// How the array survives a crash: `log` closes the write hole. `bitmap` resyncs the regions
+    /// that were being written. `none` resyncs every written stripe; RAID 0 has nothing to resync
+    /// [default: log with parity, bitmap for mirrors, none for RAID 0].
     #[arg(long)]
     policy: Option<Policy>,
 
     /// Keep a checksum of every block: Ashlar detects and repairs silent corruption. Needs --policy
-    /// log. Default: off.
+    /// log [default: off].
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
@@ -69,11 +75,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
 
-    /// Use only this much of each device.
+    /// Use only this much of each device [default: as much as the smallest device has].
     #[arg(short = 'z', long, value_name = "SIZE")]
     size: Option<ByteSize>,
 
-    /// Add this device as a spare. Repeat the flag for several spares.
+    /// Add this device as a spare to the pool `spares`. Repeat the flag for several spares.
     #[arg(long = "spare", value_name = "DEVICE")]
     spares: Vec<PathBuf>,
 

@@ -1,7 +1,6 @@
 //! `ashlar man`: the manual pages.
 
 use crate::fault::Fault;
-use clap::CommandFactory;
 use std::path::PathBuf;
 
 /// Write the manual pages, one for each command.
@@ -13,7 +12,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<(), Fault> {
-    let command = crate::args::Args::command();
+    let command = crate::args::Args::definitions();
     std::fs::create_dir_all(&args.folder)
         .and_then(|()| clap_mangen::generate_to(command, &args.folder))
         .map_err(|error| Fault::file(&args.folder, &error, "choose a folder that you may write to"))

@@ -1,5 +1,6 @@
 //! `ashlar replace`: another device for a slot.
 
+use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
 use crate::wait;
@@ -7,9 +8,10 @@ use ashlar_api::v1::member::Replace;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Replace the device of a slot. A device that still works is copied and stays in service until the
-/// copy is complete.
+/// Replace the device of a slot. If the old device still works, Ashlar copies it to the new one.
+/// The old device serves until the copy is complete. Otherwise Ashlar rebuilds the new device.
 #[derive(clap::Args, Debug)]
+#[command(after_help = sizes!())]
 pub struct Args {
     /// Name of the array.
     array: String,
@@ -17,7 +19,7 @@ pub struct Args {
     /// The member to replace: slot number, path or serial.
     member: String,
 
-    /// The new device.
+    /// The new device. This erases it.
     device: PathBuf,
 
     /// Erase the new device even if it holds a file system, a partition table or other RAID. Name
@@ -35,7 +37,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
 
-    /// Wait for the rebuild and show its progress.
+    /// Wait for the copy or the rebuild and show its progress.
     #[arg(long)]
     wait: bool,
 }

@@ -5,20 +5,23 @@ use crate::reach::Reach;
 use crate::wait;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 
-/// Read every written stripe and compare data with parity.
+/// Read every written stripe and compare data with parity, or the copies of a mirror.
 ///
-/// Ashlar reconstructs blocks that cannot be read and stores them anew. With checksums it does the
-/// same with wrong blocks. If only parity does not match, it changes nothing without --repair.
+/// The command starts the scrub and returns at once; --wait waits for the end. Ashlar always
+/// rewrites blocks that cannot be read, and with checksums wrong blocks too. Other mismatches are
+/// only reported without --repair.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Rewrite parity that does not match.
+    /// With two or more parities, find and rewrite the wrong strip. With one parity, or if no
+    /// single strip explains a mismatch, trust the data and rewrite parity. Of a mirror, rewrite
+    /// the copy that differs from the others; of two copies, the second.
     #[arg(long)]
     repair: bool,
 
-    /// Wait for the end and show the progress. Exit code 1 if mismatches remain.
+    /// Wait for the end and show the progress. Exit code 1 if mismatches or lost blocks remain.
     #[arg(long)]
     wait: bool,
 

@@ -1,5 +1,6 @@
 //! `ashlar serve`: own arrays and export them, until told to stop.
 
+use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, absolute, devices, make_usual_folder};
 use crate::say;
@@ -15,13 +16,17 @@ use std::path::{Path, PathBuf};
 ///
 /// Arrays and exports come from a TOML file, from flags, or later from other commands.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: ashlar serve --nbd unix:/run/ashlar/nbd.sock /dev/sd[a-j]")]
+#[command(after_help = concat!(
+    sizes!(),
+    "\n\nExample: ashlar serve --nbd unix:/run/ashlar/nbd.sock /dev/sd[b-k]"
+))]
 pub struct Args {
     /// Members of an array to start.
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Spare pool of the array on DEVICE. Repeat the flag for several pools, in order.
+    /// Spare pool of the array on DEVICE. Repeat the flag for several pools, in order
+    /// [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
     spare_pools: Vec<String>,
 
@@ -54,8 +59,8 @@ pub struct Args {
     #[arg(long)]
     nvme_tcp_trusted_network: bool,
 
-    /// Folder in which NVMe/TCP keeps identity, namespace numbers and reservations. Default:
-    /// /var/lib/ashlar/nvme.
+    /// Folder in which NVMe/TCP keeps identity, namespace numbers and reservations
+    /// [default: /var/lib/ashlar/nvme].
     #[arg(long, value_name = "FOLDER")]
     nvme_tcp_state: Option<PathBuf>,
 
@@ -64,7 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     vhost_user: Option<PathBuf>,
 
-    /// Folder for attached volumes.
+    /// Folder for the files of attached volumes [default: volumes, beside the control socket].
     #[arg(long, value_name = "FOLDER")]
     fuse: Option<PathBuf>,
 
@@ -72,7 +77,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
 
-    /// Number of workers. Default: one for each core.
+    /// Number of workers [default: one for each core].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
 
@@ -81,19 +86,21 @@ pub struct Args {
     no_pin: bool,
 
     /// How long an idle worker looks for work before it sleeps, at most, in microseconds. It does
-    /// so only while that is of use. 0: never. Default: 50.
+    /// so only while that is of use. 0: never [default: 50].
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u16>,
 
-    /// Parity kernel. Default: the fastest one for this CPU. A wrong name lists all.
+    /// Parity kernel; a wrong name lists all [default: the fastest one for this CPU].
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// Memory for request payloads, over all workers.
+    /// Memory for request payloads, over all workers [default: 64M for each worker, at most a
+    /// fourth of the memory].
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 
-    /// The most that memory devices may take together. Default: half of what this process may have.
+    /// The most that memory devices may take together [default: half of what this process may
+    /// have].
     #[arg(long, value_name = "SIZE")]
     memory_devices: Option<ByteSize>,
 

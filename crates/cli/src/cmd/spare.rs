@@ -1,5 +1,6 @@
 //! `ashlar spare`: devices that wait for a slot.
 
+use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
@@ -16,6 +17,7 @@ pub struct Args {
 #[derive(clap::Subcommand, Debug)]
 enum Action {
     /// Add a device as a spare. This erases the device.
+    #[command(after_help = sizes!())]
     Add {
         /// The device.
         device: PathBuf,

@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(short, long)]
     members: bool,
 
-    /// Show workers, and every pool with its highest use.
+    /// Show workers, and every buffer pool with its highest use.
     #[arg(short, long)]
     limits: bool,
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Keep runs under a name, to hold later ones against: `lab compare RUN --baseline NAME`.
+/// Save runs as a named baseline for later comparison: `lab compare RUN --baseline NAME`.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab baseline save kernel-6.1 runs/monday\n  ashlar lab baseline list\n  \

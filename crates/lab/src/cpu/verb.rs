@@ -15,7 +15,7 @@ use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
+/// Attribute CPU time to engines, contexts, tasks and cores.
 ///
 /// Looks at stacks, not at what a load generator says about itself: an engine's work in fio's
 /// context, in kworkers and in softirqs is charged to the engine.

@@ -26,12 +26,12 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
+/// Run a plan of measurements: raw drives, arrays, degraded arrays, rebuilds.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab run --example > plan.toml\n  ashlar lab run plan.toml --dry-run\n  ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
                         ashlar lab run plan.toml --resume results/monday\n\n\
-                        A plan is TOML around fio job files; docs/lab/fio.md describes it. Exit code: 0 done, 1 refused,\n\
+                        A plan is TOML around fio job files; docs/lab/fio.md describes it. Exit code: 0 done, 1 refused, \
                         invalid figures or failed checks, 2 could not run."
 )]
 pub struct Args {

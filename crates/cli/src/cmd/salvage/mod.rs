@@ -28,8 +28,8 @@ use target::Target;
 /// that the others prove. Without --to it only reports. It shares no code with the engine, so it
 /// works even where the engine has a fault.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: ashlar salvage /dev/sd[a-j] --to /mnt/big/tank0.img\n\n\
-    Exit code 0: all there; 1: refused; 2: not understood; 3: something is lost, in doubt or disagrees.")]
+#[command(after_help = "Example: ashlar salvage /dev/sd[b-k] --to /mnt/big/tank0.img\n\n\
+    Exit codes: 0: all there. 1: refused. 2: command line not understood. 3: something is lost, in doubt or disagrees.")]
 pub struct Args {
     /// Members or copies of members, in any order.
     #[arg(required = true, value_name = "MEMBER")]
