@@ -33,6 +33,7 @@
 //! - `silent`     a member that does not answer
 //! - `slow`       a member that answers much later than its peers
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
+//! - `told`       events on disk, in the journal, by mail; the line for monitoring
 //! - `trusted_files` what somebody else may have changed, and names that are not what they look
 //!   like
 //! - `twins`      one device under two names
@@ -76,6 +77,7 @@ mod silent;
 mod slow;
 mod suites;
 mod tampered;
+mod told;
 mod tools;
 mod trusted_files;
 mod twins;

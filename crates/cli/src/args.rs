@@ -86,6 +86,7 @@ pub enum Command {
     Attach(cmd::attach::Args),
     Detach(cmd::detach::Args),
     Events(cmd::events::Args),
+    Notify(cmd::notify::Args),
     Metrics(cmd::metrics::Args),
     Bench(cmd::bench::Args),
     /// Qualify a server and measure RAID engines.

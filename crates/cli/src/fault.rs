@@ -52,6 +52,11 @@ impl Fault {
         Fault::new(codes::SYSTEM_FAULT, format!("{}: {error}", path.display()), hint)
     }
 
+    /// Whether there is no daemon.
+    pub fn is_unreachable(&self) -> bool {
+        self.error.code == codes::DAEMON_UNREACHABLE
+    }
+
     /// The same with one more thing to do next.
     pub fn and_then(mut self, hint: String) -> Fault {
         let hints = [std::mem::take(&mut self.error.hint), hint];

@@ -7,11 +7,13 @@
 //! - habits: what users of other programs type, and what it is called here
 //! - reach: where the daemon is, and asking it
 //! - say: printing, and readers that have gone
+//! - since: times as people type them
 //! - wait: following background work to its end
 //!
 //! What must stay true: a command either does what it says or prints one line that tells what
 //! happened and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine`,
-//! `salvage`, `lab` and dry runs of declustered arrays work without a running daemon.
+//! `salvage`, `lab`, `events --since` and dry runs of declustered arrays work without a running
+//! daemon.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -22,6 +24,7 @@ mod habits;
 mod reach;
 mod render;
 mod say;
+mod since;
 mod wait;
 
 use args::{Args, Command};
@@ -48,7 +51,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Create(args) => cmd::create::run(args, &reach),
         Command::Assemble(args) => cmd::assemble::run(args, &reach),
         Command::Stop(args) => cmd::stop::run(args, &reach),
-        Command::Status(args) => cmd::status::run(&args, &reach),
+        Command::Status(args) => return cmd::status::run(&args, &reach),
         Command::Volumes(args) => cmd::volumes::run(&args, &reach),
         Command::Examine(args) => cmd::examine::run(&args, &reach),
         Command::Salvage(args) => cmd::salvage::run(&args, &reach),
@@ -61,6 +64,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Attach(args) => cmd::attach::run(args, &reach),
         Command::Detach(args) => cmd::detach::run(args, &reach),
         Command::Events(args) => cmd::events::run(&args, &reach),
+        Command::Notify(args) => cmd::notify::run(&args, &reach),
         Command::Metrics(args) => cmd::metrics::run(&args, &reach),
         Command::Bench(args) => cmd::bench::run(&args, &reach),
         Command::Lab(args) => return cmd::lab::run(args, &reach),

@@ -14,6 +14,8 @@ mod start;
 
 use crate::aside::aside;
 use crate::backend::{Backend, Serves};
+use crate::configured::Configured;
+use crate::events::Events;
 use crate::exports::Exports;
 use crate::gather::Gather;
 use crate::memory_devices::{self, MemoryDevices};
@@ -24,6 +26,7 @@ use crate::{config, convert, look};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
+use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
@@ -61,6 +64,10 @@ pub struct Arrays {
     pub kernel: &'static str,
     /// What is configured was started, as far as it can be.
     pub is_ready: watch::Receiver<bool>,
+    /// The ways of events out of the process.
+    pub events: Arc<Events>,
+    /// The arrays of the configuration.
+    pub configured: Arc<Configured>,
 }
 
 /// The connections of the listeners that the control side has.
@@ -368,6 +375,7 @@ impl Serves<GetStatus> for Arrays {
             let has = |array: &&ArrayStatus| array.members.iter().any(|it| it.path == path);
             status.arrays.iter().find(has).map(|array| array.name.clone())
         });
+        let absent = self.configured.absent(&status.arrays);
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
         let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
         let pools = pools.chain(convert::listeners(&self.seats)).collect();
@@ -384,7 +392,18 @@ impl Serves<GetStatus> for Arrays {
             pools,
             memory,
             repeated_events: convert::repeated_events(self.engine.events()),
+            absent,
+            starting: !*self.is_ready.borrow(),
+            notify: self.events.notify_status(),
+            history: Some(self.events.history_status()),
         })
+    }
+}
+
+impl Serves<NotifyTest> for Arrays {
+    async fn serve(&self, _: NotifyTest) -> Result<NotifyTested, ApiError> {
+        let events = Arc::clone(&self.events);
+        Ok(aside(move || events.test()).await)
     }
 }
 

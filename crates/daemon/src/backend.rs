@@ -10,6 +10,7 @@ use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{Attach, FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::notify::NotifyTest;
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::GetStatus;
 use ashlar_api::{ApiError, Call};
@@ -75,4 +76,5 @@ answers!(
     UblkAttach,
     UblkDetach,
     GetStatus,
+    NotifyTest,
 );

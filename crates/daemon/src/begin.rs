@@ -60,8 +60,14 @@ pub async fn begin(
         let own: BTreeSet<&String> = devices.iter().filter_map(|path| names.get(path)).collect();
         let tuning = array.tuning.over(config.tuning.over(ArrayTuning::default()));
         match given.calls_of(array, &own) {
-            Ok(calls_of) => calls.extend(calls_of.into_iter().map(|call| (call, tuning))),
-            Err(line) => say(&line),
+            Ok(calls_of) => {
+                arrays.configured.found(array, &calls_of);
+                calls.extend(calls_of.into_iter().map(|call| (call, tuning)));
+            }
+            Err(line) => {
+                arrays.configured.not_found(array, &line);
+                say(&line);
+            }
         }
     }
     start_all(arrays, calls, waits, say).await;
@@ -219,7 +225,12 @@ async fn start_all(
     let mut starts = JoinSet::new();
     for (call, tuning) in calls {
         let arrays = arrays.clone();
-        starts.spawn(async move { arrays.start(call, Some(tuning)).await });
+        starts.spawn(async move {
+            let started = arrays.start(call.clone(), Some(tuning)).await;
+            let refusal = started.as_ref().err().map(ToString::to_string);
+            arrays.configured.started(&call, refusal.as_deref());
+            started
+        });
     }
     let mut told = BTreeSet::new();
     while !starts.is_empty() {

@@ -3,6 +3,7 @@
 //! What must stay true: the members hold the truth about arrays. A file only says where to look and
 //! what to serve. An unknown key is refused with its line, and nothing is started.
 
+mod events;
 mod nvme;
 
 use crate::exports::address;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use events::{EventsConfig, NotifyConfig};
 pub use nvme::{HostConfig, NvmeConfig};
 
 /// Everything a file may say; all of it is optional.
@@ -40,6 +42,12 @@ pub struct Config {
     /// Tunables of all arrays.
     #[serde(default)]
     pub tuning: Tuning,
+    /// The history of events and the journal.
+    #[serde(default)]
+    pub events: EventsConfig,
+    /// How operators are told.
+    #[serde(default)]
+    pub notify: NotifyConfig,
     /// NBD listeners.
     #[serde(default)]
     pub nbd: Vec<NbdConfig>,
@@ -63,6 +71,9 @@ pub struct Config {
 pub struct Serve {
     /// Control socket; default /run/ashlar/control.sock.
     pub socket: Option<PathBuf>,
+    /// Folder for what survives the daemon; default /var/lib/ashlar for the usual socket, else
+    /// `state` beside the socket.
+    pub state: Option<PathBuf>,
     /// Address of the metrics listener; default none.
     pub metrics: Option<SocketAddr>,
     /// Workers; default one for each core.
@@ -501,6 +512,8 @@ impl Config {
         }
         self.start.check()?;
         self.tuning.check()?;
+        self.events.check()?;
+        self.notify.check()?;
         self.nbd_limits.check()?;
         self.nbd.iter().try_for_each(NbdConfig::check)?;
         self.nvme_tcp.as_ref().map_or(Ok(()), NvmeConfig::check)?;

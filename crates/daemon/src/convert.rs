@@ -11,7 +11,8 @@ use ashlar_api::v1::array::{
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
-use ashlar_api::v1::member::{MemberState, MemberStatus, Slow, SlowCommands};
+use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus, Slow, SlowCommands};
+use ashlar_api::v1::severity::severity_of;
 use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{PoolStatus, RepeatedEvent, WorkerStatus};
 use ashlar_engine::{ArrayCounts, CommandsKind, LatencySummary, Refusal, SlotState};
@@ -29,12 +30,14 @@ pub fn refusal(refusal: Refusal) -> ApiError {
 }
 
 pub fn event(event: ashlar_engine::Event) -> Event {
+    let fields = event.fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     Event {
         sequence: event.sequence,
         unix_ms: event.at_unix_ms,
         name: event.name.to_owned(),
+        severity: severity_of(event.name, &fields),
         array: (!event.array.is_empty()).then_some(event.array),
-        fields: event.fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        fields,
     }
 }
 
@@ -189,6 +192,8 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         },
         replacement: member.replacement,
         serial: member.serial,
+        model: member.model,
+        last_device: member.last_device.map(last_device),
         device_bytes: member.device_bytes,
         parity_only_log: member.is_parity_only,
         atomic_write_bytes: stated(member.stated_atomic_bytes),
@@ -209,6 +214,10 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         read_latency: latency(&member.read_latency),
         write_latency: latency(&member.write_latency),
     }
+}
+
+fn last_device(device: ashlar_engine::DeviceIdentity) -> LastDevice {
+    LastDevice { path: device.path, serial: device.serial, model: device.model }
 }
 
 fn slow(figures: ashlar_engine::SlowFigures) -> Slow {

@@ -15,6 +15,8 @@
 //! - `descriptors` how many there are, and how many are reserved
 //! - `arrays`      the engine behind the control interface: one function a call
 //! - `convert`     between the engine's types and those of the control interface
+//! - [`events`]    carries events to the journal, to a history on disk, to the operators
+//! - `configured`  arrays that the configuration names, and why some do not run
 //! - `exports`     listeners and attached volumes, on the engine's workers
 //! - [`mod@bench`] load on the engine itself
 //! - `aside`       looks at devices that may not answer
@@ -37,9 +39,11 @@ pub mod backend;
 mod begin;
 pub mod bench;
 pub mod config;
+mod configured;
 pub mod control;
 mod convert;
 mod descriptors;
+pub mod events;
 mod exports;
 mod gather;
 mod guarded;

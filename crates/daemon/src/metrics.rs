@@ -10,6 +10,7 @@ use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::JobStatus;
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::notify::{HistoryStatus, NotifyStatus};
 use ashlar_api::v1::status::{GetStatus, PoolStatus, Status, WorkerStatus};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -39,6 +40,7 @@ pub fn openmetrics(status: &Status) -> String {
     members(&mut text, &status.arrays);
     jobs(&mut text, &status.arrays);
     exports(&mut text, &status.exports);
+    told(&mut text, status);
     process(&mut text, status);
     text.0.push_str("# EOF\n");
     text.0
@@ -181,6 +183,14 @@ const ARRAY_STATES: [(ArrayState, &str); 5] = [
     (ArrayState::Failed, "failed"),
 ];
 
+const MEMBER_STATES: [(MemberState, &str); 5] = [
+    (MemberState::InSync, "in_sync"),
+    (MemberState::Rebuilding, "rebuilding"),
+    (MemberState::Replacing, "replacing"),
+    (MemberState::Failing, "failing"),
+    (MemberState::Out, "out"),
+];
+
 /// Each counter of an array under its own name; new ones appear without a change here.
 fn counters(text: &mut Text, arrays: &[ArrayStatus]) {
     let fields = |counters: &ArrayCounters| match serde_json::to_value(counters) {
@@ -237,6 +247,35 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
         text.family(name, kind, help);
         let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
         each_member(arrays, |labels, member| text.sample(&sample, labels, value(member)));
+    }
+    let name = "ashlar_member";
+    text.family(name, "info", "The drive in the slot, or the last one that was there.");
+    for array in arrays {
+        for it in &array.members {
+            let slot = it.slot.to_string();
+            let last = it.last_device.as_ref();
+            let of = |own: &Option<String>, last: Option<&Option<String>>| {
+                own.clone().or_else(|| last.cloned().flatten()).unwrap_or_default()
+            };
+            let device = last.map_or(&it.path, |last| &last.path);
+            let serial = of(&it.serial, last.map(|last| &last.serial));
+            let model = of(&it.model, last.map(|last| &last.model));
+            let labels = [
+                ("array", array.name.as_str()),
+                ("slot", &slot),
+                ("device", device),
+                ("serial", &serial),
+                ("model", &model),
+                (
+                    "state",
+                    MEMBER_STATES
+                        .iter()
+                        .find(|(state, _)| *state == it.state)
+                        .map_or("", |(_, word)| word),
+                ),
+            ];
+            text.sample("ashlar_member_info", &labels, 1);
+        }
     }
     for (name, is_read) in
         [("ashlar_member_read_seconds", true), ("ashlar_member_write_seconds", false)]
@@ -296,6 +335,50 @@ fn exports(text: &mut Text, exports: &[ExportStatus]) {
                 ("array", array),
             ];
             text.sample(&sample, &labels, value(it));
+        }
+    }
+}
+
+/// Arrays that are missing, and how events reach the operators.
+fn told(text: &mut Text, status: &Status) {
+    let name = "ashlar_array_absent";
+    text.family(name, "gauge", "1 for an array that is configured and does not run.");
+    for absent in &status.absent {
+        text.sample(name, &[("array", &absent.name)], 1);
+    }
+    text.family("ashlar_starting", "gauge", "1 while configured arrays are being started.");
+    text.sample("ashlar_starting", &[], u8::from(status.starting));
+    type Figure = (&'static str, &'static str, &'static str, fn(&NotifyStatus) -> u64);
+    const FIGURES: [Figure; 5] = [
+        ("ashlar_notify_delivered", "counter", "Messages that arrived.", |it| it.delivered),
+        ("ashlar_notify_failures", "counter", "Deliveries that failed.", |it| it.failed),
+        ("ashlar_notify_summed_up", "counter", "Events told by their number.", |it| it.summed_up),
+        ("ashlar_notify_waiting", "gauge", "Messages that wait.", |it| it.waiting),
+        ("ashlar_notify_failing", "gauge", "1 while deliveries fail.", |it| {
+            u64::from(it.error.is_some())
+        }),
+    ];
+    for (name, kind, help, value) in FIGURES {
+        text.family(name, kind, help);
+        let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        for way in &status.notify {
+            text.sample(&sample, &[("way", &way.way)], value(way));
+        }
+    }
+    type Kept = (&'static str, &'static str, &'static str, fn(&HistoryStatus) -> u64);
+    const KEPT: [Kept; 4] = [
+        ("ashlar_history_bytes", "gauge", "Bytes that the history of events takes.", |it| it.bytes),
+        ("ashlar_history_written", "counter", "Events written to it.", |it| it.written),
+        ("ashlar_history_missed", "counter", "Events that are missing in it.", |it| it.missed),
+        ("ashlar_history_failing", "gauge", "1 while it cannot be written.", |it| {
+            u64::from(it.error.is_some())
+        }),
+    ];
+    for (name, kind, help, value) in KEPT {
+        text.family(name, kind, help);
+        let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        if let Some(history) = &status.history {
+            text.sample(&sample, &[], value(history));
         }
     }
 }

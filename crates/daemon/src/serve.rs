@@ -5,7 +5,9 @@
 
 use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
+use crate::configured::Configured;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
+use crate::events::Events;
 use crate::exports::{Export, ExportSetting, Exports, Say};
 use crate::gather::Gather;
 use crate::keeper::{self, Keeper};
@@ -45,6 +47,8 @@ const EVENTS_COUNTED_FOR: Duration = Duration::from_secs(10);
 pub struct ServeOptions {
     /// The control socket.
     pub socket: PathBuf,
+    /// The folder for what survives the daemon.
+    pub state: PathBuf,
     /// The folder below which attached volumes appear.
     pub folder: PathBuf,
     /// Everything else.
@@ -99,6 +103,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
     engine.events().count_within(EVENTS_COUNTED_FOR);
+    let events = Events::begin(engine.event_log(), &options.config, &options.state, &say);
     say(&format!("parity kernel {kernel}"));
     let nbd_limits = nbd_limits(&options.config, descriptors, &say);
     let keeper_wait = options.config.fuse.as_ref().and_then(|fuse| fuse.keeper_wait_s);
@@ -116,7 +121,8 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();
     let (ready, is_ready) = watch::channel(false);
-    let engine_of_arrays = engine.clone();
+    let (engine_of_arrays, events_of_arrays) = (engine.clone(), Arc::clone(&events));
+    let configured = Arc::new(Configured::of(&options.config.array));
     let arrays = Arrays {
         engine: engine_of_arrays,
         exports,
@@ -126,6 +132,8 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         started,
         kernel,
         is_ready,
+        events: events_of_arrays,
+        configured,
     };
     tokio::spawn(unit::keep_telling(arrays.clone()));
     let begun = begin(&arrays, &options.config, &waits, &say);
@@ -136,6 +144,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     }
     end(&arrays, &say).await;
     engine.shut_down();
+    events.end(served.as_ref().map_or_else(|refusal| refusal.code.as_str(), |signal| signal));
     // Somebody may have taken it away already.
     let _gone = std::fs::remove_file(&options.socket);
     served.map(drop)

@@ -13,6 +13,7 @@ use crate::checksums::table::Checksums;
 use crate::config::ArrayTuning;
 use crate::coordinator::marks::Unproven;
 use crate::event::EventLog;
+use crate::identity::Identities;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
 use crate::log::LogShape;
@@ -69,6 +70,8 @@ pub struct Array {
     pub(crate) avoided: Avoided,
     incarnation: OnceLock<Uuid>,
     pub(crate) events: Arc<EventLog>,
+    /// Which devices fill the slots, or did last.
+    pub(crate) identities: Identities,
     pub(crate) spares: Arc<SparePools>,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub(crate) wall_clock_s: fn() -> u64,
@@ -163,6 +166,7 @@ impl Array {
             avoided: Avoided::new(parts.slot_states.len()),
             incarnation: OnceLock::new(),
             events: parts.events,
+            identities: Identities::new(parts.slot_states.len()),
             spares: parts.spares,
             wall_clock_s: parts.wall_clock_s,
             aside: parts.aside,
@@ -496,6 +500,6 @@ impl Array {
     }
 
     pub(crate) fn record(&self, event: &'static str, fields: Vec<(&'static str, String)>) {
-        self.events.record(event, self.name(), fields);
+        self.events.record(event, self.name(), self.identities.name_device(fields));
     }
 }

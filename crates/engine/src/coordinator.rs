@@ -231,14 +231,13 @@ async fn hand_over_to_replacement(local: &Rc<LocalArray>, member: MemberIdx) {
 }
 
 async fn drop_replacement(local: &Rc<LocalArray>, member: MemberIdx, why: &str) {
-    if local.replacement(member).is_none() {
-        return;
-    }
+    let Some(device) = local.replacement(member) else { return };
     detach_replacement(local, member);
     let dropped =
         record::update(local, |superblock| record::drop_joining_device(superblock, member)).await;
     let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
     fields.push(("role", "replacement".to_owned()));
+    fields.push(("path", device.facts().path.clone()));
     if dropped.is_err() {
         fields.push(("recorded", "no".to_owned()));
     }

@@ -153,6 +153,11 @@ impl Engine {
         &self.engine_state.events
     }
 
+    /// The same for threads that follow it by themselves.
+    pub fn event_log(&self) -> Arc<EventLog> {
+        Arc::clone(&self.engine_state.events)
+    }
+
     /// Number of workers.
     pub fn worker_count(&self) -> usize {
         self.engine_state.peers.len()

@@ -7,7 +7,7 @@
 //! are, who did what stays in the log.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The event names. A follower may match on these.
@@ -163,6 +163,8 @@ pub struct Occurrences {
 #[derive(Debug)]
 pub struct EventLog {
     state: Mutex<State>,
+    /// Somebody may wait for the next event.
+    told: Condvar,
     kept_max: usize,
 }
 
@@ -198,7 +200,7 @@ impl EventLog {
     /// A log that keeps the newest `kept_max` events, and as many counted faults. Each event
     /// appears.
     pub fn new(kept_max: usize) -> Self {
-        EventLog { state: Mutex::default(), kept_max }
+        EventLog { state: Mutex::default(), told: Condvar::new(), kept_max }
     }
 
     /// From now on tell of equal faults once, and then how many came in each `window`.
@@ -228,6 +230,22 @@ impl EventLog {
             state.counted.push(Counted::new(name, array, &fields, now_ms));
         }
         state.tell((name, array.to_owned(), fields), now_ms, self.kept_max);
+        drop(state);
+        self.told.notify_all();
+    }
+
+    /// As [`EventLog::since`], but waits up to `longest` until there is one. For threads that may
+    /// block.
+    pub fn wait_since(&self, after: u64, longest: Duration) -> Vec<Event> {
+        let events = self.since(after);
+        if !events.is_empty() {
+            return events;
+        }
+        let state = self.state.lock().expect("no panic while recording");
+        let is_old = |state: &mut State| state.recorded <= after;
+        let waited = self.told.wait_timeout_while(state, longest, is_old);
+        drop(waited.expect("no panic while recording"));
+        self.since(after)
     }
 
     /// The kept events with a sequence above `after`, oldest first. What is missing in the sequence
@@ -452,6 +470,16 @@ mod tests {
         assert_eq!(log.all().len(), 4, "what was told is not told again");
         let [total] = log.totals()[..] else { panic!("one name") };
         assert_eq!((total.name, total.count), (names::MEMBER_CHECKSUM_MISMATCH, 3804));
+    }
+
+    #[test]
+    fn who_waits_gets_the_next_event_and_a_counted_one_after_its_time() {
+        let log = std::sync::Arc::new(EventLog::new(16));
+        let other = std::sync::Arc::clone(&log);
+        let recording = std::thread::spawn(move || mismatch(&other, 1, 0));
+        assert_eq!(log.wait_since(0, LONG).len(), 1);
+        recording.join().expect("recorded");
+        assert!(log.wait_since(1, Duration::from_millis(1)).is_empty());
     }
 
     #[test]

@@ -54,6 +54,7 @@ mod engine;
 mod engine_state;
 mod error;
 mod event;
+mod identity;
 mod in_flight;
 mod intent;
 mod joining_device;
@@ -96,6 +97,7 @@ pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;
 pub use error::Refusal;
 pub use event::{Event, EventLog, Occurrences, names as event_names};
+pub use identity::DeviceIdentity;
 pub use log::replay::summary::ReplaySummary;
 pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{

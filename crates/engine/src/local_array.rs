@@ -94,7 +94,7 @@ impl LocalArray {
         let strip_bytes = ashlar_units::to_usize(array.layouts.strip_bytes_max());
         let width = array.layouts.stripe_width_max();
         for (at, devices) in devices.iter().enumerate() {
-            note_store(array, MemberIdx::from_at(at), devices);
+            note_device(array, MemberIdx::from_at(at), devices);
         }
         let watch = Watch::new();
         let outcomes = worker.outcomes.clone();
@@ -214,7 +214,7 @@ impl LocalArray {
         if let Some(log) = &self.log {
             log.set_devices(member, &devices);
         }
-        note_store(&self.array, member, &devices);
+        note_device(&self.array, member, &devices);
         self.devices.borrow_mut()[member.at()] = devices;
     }
 
@@ -334,9 +334,10 @@ impl Drop for UnderWay {
     }
 }
 
-fn note_store(array: &Array, member: MemberIdx, devices: &SlotDevices) {
+fn note_device(array: &Array, member: MemberIdx, devices: &SlotDevices) {
     if let Some(current) = &devices.current {
         array.room.joins(member, current.device.facts());
+        array.identities.joins(member, current.device.facts());
     }
 }
 

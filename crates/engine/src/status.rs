@@ -8,6 +8,7 @@ use crate::checksums::cache::CacheUsage;
 use crate::checksums::table::Checksums;
 use crate::engine::Engine;
 use crate::error::Refusal;
+use crate::identity::DeviceIdentity;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
@@ -123,6 +124,10 @@ pub struct MemberStatus {
     pub replacement: Option<String>,
     /// Serial of the device, if it has one.
     pub serial: Option<String>,
+    /// What the device calls itself.
+    pub model: Option<String>,
+    /// The device that filled the slot last, if none does now and anything is known of it.
+    pub last_device: Option<DeviceIdentity>,
     /// Size of the device, bytes.
     pub device_bytes: u64,
     /// Single blocks that are written to it have parity-only records: it was stated that the device
@@ -295,6 +300,8 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
         exclusion: facts.and_then(|facts| facts.exclusion),
         replacement: replacement.as_ref().map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
+        model: facts.and_then(|facts| facts.model.clone()),
+        last_device: if facts.is_none() { last_device(local, superblock, member) } else { None },
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
         is_parity_only: slot.state() == SlotState::InSync
             && replacement.is_none()
@@ -308,6 +315,22 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
         read_latency,
         write_latency,
     }
+}
+
+/// What is known of the device that filled the slot last. The superblocks know its serial also
+/// after a start without it.
+fn last_device(
+    local: &LocalArray,
+    superblock: &Superblock,
+    member: MemberIdx,
+) -> Option<DeviceIdentity> {
+    let known = local.array.identities.last(member);
+    if !known.path.is_empty() {
+        return Some(known);
+    }
+    let serial = superblock.holder(member).map(|entry| entry.serial.as_str().to_owned());
+    let serial = serial.filter(|serial| !serial.is_empty())?;
+    Some(DeviceIdentity { serial: Some(serial), ..DeviceIdentity::default() })
 }
 
 /// Members that may still be lost; `None` if some stripe lacks too much already.

@@ -16,10 +16,11 @@ const BANNED_CODE: [(&str, &str); 5] = [
     ("thread::sleep(", "wait for the thing itself, or use the injected clock"),
 ];
 
-/// Where sleeping is right: programs that poll other programs, and opening a device that another
-/// process is about to let go of.
-const MAY_SLEEP: [&str; 5] = [
+/// Where sleeping is right: programs that poll other programs, ways of events out of the process,
+/// and opening a device that another process is about to let go of.
+const MAY_SLEEP: [&str; 6] = [
     "crates/cli/",
+    "crates/daemon/src/events/",
     "tests/",
     "crates/daemon/src/bench/via/",
     "crates/device/src/file.rs",

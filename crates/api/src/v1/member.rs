@@ -124,6 +124,21 @@ pub struct Slow {
     pub seconds: u64,
 }
 
+/// A device that is not in service any more, as far as it is known. After a start without it only
+/// its serial is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LastDevice {
+    /// Its path; empty if it is not known.
+    #[serde(default)]
+    pub path: String,
+    /// Its serial.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// What it calls itself.
+    #[serde(default)]
+    pub model: Option<String>,
+}
+
 /// One slot at one moment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
@@ -137,6 +152,12 @@ pub struct MemberStatus {
     /// The device's serial, if it has one.
     #[serde(default)]
     pub serial: Option<String>,
+    /// What the device calls itself.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The device that filled the slot last, if none does now: the drive to pull.
+    #[serde(default)]
+    pub last_device: Option<LastDevice>,
     /// What the slot holds.
     pub state: MemberState,
     /// Size of the device in bytes.

@@ -6,17 +6,22 @@
 //! - spare: pools of devices that wait for a slot
 //! - job: rebuild, resync and scrub; pause, resume, cancel
 //! - export: NBD listeners and attached volumes
-//! - event: what happened, with stable names
+//! - event: what happened, with stable names; severity: how much that matters
+//! - notify: telling the operators, and the history of events
+//! - check: one verdict for monitoring
 //! - latency: how long requests took
 //! - status: all of the above at one moment, with pools, workers and limits
 
 pub mod array;
+pub mod check;
 pub mod event;
 pub mod export;
 pub mod job;
 pub mod latency;
 pub mod member;
+pub mod notify;
 pub mod policy;
+pub mod severity;
 pub mod spare;
 pub mod status;
 

@@ -2,6 +2,7 @@
 
 use super::array::ArrayStatus;
 use super::export::ExportStatus;
+use super::notify::{HistoryStatus, NotifyStatus};
 use super::spare::SparePool;
 use crate::{Call, Method};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,29 @@ pub struct Status {
     /// counted.
     #[serde(default)]
     pub repeated_events: Vec<RepeatedEvent>,
+    /// Arrays that the configuration names and that do not run.
+    #[serde(default)]
+    pub absent: Vec<AbsentArray>,
+    /// The arrays of the configuration are still being started.
+    #[serde(default)]
+    pub starting: bool,
+    /// The ways by which operators are told of events.
+    #[serde(default)]
+    pub notify: Vec<NotifyStatus>,
+    /// The history of events on disk; left out if there is none.
+    #[serde(default)]
+    pub history: Option<HistoryStatus>,
+}
+
+/// An array that the configuration names and that does not run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AbsentArray {
+    /// Its name; its UUID if the configuration gives no name; its patterns if it gives neither.
+    pub name: String,
+    /// Where its members were looked for.
+    pub devices: Vec<String>,
+    /// Why it does not run, as far as it is known.
+    pub reason: String,
 }
 
 /// The memory devices of the daemon. Their memory is part of what it has resident, and of no pool.

@@ -14,6 +14,7 @@ pub mod keeper;
 pub mod lab;
 pub mod man;
 pub mod metrics;
+pub mod notify;
 pub mod re_add;
 pub mod rebuild;
 pub mod replace;

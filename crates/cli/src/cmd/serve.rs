@@ -7,6 +7,7 @@ use crate::say;
 use ashlar_daemon::config::{
     ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning, VhostConfig,
 };
+use ashlar_daemon::events::usual_state;
 use ashlar_daemon::serve::{ServeOptions, serve};
 use ashlar_units::ByteSize;
 use std::net::SocketAddr;
@@ -72,6 +73,11 @@ pub struct Args {
     /// Folder for the files of attached volumes [default: volumes, beside the control socket].
     #[arg(long, value_name = "FOLDER")]
     fuse: Option<PathBuf>,
+
+    /// Folder for what survives the daemon, such as the history of events. Default: /var/lib/ashlar
+    /// for the usual socket, else `state` beside the socket.
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
 
     /// Serve metrics at this address, for instance 127.0.0.1:9309.
     #[arg(long, value_name = "ADDRESS")]
@@ -184,7 +190,11 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         Some(fuse) => fuse.folder.clone(),
         None => socket.parent().unwrap_or(Path::new("/")).join("volumes"),
     };
+    let state = match args.state.as_ref().or(config.serve.state.as_ref()) {
+        Some(state) => absolute(state)?,
+        None => usual_state(&socket),
+    };
     make_usual_folder(&socket)?;
-    let options = ServeOptions { socket, folder, config, record: args.record_writes };
+    let options = ServeOptions { socket, state, folder, config, record: args.record_writes };
     Ok(serve(options, |line| say::in_passing(format_args!("ashlar: {line}")))?)
 }

@@ -1,6 +1,14 @@
 //! Times for people: a moment in UTC, a span in its two largest units.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 const DAY_SECONDS: u64 = 86_400;
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// Milliseconds since 1970 as `2026-01-31 23:59:59.123Z`.
 pub fn utc(unix_ms: u64) -> String {

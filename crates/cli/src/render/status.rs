@@ -7,9 +7,9 @@ use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
-use ashlar_api::v1::member::{MemberState, MemberStatus, Slow};
+use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus, Slow};
 use ashlar_api::v1::spare::Spare;
-use ashlar_api::v1::status::{MemoryDevice, MemoryStatus, RepeatedEvent, Status};
+use ashlar_api::v1::status::{AbsentArray, MemoryDevice, MemoryStatus, RepeatedEvent, Status};
 use ashlar_layout::Level;
 use ashlar_units::ByteSize;
 
@@ -26,7 +26,8 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
         }
         lines.push(String::new());
     }
-    if status.arrays.is_empty() {
+    lines.extend(status.absent.iter().map(absent));
+    if status.arrays.is_empty() && status.absent.is_empty() {
         lines.push(
             "no array is running; start one with 'ashlar assemble' or 'ashlar create'".to_owned(),
         );
@@ -40,11 +41,29 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
         lines.push(format!("pool   {:<8} {spares}", pool.name));
     }
     lines.extend(repeated(&status.repeated_events));
+    lines.extend(untold(status));
     lines.extend(memory(&status.memory));
     if limits {
         lines.push(limits_table(status));
     }
     lines.join("\n")
+}
+
+/// An array that should run.
+fn absent(absent: &AbsentArray) -> String {
+    let AbsentArray { name, reason, .. } = absent;
+    format!("array  {name:<8} ABSENT: it is configured and does not run: {reason}")
+}
+
+/// Ways of events out of the daemon that fail.
+fn untold(status: &Status) -> Vec<String> {
+    let ways = status.notify.iter().filter_map(|way| {
+        let error = way.error.as_ref()?;
+        let waiting = way.waiting;
+        Some(format!("notify {} FAILS, {waiting} messages wait: {error}", way.way))
+    });
+    let history = status.history.iter().filter_map(|history| history.error.as_ref());
+    ways.chain(history.map(|error| format!("history FAILS: {error}"))).collect()
 }
 
 /// The memory devices, of which stopped arrays may have some.
@@ -241,6 +260,14 @@ fn replayed(replayed: &Replayed) -> String {
     )
 }
 
+/// The drive that somebody has to pull.
+fn last_device(last: &LastDevice) -> String {
+    let serial = last.serial.as_ref().map(|serial| format!("serial {serial}"));
+    let path = Some(last.path.clone()).filter(|path| !path.is_empty());
+    let known: Vec<String> = path.into_iter().chain(serial).chain(last.model.clone()).collect();
+    if known.is_empty() { String::new() } else { format!("was {}; ", known.join(", ")) }
+}
+
 /// What was stated of a device and makes no difference now.
 fn whole(bytes: u32) -> String {
     format!("  stated to write {} whole", ByteSize(bytes.into()))
@@ -263,7 +290,9 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
     };
     let device = match (member.path.as_str(), member.replacement.is_some()) {
         ("", false) => {
-            format!("give it a device: ashlar replace {} {} DEVICE", array.name, member.slot)
+            let next = format!("ashlar replace {} {} DEVICE", array.name, member.slot);
+            let last = member.last_device.as_ref().map_or(String::new(), last_device);
+            format!("{last}give it a device: {next}")
         }
         (path, _) => path.to_owned(),
     };

@@ -12,6 +12,8 @@ use ashlar_api::v1::export::{
 };
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
+use ashlar_api::v1::severity::Severity;
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_daemon::backend::{Backend, Serves};
@@ -38,6 +40,7 @@ impl Rehearsal {
 impl Kept {
     fn record(&mut self, name: &str, array: &str) {
         self.events.push(Event {
+            severity: Severity::Info,
             sequence: u64::try_from(self.events.len()).expect("few") + 1,
             unix_ms: 0,
             name: name.to_owned(),
@@ -107,6 +110,10 @@ impl Serves<GetStatus> for Rehearsal {
             pools: Vec::new(),
             memory: Default::default(),
             repeated_events: Vec::new(),
+            absent: Vec::new(),
+            starting: false,
+            notify: Vec::new(),
+            history: None,
         })
     }
 }
@@ -195,6 +202,12 @@ impl Serves<FuseAttach> for Rehearsal {
     async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
         let file = format!("/volumes/{}", call.array);
         Ok(FuseAttached { changed: true, file, survives: true, lacks: None })
+    }
+}
+
+impl Serves<NotifyTest> for Rehearsal {
+    async fn serve(&self, _: NotifyTest) -> Result<NotifyTested, ApiError> {
+        Ok(NotifyTested::default())
     }
 }
 

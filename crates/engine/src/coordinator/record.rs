@@ -95,6 +95,7 @@ async fn write_until_taken(local: &Rc<LocalArray>, next: &mut Superblock) -> Res
                     ("slot", target.slot.to_string()),
                     ("role", "replacement".to_owned()),
                     ("reason", why),
+                    ("path", target.device.facts().path.clone()),
                 ];
                 array.record(names::MEMBER_FAILED, fields);
                 continue;
