@@ -261,6 +261,11 @@ fn the_check_says_right_attention_degraded_and_failed() {
     let json: serde_json::Value =
         serde_json::from_str(&stdout(&world.run(&["status", "--check", "--json"]))).expect("JSON");
     assert_eq!(json["health"], "degraded");
+    // The drive to pull stays known.
+    assert_eq!(world.array()["members"][2]["last_device"]["path"], place.as_str());
+    assert!(world.ok(&["status"]).contains(&format!("was {place}; give it a device")));
+    let label = format!("slot=\"2\",device=\"{place}\",serial=\"\",model=\"\",state=\"out\"}} 1\n");
+    assert!(world.ok(&["metrics"]).contains(&label));
     assert!(world.end().success());
     let config = |name: &str| {
         let folder = world.folder.path().display().to_string();
