@@ -248,6 +248,20 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
         let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
         each_member(arrays, |labels, member| text.sample(&sample, labels, value(member)));
     }
+    drives(text, arrays);
+    for (name, is_read) in
+        [("ashlar_member_read_seconds", true), ("ashlar_member_write_seconds", false)]
+    {
+        text.family(name, "summary", "Time that the device took.");
+        each_member(arrays, |labels, member| {
+            let latency = if is_read { member.read_latency } else { member.write_latency };
+            text.latency(name, labels, latency);
+        });
+    }
+}
+
+/// What is, or was last, in each slot: for labels of alerts.
+fn drives(text: &mut Text, arrays: &[ArrayStatus]) {
     let name = "ashlar_member";
     text.family(name, "info", "The drive in the slot, or the last one that was there.");
     for array in arrays {
@@ -276,15 +290,6 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
             ];
             text.sample("ashlar_member_info", &labels, 1);
         }
-    }
-    for (name, is_read) in
-        [("ashlar_member_read_seconds", true), ("ashlar_member_write_seconds", false)]
-    {
-        text.family(name, "summary", "Time that the device took.");
-        each_member(arrays, |labels, member| {
-            let latency = if is_read { member.read_latency } else { member.write_latency };
-            text.latency(name, labels, latency);
-        });
     }
 }
 

@@ -77,14 +77,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     options.config.check().map_err(|what| {
         ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
     })?;
-    let descriptors = descriptors::raise_limit();
-    if descriptors < DESCRIPTORS_MIN {
-        let message = format!("{descriptors} descriptors are too few; nothing was started");
-        let hint = format!(
-            "raise the limit to {DESCRIPTORS_MIN} or more: ulimit -n, or LimitNOFILE= of its unit"
-        );
-        return Err(ApiError::new(codes::SYSTEM_FAULT, message, &hint));
-    }
+    let descriptors = enough_descriptors()?;
     bound_nvme(&mut options.config, descriptors, &say);
     let opener = PathOpener::with_wait(PREDECESSOR_WAIT);
     let waits = Waits::new(Arc::new(opener.clone()));
@@ -144,10 +137,30 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     }
     end(&arrays, &say).await;
     engine.shut_down();
-    events.end(served.as_ref().map_or_else(|refusal| refusal.code.as_str(), |signal| signal));
+    let because = match &served {
+        Ok(signal) => signal,
+        Err(refusal) => refusal.code.as_str(),
+    };
+    events.end(because);
     // Somebody may have taken it away already.
     let _gone = std::fs::remove_file(&options.socket);
     served.map(drop)
+}
+
+/// How many descriptors this process may have.
+///
+/// # Errors
+/// They are too few.
+fn enough_descriptors() -> Result<u64, ApiError> {
+    let descriptors = descriptors::raise_limit();
+    if descriptors >= DESCRIPTORS_MIN {
+        return Ok(descriptors);
+    }
+    let message = format!("{descriptors} descriptors are too few; nothing was started");
+    let hint = format!(
+        "raise the limit to {DESCRIPTORS_MIN} or more: ulimit -n, or LimitNOFILE= of its unit"
+    );
+    Err(ApiError::new(codes::SYSTEM_FAULT, message, &hint))
 }
 
 /// NVMe/TCP has a quarter of the descriptors at most; says so if that is less than asked for.

@@ -6,7 +6,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The most of an answer that is read: its first line.
 const ANSWER_MAX: usize = 1024;

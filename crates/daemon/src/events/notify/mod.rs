@@ -23,7 +23,8 @@ use outbox::{Next, Outbox};
 use send::Target;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
 /// Names of the events of the ways themselves.
 mod names {

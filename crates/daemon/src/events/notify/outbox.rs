@@ -8,7 +8,8 @@ use super::message;
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::severity::{Severity, messages};
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Events that wait one by one; more are summed up.
 const QUEUE_MAX: usize = 64;
