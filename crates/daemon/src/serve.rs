@@ -114,10 +114,9 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();
     let (ready, is_ready) = watch::channel(false);
-    let (engine_of_arrays, events_of_arrays) = (engine.clone(), Arc::clone(&events));
     let configured = Arc::new(Configured::of(&options.config.array));
     let arrays = Arrays {
-        engine: engine_of_arrays,
+        engine: engine.clone(),
         exports,
         memory,
         gather,
@@ -125,7 +124,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         started,
         kernel,
         is_ready,
-        events: events_of_arrays,
+        events: Arc::clone(&events),
         configured,
     };
     tokio::spawn(unit::keep_telling(arrays.clone()));

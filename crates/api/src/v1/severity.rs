@@ -71,13 +71,14 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 49] = [
+pub const KINDS: [Kind; 51] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
     kind("array.map_lost", Severity::Critical, "pages of the written map were lost"),
     kind("array.paused", Severity::Critical, "writes wait for space under the members"),
     kind("array.resumed", Severity::Notice, "there is space again, writes go on"),
+    kind("array.started_degraded", Severity::Error, "the array was started without members"),
     kind("array.stopped", Severity::Info, "the array was stopped"),
     kind("array.taken_over", Severity::Critical, "another process runs the array now"),
     kind("attachment.ended", Severity::Notice, "an attached volume ended"),
@@ -111,6 +112,7 @@ pub const KINDS: [Kind; 49] = [
     kind("member.older", Severity::Warning, "a device is an older copy of a member"),
     kind("member.path_replaced", Severity::Warning, "the path of a device leads elsewhere"),
     kind("member.read_late", Severity::Info, "a read took longer than the deadline"),
+    kind("member.returned", Severity::Notice, "a member came back by itself"),
     kind("member.silent", Severity::Error, "requests wait for a member that does not answer"),
     kind("member.slow", Severity::Warning, "a member is much slower than its peers"),
     kind("member.slow_no_more", Severity::Notice, "a member is as fast as its peers again"),
