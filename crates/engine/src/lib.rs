@@ -29,7 +29,8 @@
 //! - `coordinator` what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
 //! - `watch`       devices that do not answer: which are given up, and which requests wait for
-//! - `slot`        a member slot, and which of its devices is meant; `member`   states of a slot
+//! - `slot`        a member slot, and which of its devices is meant; `member`   states of a slot;
+//!   `identity`   which drive that is
 //! - `ownership`   a heartbeat, so that no other host starts the array
 //! - `canary`      faults planted on purpose, for tests of tests
 //! - `status`, `event`, `metrics`, `error`   what operators see
