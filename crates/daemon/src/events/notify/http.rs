@@ -2,7 +2,7 @@
 //!
 //! What must stay true: one connection for each document, every step within the time limit. An
 //! answer other than 2xx is a failure; redirections are not followed. No TLS here: the
-//! configuration refuses `https://` and says what to do (docs/adr/0028-being-told.md).
+//! configuration refuses `https://` and says what to do (docs/adr/0030-being-told.md).
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
