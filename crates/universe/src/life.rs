@@ -665,6 +665,8 @@ pub(crate) fn judge_events(engine: &Engine, stage: &Stage) {
         if event.name == names::MEMBER_FAILED
             && let (Some((_, path)), Some((_, reason))) = (field("path"), field("reason"))
             && reason.starts_with("it did not answer")
+            // A device that is being filled may go: only its copy begins anew.
+            && field("role").is_none()
             && !stage.was_silent(path)
         {
             stage.fail(format!("put out though all stood still: {:?}", event.fields));
