@@ -232,3 +232,72 @@ impl Inbound {
 fn joined(front: BufMut, back: BufMut) -> BufMut {
     front.try_join(back).expect("halves of one buffer")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Inbound;
+    use ashlar_iobuf::BufMut;
+    use ashlar_nvme_protocol::Submission;
+    use ashlar_nvme_protocol::connection::{Connection, Offer};
+    use ashlar_nvme_protocol::pdu::{Body, H2cData, IcReq, Terms, encode};
+    use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
+    use ashlar_units::to_usize;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    const COMMANDS: usize = 100;
+    const DATA_BYTES: u32 = 64 << 10;
+
+    fn offer() -> Offer {
+        Offer { h2c_bytes_max: DATA_BYTES, in_capsule_bytes_max: 8192 }
+    }
+
+    /// A greeting, long data, and many commands without any.
+    fn sent() -> Vec<u8> {
+        let greeting = Body::IcReq(IcReq {
+            format: 0,
+            hpda: 0,
+            header_digest: false,
+            data_digest: false,
+            r2t_max_less_one: 0,
+        });
+        let open = Terms { h2c_bytes_max: DATA_BYTES, in_capsule_bytes_max: 8192, ..Terms::NONE };
+        let data = H2cData { command: 1, transfer: 1, offset: 0, bytes: DATA_BYTES, is_last: true };
+        let command = encode(&Body::CapsuleCmd(Submission::default()), 0, &open);
+        [
+            encode(&greeting, 0, &Terms::NONE).as_bytes(),
+            encode(&Body::H2cData(data), DATA_BYTES, &open).as_bytes(),
+            &vec![7; to_usize(u64::from(DATA_BYTES))],
+            &command.as_bytes().repeat(COMMANDS),
+        ]
+        .concat()
+    }
+
+    /// A host that once wrote much had each of its later commands received by system calls of its
+    /// own.
+    #[test]
+    fn commands_after_long_data_are_received_many_at_a_time() {
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        theirs.write_all(&sent()).expect("room");
+        let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
+        let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
+        let connection = Connection::new(offer());
+        let mut inbound = Inbound::new(ring.clone(), Arc::new(ours.into()), connection);
+        inbound.widen();
+        let operations = executor.block_on(async {
+            inbound.next().await.expect("a greeting").expect("more");
+            let long = inbound.next().await.expect("data").expect("more");
+            let window = BufMut::zeroed(to_usize(u64::from(DATA_BYTES)));
+            let (window, _) = inbound.data(&long, window).await.expect("all of it");
+            assert!(window.iter().all(|byte| *byte == 7));
+            let before = ring.load().calls.operations;
+            for _ in 0..COMMANDS {
+                let incoming = inbound.next().await.expect("a command").expect("more");
+                assert_eq!(incoming.data_bytes, 0);
+            }
+            ring.load().calls.operations - before
+        });
+        assert!(operations <= 4, "{operations} for {COMMANDS} commands");
+    }
+}
