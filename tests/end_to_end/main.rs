@@ -45,6 +45,7 @@
 
 mod attached;
 mod bench_via;
+mod by_itself;
 mod certificates;
 mod changed_members;
 mod clients;

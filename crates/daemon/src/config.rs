@@ -103,9 +103,9 @@ pub struct StartConfig {
     pub devices: Vec<String>,
     /// Seconds that an array waits for members before it starts degraded; default 30.
     pub grace_s: Option<u64>,
-    /// Folder for what was created, assembled and attached by hand; default none: nothing is
-    /// remembered.
-    pub state: Option<PathBuf>,
+    /// Remember what was created, assembled and attached by hand, in the folder for state; default
+    /// no.
+    pub remember: bool,
 }
 
 /// Seconds that an array waits for its members.

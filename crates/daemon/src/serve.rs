@@ -109,7 +109,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         keeper: Keeper::of(&options.socket, keeper_wait),
         gives_links: options.socket == Path::new(USUAL_SOCKET),
     };
-    let gather = Arc::new(Gather::new(&options.config, runner().host_id, &say));
+    let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let exports = Arc::new(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();

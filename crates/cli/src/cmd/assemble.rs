@@ -30,7 +30,8 @@ pub struct Args {
 
     /// Tell the daemon that this device has appeared. Called by udev. Without a daemon nothing
     /// happens: it looks at all devices when it starts.
-    #[arg(long, short = 'I', value_name = "DEVICE", exclusive = true)]
+    #[arg(long, short = 'I', value_name = "DEVICE", conflicts_with_all = FORCES)]
+    #[arg(conflicts_with_all = ["devices", "scan", "name", "uuid", "not_remembered", "dry_run"])]
     incremental: Option<PathBuf>,
 
     /// Only the array of this name.

@@ -154,7 +154,7 @@ fn patterns_stand_for_what_is_there_and_names_for_themselves() {
 fn the_packaged_configuration_is_accepted_with_and_without_what_it_shows() {
     let text = include_str!("../../../../packaging/ashlar.toml");
     let plain = Config::parse("ashlar.toml", text).expect("accepted");
-    assert!(plain.start.scan && plain.start.state.is_some() && plain.array.is_empty());
+    assert!(plain.start.scan && plain.start.remember && plain.array.is_empty());
     let shown: Vec<&str> = text
         .lines()
         .map(|line| line.strip_prefix('#').filter(|it| !it.starts_with(' ')).unwrap_or(line))

@@ -18,7 +18,7 @@ mod returning;
 use crate::arrays::Arrays;
 use crate::aside::aside;
 use crate::backend::Serves;
-use crate::config::{self, Config, StartConfig};
+use crate::config::{self, ArrayConfig, Config, StartConfig};
 use crate::{look, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::codes;
@@ -57,7 +57,7 @@ mod names {
 pub struct Gather {
     setting: StartConfig,
     own_host: String,
-    configured: Vec<Configured>,
+    configured: Vec<ArrayConfig>,
     /// What is remembered.
     pub remembered: RememberedArrays,
     /// Whoever looks holds this.
@@ -65,13 +65,6 @@ pub struct Gather {
     known: Mutex<Known>,
     wake: Notify,
     is_ending: AtomicBool,
-}
-
-/// An `[[array]]` of the configuration.
-struct Configured {
-    name: Option<String>,
-    uuid: Option<String>,
-    attach: bool,
 }
 
 #[derive(Default)]
@@ -113,19 +106,15 @@ struct Seen {
 }
 
 impl Gather {
-    /// As the configuration says, with what is remembered.
-    pub fn new(config: &Config, own_host: String, say: impl Fn(&str)) -> Gather {
-        let (remembered, told) = RememberedArrays::read(config.start.state.as_deref());
+    /// As the configuration says, with what is remembered in the folder `state`.
+    pub fn new(config: &Config, state: &Path, own_host: String, say: impl Fn(&str)) -> Gather {
+        let folder = config.start.remember.then_some(state);
+        let (remembered, told) = RememberedArrays::read(folder);
         told.iter().for_each(|line| say(line));
-        let configured = config.array.iter().map(|array| Configured {
-            name: array.name.clone(),
-            uuid: array.uuid.clone(),
-            attach: array.attach,
-        });
         Gather {
             setting: config.start.clone(),
             own_host,
-            configured: configured.collect(),
+            configured: config.array.clone(),
             remembered,
             looking: Default::default(),
             known: Default::default(),
@@ -170,7 +159,7 @@ impl Gather {
 
     /// Whether the configuration says to attach this array.
     pub fn is_attached_by_configuration(&self, name: &str, array: Uuid) -> bool {
-        self.configured.iter().any(|it| it.attach && it.means(name, array))
+        self.configured.iter().any(|it| it.attach && means(it, name, array))
     }
 
     /// Start what is complete, now and whenever something appears, for ever.
@@ -292,7 +281,7 @@ impl Gather {
         let name = &seen.name;
         let is_named = ask.name.is_some() || ask.uuid.is_some();
         let is_remembered = self.remembered.of(uuid).is_some_and(|own| own.start);
-        let is_configured = self.configured.iter().any(|it| it.means(name, uuid));
+        let is_configured = self.configured.iter().any(|it| means(it, name, uuid));
         let is_asked = is_named || is_remembered || is_configured;
         if self.known().stopped.contains(&uuid) && !ask.is_by_hand {
             return Some(format!("array '{name}' was stopped by hand, so it is not started"));
@@ -347,13 +336,12 @@ impl Gather {
     }
 }
 
-impl Configured {
-    fn means(&self, name: &str, array: Uuid) -> bool {
-        let is_uuid = |uuid: &String| uuid.eq_ignore_ascii_case(&array.to_string());
-        (self.name.is_some() || self.uuid.is_some())
-            && self.name.as_ref().is_none_or(|own| own == name)
-            && self.uuid.as_ref().is_none_or(is_uuid)
-    }
+/// Whether an entry of the configuration names this array.
+fn means(entry: &ArrayConfig, name: &str, array: Uuid) -> bool {
+    let is_uuid = |uuid: &String| uuid.eq_ignore_ascii_case(&array.to_string());
+    (entry.name.is_some() || entry.uuid.is_some())
+        && entry.name.as_ref().is_none_or(|own| own == name)
+        && entry.uuid.as_ref().is_none_or(is_uuid)
 }
 
 impl Ask {

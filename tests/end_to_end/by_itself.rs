@@ -1,0 +1,146 @@
+//! Arrays that start by themselves, wait for members, and take them back; and those that do not.
+
+use crate::tools::{skipped, wait_for};
+use crate::world::World;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+const CONFIG: &str = "[start]\nscan = true\ndevices = [\"m*\"]\ngrace_s = 1\n";
+
+/// Start by this configuration.
+fn start_by(world: &mut World, command: Command, remembers: bool) {
+    let devices = world.path("m*").display().to_string();
+    let mut config = CONFIG.replace("m*", &devices);
+    config.push_str(&format!("remember = {remembers}\n"));
+    let file = world.path("ashlar.toml");
+    std::fs::write(&file, config).expect("written");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+    world.start_by(command, &["--config", file.to_str().expect("text")]);
+}
+
+fn start(world: &mut World, remembers: bool) {
+    start_by(world, world.command(), remembers);
+}
+
+fn state_of(world: &World) -> String {
+    world.array()["state"].as_str().unwrap_or("none").to_owned()
+}
+
+fn write_and_read_back(world: &World, seed: u64) {
+    let noise = world.noise_from("noise", 1 << 20, seed);
+    let uri = world.uri("tank0");
+    let copy = |from: &str, to: &str| {
+        let nbdcopy = Command::new("nbdcopy").args([from, to]).output().expect("nbdcopy runs");
+        assert!(nbdcopy.status.success(), "{}", String::from_utf8_lossy(&nbdcopy.stderr));
+    };
+    copy(noise.to_str().expect("text"), &uri);
+    holds(world, seed);
+}
+
+/// The volume begins with the noise of that seed.
+fn holds(world: &World, seed: u64) {
+    let noise = std::fs::read(world.noise_from("noise", 1 << 20, seed)).expect("noise");
+    let found = world.path("found");
+    let nbdcopy = Command::new("nbdcopy").arg(world.uri("tank0")).arg(&found).output();
+    assert!(nbdcopy.expect("nbdcopy runs").status.success());
+    assert!(std::fs::read(&found).expect("read").starts_with(&noise), "the volume has other data");
+}
+
+#[test]
+fn an_array_starts_degraded_after_the_grace_period_and_takes_its_member_back() {
+    if !crate::tools::all_here("by_itself", &["nbdcopy"]) {
+        return;
+    }
+    let mut world = World::without_daemon();
+    start(&mut world, true);
+    world.create("tank0", 4, &["--level", "6"]);
+    write_and_read_back(&world, 1);
+    assert!(world.end().success());
+
+    start(&mut world, true);
+    wait_for("the array", || state_of(&world) == "clean");
+    holds(&world, 1);
+    assert!(world.end().success());
+
+    let (member, away) = (world.path("m3"), world.path("away"));
+    std::fs::rename(&member, &away).expect("renamed");
+    start(&mut world, true);
+    wait_for("the line", || world.said().contains("lacks slot 3; it starts degraded in"));
+    wait_for("the degraded array", || state_of(&world) == "degraded");
+    let events = world.ok(&["events", "--since", "1h"]);
+    assert!(events.contains("array.started_degraded"), "{events}");
+    write_and_read_back(&world, 2);
+
+    std::fs::rename(&away, &member).expect("renamed");
+    world.ok(&["assemble", "--incremental", member.to_str().expect("text")]);
+    wait_for("the member", || state_of(&world) == "clean");
+    let events = world.ok(&["events", "--since", "1h"]);
+    assert!(events.contains("member.returned"), "{events}");
+    world.ok(&["fail", "tank0", "0"]);
+    world.ok(&["fail", "tank0", "1"]);
+    holds(&world, 2);
+
+    // Both were put out by hand: they stay out until they are taken back by hand.
+    let first = world.path("m0");
+    let said = world.ok(&["assemble", "--scan"]);
+    assert!(said.contains("was put out by hand") && said.contains("ashlar re-add tank0"), "{said}");
+    world.ok(&["assemble", "--incremental", first.to_str().expect("text")]);
+    wait_for("the look", || world.said().contains("was put out by hand"));
+    assert_eq!(state_of(&world), "degraded");
+}
+
+#[test]
+fn what_was_stopped_by_hand_or_is_not_remembered_stays_as_it_is() {
+    let mut world = World::without_daemon();
+    start(&mut world, true);
+    world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["stop", "tank0"]);
+    let member = world.path("m0");
+    world.ok(&["assemble", "--incremental", member.to_str().expect("text")]);
+    wait_for("the line", || world.said().contains("was stopped by hand, so it is not started"));
+    assert_eq!(state_of(&world), "none");
+    world.ok(&["assemble", "--scan", "--name", "tank0"]);
+    assert_eq!(state_of(&world), "clean");
+    assert!(world.end().success());
+
+    // Not remembered, and nobody looks: nothing starts.
+    std::fs::remove_file(world.path("state/arrays.toml")).expect("it was remembered");
+    let file = world.path("quiet.toml");
+    std::fs::write(&file, "[start]\nremember = true\n").expect("written");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+    let quiet = ["--config", file.to_str().expect("text")];
+    world.start(&quiet);
+    world.ok(&["assemble", "--not-remembered", "m0", "m1", "m2", "m3"]);
+    assert!(world.end().success());
+    world.start(&quiet);
+    assert_eq!(state_of(&world), "none");
+    world.ok(&["assemble", "m0", "m1", "m2", "m3"]);
+    assert!(world.end().success());
+    world.start(&quiet);
+    wait_for("the remembered array", || state_of(&world) == "clean");
+}
+
+#[test]
+fn an_array_of_another_host_starts_only_if_it_is_named() {
+    let mut world = World::without_daemon();
+    if !rustix::process::geteuid().is_root() {
+        return skipped("by_itself", "not root");
+    }
+    let mut other = Command::new("unshare");
+    let program = env!("CARGO_BIN_EXE_ashlar");
+    other.args(["--uts", "sh", "-c", "hostname elsewhere; exec \"$0\" \"$@\"", program]);
+    other.current_dir(world.folder.path());
+    other.env("ASHLAR_SOCKET", world.path("control.sock"));
+    start_by(&mut world, other, false);
+    world.create("tank0", 4, &["--level", "6"]);
+    assert!(world.end().success());
+
+    start(&mut world, false);
+    wait_for("the line", || world.said().contains("ran last on host 'elsewhere'"));
+    let scan = world.ok(&["assemble", "--scan"]);
+    assert!(scan.contains("ashlar assemble --scan --name tank0"), "{scan}");
+    assert_eq!(state_of(&world), "none");
+    world.ok(&["assemble", "--scan", "--name", "tank0"]);
+    assert_eq!(state_of(&world), "clean");
+}
