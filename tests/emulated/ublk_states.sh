@@ -17,13 +17,14 @@ members 4 64M
 serve --fuse /mnt/volumes
 "$ASHLAR" create tank --level raid5 --strip-size 16KiB m0 m1 m2
 
-say "without the driver: a loop device, one line that says why, and one that names the file"
+say "without the driver: a loop device, and a line each for why, the faster file and fstab"
 refused "no ublk driver, or it is not loaded (modprobe ublk_drv)" attach --via ublk tank
 device=$("$ASHLAR" attach tank 2>/mnt/way)
 cat /mnt/way
-test "$(wc -l </mnt/way)" = 2
+test "$(wc -l </mnt/way)" = 3
 grep -q "^ashlar: by a loop device: .*modprobe ublk_drv" /mnt/way
 grep -q "^ashlar: the file /mnt/volumes/tank " /mnt/way
+grep -q "^ashlar: for /etc/fstab: /dev/ashlar/tank$" /mnt/way
 test "${device#/dev/loop}" != "$device"
 test "$("$ASHLAR" attach --json tank 2>/dev/null | jq -r .via)" = loop
 load ublk_drv
