@@ -304,9 +304,14 @@ impl InFlight {
         self.unsubmitted > 0
     }
 
-    /// Whether completions are there, or will be once the kernel is asked for them.
-    pub(super) fn has_news(&mut self) -> bool {
-        self.uring.has_news()
+    /// Whether completions are there.
+    pub(super) fn has_completions(&mut self) -> bool {
+        self.uring.has_completions()
+    }
+
+    /// Whether the kernel may have completions that are there once it is asked for them.
+    pub(super) fn may_keep_completions(&mut self) -> bool {
+        self.uring.may_keep_completions()
     }
 
     /// Counts a look for completions.

@@ -6,7 +6,7 @@
 //! one place of the engine where real time comes from. Not here: tasks; how long to look
 //! (`spinning`).
 
-use super::spinning::Spinning;
+use super::spinning::{Asking, Spinning};
 use super::submit::{Ring, Shared};
 use crate::reactor::{Park, Reactor, Unpark};
 use ashlar_units::Nanos;
@@ -46,7 +46,7 @@ impl UringReactor {
         let mut begun = self.now();
         let mut may_end_at_once = self.ring.shared.in_flight.borrow().has_unsubmitted();
         if let Some(most) = self.spinning.begin() {
-            if self.ring.shared.has_news_once_submitted() {
+            if self.ring.shared.has_completions_once_submitted() {
                 return;
             }
             begun = self.now();
@@ -67,19 +67,21 @@ impl UringReactor {
         }
     }
 
-    /// Looks for completions and unparks, for so many nanoseconds. Whether there are any.
+    /// Looks for completions and unparks, for so many nanoseconds, and asks the kernel for those it
+    /// keeps. Whether there are any.
     fn look(&self, begun: Nanos, most: u64) -> bool {
         let shared = &self.ring.shared;
         let mut in_flight = shared.in_flight.borrow_mut();
+        // The kernel may say for long that it keeps completions, and keep none: it is asked less
+        // and less often.
+        let mut asking = Asking::default();
         loop {
             for _ in 0..LOOKS {
-                if in_flight.has_news() {
-                    // What the kernel keeps until it is asked is asked for.
-                    in_flight.submit();
+                if in_flight.has_completions() || shared.doorbell.take_ring() {
                     return true;
                 }
-                if shared.doorbell.take_ring() {
-                    return true;
+                if asking.is_due(in_flight.may_keep_completions()) {
+                    in_flight.submit();
                 }
                 std::hint::spin_loop();
             }
@@ -139,10 +141,10 @@ impl Shared {
     }
 
     /// Submits, and says whether something has completed by then.
-    fn has_news_once_submitted(&self) -> bool {
+    fn has_completions_once_submitted(&self) -> bool {
         let mut in_flight = self.in_flight.borrow_mut();
         in_flight.submit();
-        in_flight.has_news()
+        in_flight.has_completions()
     }
 
     /// Submits and sleeps, unless an unpark has come or there is no time to sleep.

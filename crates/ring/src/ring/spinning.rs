@@ -76,9 +76,33 @@ impl Spinning {
     }
 }
 
+/// When, during one look, the kernel is asked for completions that it may keep: the first time that
+/// it says so, and then after twice as many tries each time.
+#[derive(Default)]
+pub(super) struct Asking {
+    /// Tries to go without a question.
+    rest: u64,
+    rest_next: u64,
+}
+
+impl Asking {
+    /// Whether to ask now; `may_keep`: whether the kernel says that it may keep completions.
+    pub(super) fn is_due(&mut self, may_keep: bool) -> bool {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return false;
+        }
+        if may_keep {
+            self.rest_next = (2 * self.rest_next).max(1);
+            self.rest = self.rest_next;
+        }
+        may_keep
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Spinning;
+    use super::{Asking, Spinning};
     use std::time::Duration;
 
     const MOST: u64 = 50_000;
@@ -134,6 +158,15 @@ mod tests {
         after(&mut spinning, (100_000, 10_000), false);
         after(&mut spinning, (10_000, 10_000), true);
         assert_eq!(after(&mut spinning, (100, 10_000), true).0, 100);
+    }
+
+    #[test]
+    fn a_kernel_that_says_for_long_that_it_keeps_completions_is_asked_ever_more_rarely() {
+        let mut asking = Asking::default();
+        assert!((0..1_000).all(|_| !asking.is_due(false)), "there is nothing to ask for");
+        let asked: Vec<u32> = (0..1_000_000).filter(|_| asking.is_due(true)).collect();
+        assert_eq!(asked[..5], [0, 2, 5, 10, 19], "the first time at once");
+        assert_eq!(asked.len(), 20);
     }
 
     #[test]

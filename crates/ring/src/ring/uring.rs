@@ -48,11 +48,18 @@ impl Uring {
         }
     }
 
-    /// Whether completions are there, or will be once the kernel is asked for them.
-    pub(super) fn has_news(&mut self) -> bool {
+    /// Whether completions are there.
+    pub(super) fn has_completions(&mut self) -> bool {
+        !self.completion().is_empty()
+    }
+
+    /// Whether the kernel says that it keeps completions until it is asked for them. It may say so
+    /// after it has delivered them: it sets the flag after it has queued the work, and another call
+    /// may have done the work in between. Then the flag stays until the next completion.
+    pub(super) fn may_keep_completions(&mut self) -> bool {
         match self {
-            Uring::Narrow(uring) => has_news(uring),
-            Uring::Wide(uring) => has_news(uring),
+            Uring::Narrow(uring) => may_keep_completions(&uring.submission()),
+            Uring::Wide(uring) => may_keep_completions(&uring.submission()),
         }
     }
 
@@ -84,11 +91,10 @@ impl Uring {
     }
 }
 
-fn has_news<S: squeue::EntryMarker>(uring: &mut IoUring<S>) -> bool {
-    let (_, queue, completions) = uring.split();
-    !completions.is_empty() || queue.taskrun() || queue.cq_overflow()
+fn may_keep_completions<S: squeue::EntryMarker>(queue: &SubmissionQueue<'_, S>) -> bool {
+    queue.taskrun() || queue.cq_overflow()
 }
 
 fn is_idle<S: squeue::EntryMarker>(queue: &SubmissionQueue<'_, S>) -> bool {
-    queue.is_empty() && !queue.taskrun() && !queue.cq_overflow()
+    queue.is_empty() && !may_keep_completions(queue)
 }
