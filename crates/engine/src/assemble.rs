@@ -567,7 +567,7 @@ impl Beginning {
         local: &Rc<LocalArray>,
         logs: Option<replay::Logs>,
     ) -> Result<(), Refusal> {
-        let not_recorded = |lost: ArrayLost| not_recorded(local, lost);
+        let not_recorded = |lost: ArrayLost| not_recorded(&local.array, lost);
         let mut next = self.plan.superblock.clone();
         catch_up(local, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
         local.coordinator().set_superblock(next);
@@ -619,10 +619,10 @@ async fn catch_up(
     Ok(())
 }
 
-fn not_recorded(local: &LocalArray, lost: ArrayLost) -> Refusal {
+fn not_recorded(array: &Array, lost: ArrayLost) -> Refusal {
     Refusal::new(
         "array.not_started",
-        format!("the start of array '{}' could not be recorded: {lost}", local.array.name()),
+        format!("the start of array '{}' could not be recorded: {lost}", array.name()),
         "check the members with `ashlar examine`",
     )
 }

@@ -42,7 +42,9 @@ pub(crate) use changes::learn;
 pub(crate) use filling::{begin_copies_anew, resume, start_copy, start_rebuild};
 pub(crate) use sparing::{copy_to_spare, look_again};
 
+use crate::array::Array;
 use crate::coordinator::record;
+use crate::coordinator::state::Coordinator;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
@@ -56,13 +58,13 @@ use std::future::Future;
 use std::rc::Rc;
 
 /// The jobs of the array.
-pub(crate) fn status(local: &Rc<LocalArray>) -> Vec<JobStatus> {
-    local.array.jobs.status()
+pub(crate) fn status(array: &Array) -> Vec<JobStatus> {
+    array.jobs.status()
 }
 
 /// Wait until no job runs: the array is stopping.
-pub(crate) async fn stopped(local: &Rc<LocalArray>) {
-    let jobs = &local.coordinator().jobs;
+pub(crate) async fn stopped(coordinator: &Coordinator) {
+    let jobs = &coordinator.jobs;
     jobs.changed.notify_all();
     loop {
         let change = jobs.changed.changed();
@@ -74,8 +76,8 @@ pub(crate) async fn stopped(local: &Rc<LocalArray>) {
 }
 
 /// Something changed that a job may wait for, or that ends it.
-pub(crate) fn notify(local: &LocalArray) {
-    local.coordinator().jobs.changed.notify_all();
+pub(crate) fn notify(coordinator: &Coordinator) {
+    coordinator.jobs.changed.notify_all();
 }
 
 /// Begin a scrub of all written stripes.
@@ -117,7 +119,7 @@ pub(crate) async fn start_scrub(local: &Rc<LocalArray>, is_repairing: bool) -> R
 pub(crate) fn cancel_scrub(local: &Rc<LocalArray>) -> Result<(), Refusal> {
     let job = find(local, JobKind::Scrub, None)?;
     job.is_cancelled.set(true);
-    notify(local);
+    notify(local.coordinator());
     Ok(())
 }
 
@@ -158,19 +160,19 @@ async fn set_paused(
     let name = if is_paused { names::JOB_PAUSED } else { names::JOB_RESUMED };
     local.array.record(name, job.fields());
     local.array.jobs.show(job.status());
-    notify(local);
+    notify(local.coordinator());
     let set = |superblock: &mut Superblock| {
         let listed = superblock.jobs.iter_mut().filter(|job| (job.kind, job.slot) == (kind, slot));
         listed.for_each(|job| job.paused = is_paused);
     };
-    record::locked_update(local, set).await.map_err(|_| not_recorded(local))
+    record::locked_update(local, set).await.map_err(|_| not_recorded(&local.array))
 }
 
 async fn change_table(local: &Rc<LocalArray>, job: JobRecord) -> Result<(), Refusal> {
     let put = |superblock: &mut Superblock| {
         table::put(superblock, job);
     };
-    record::locked_update(local, put).await.map_err(|_| not_recorded(local))
+    record::locked_update(local, put).await.map_err(|_| not_recorded(&local.array))
 }
 
 fn find(local: &LocalArray, kind: JobKind, slot: Option<MemberIdx>) -> Result<Rc<Job>, Refusal> {
@@ -185,10 +187,10 @@ fn find(local: &LocalArray, kind: JobKind, slot: Option<MemberIdx>) -> Result<Rc
     })
 }
 
-fn not_recorded(local: &LocalArray) -> Refusal {
+fn not_recorded(array: &Array) -> Refusal {
     Refusal::new(
         "array.failed",
-        format!("the members of array '{}' could not record the change", local.array.name()),
+        format!("the members of array '{}' could not record the change", array.name()),
         "it is in force until the array stops; look at its members with `ashlar status`",
     )
 }

@@ -379,7 +379,7 @@ async fn give_up(local: &Rc<LocalArray>, by: &Heartbeat) {
     local.array.set_stopping();
     let by = RunnerName::of(&by.host_id);
     local.array.set_taken_over(by.to_string());
-    background::stopped(local).await;
+    background::stopped(local.coordinator()).await;
     let process = by.process.map_or_else(String::new, |process| process.id.to_string());
     let fields = vec![("host", by.host), ("process", process)];
     local.array.record(names::ARRAY_TAKEN_OVER, fields);

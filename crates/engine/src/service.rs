@@ -240,7 +240,7 @@ impl Engine {
     pub async fn pause(&self, name: &str, kind: JobKind) -> Result<(), Refusal> {
         let array = self.array(name)?;
         let pause = async move |local: Rc<LocalArray>| {
-            for (kind, slot) in jobs_of(&local, kind)? {
+            for (kind, slot) in jobs_of(&local.array, kind)? {
                 background::pause(&local, kind, slot).await?;
             }
             Ok(())
@@ -255,7 +255,7 @@ impl Engine {
     pub async fn unpause(&self, name: &str, kind: JobKind) -> Result<(), Refusal> {
         let array = self.array(name)?;
         let unpause = async move |local: Rc<LocalArray>| {
-            for (kind, slot) in jobs_of(&local, kind)? {
+            for (kind, slot) in jobs_of(&local.array, kind)? {
                 background::unpause(&local, kind, slot).await?;
             }
             Ok(())
@@ -306,16 +306,13 @@ impl Engine {
 }
 
 /// The jobs that an operator means by `kind`.
-fn jobs_of(
-    local: &Rc<LocalArray>,
-    kind: JobKind,
-) -> Result<Vec<(JobKind, Option<MemberIdx>)>, Refusal> {
+fn jobs_of(array: &Array, kind: JobKind) -> Result<Vec<(JobKind, Option<MemberIdx>)>, Refusal> {
     let is_meant =
         |job: JobKind| job == kind || (kind == JobKind::Rebuild && job == JobKind::Replace);
-    let jobs = background::status(local).into_iter().filter(|job| is_meant(job.kind));
+    let jobs = background::status(array).into_iter().filter(|job| is_meant(job.kind));
     let jobs: Vec<_> = jobs.map(|job| (job.kind, job.slot)).collect();
     if jobs.is_empty() {
-        let what = format!("array '{}' has no {} under way", local.array.name(), kind.name());
+        let what = format!("array '{}' has no {} under way", array.name(), kind.name());
         return Err(Refusal::new("job.unknown", what, "see `ashlar status` for what runs"));
     }
     Ok(jobs)

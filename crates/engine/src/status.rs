@@ -255,7 +255,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         scrub_end: array.jobs.last_scrub(),
         replayed: local.coordinator().replayed.get(),
         members: slots.map(|slot| member_of(local, &superblock, slot)).collect(),
-        jobs: crate::background::status(local),
+        jobs: crate::background::status(&local.array),
         counts: array.counts(),
         read_latency: array.latency(|local| &local.read_latency),
         write_latency: array.latency(|local| &local.write_latency),
@@ -301,7 +301,11 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
         replacement: replacement.as_ref().map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
         model: facts.and_then(|facts| facts.model.clone()),
-        last_device: if facts.is_none() { last_device(local, superblock, member) } else { None },
+        last_device: if facts.is_none() {
+            last_device(&local.array, superblock, member)
+        } else {
+            None
+        },
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
         is_parity_only: slot.state() == SlotState::InSync
             && replacement.is_none()
@@ -320,11 +324,11 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
 /// What is known of the device that filled the slot last. The superblocks know its serial also
 /// after a start without it.
 fn last_device(
-    local: &LocalArray,
+    array: &Array,
     superblock: &Superblock,
     member: MemberIdx,
 ) -> Option<DeviceIdentity> {
-    let known = local.array.identities.last(member);
+    let known = array.identities.last(member);
     if !known.path.is_empty() {
         return Some(known);
     }

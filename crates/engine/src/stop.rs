@@ -52,7 +52,7 @@ pub(crate) async fn stop(
     let array = &local.array;
     array.set_stopping();
     give_up_later(local);
-    crate::background::stopped(local).await;
+    crate::background::stopped(local.coordinator()).await;
     let id = array.identity.id;
     loop {
         let busy = engine_state.on_every_worker(move |worker| {

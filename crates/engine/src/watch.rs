@@ -24,6 +24,7 @@ pub(crate) mod wake;
 pub(crate) use act::put_out;
 pub(crate) use judge::{Judged, Standing, Why, judge};
 
+use crate::array::Array;
 use crate::devices::{SlotDevice, SlotDevices};
 use crate::local_array::LocalArray;
 use crate::watch::silence::{LOOK_EVERY, Silence};
@@ -78,7 +79,7 @@ fn look(local: &Rc<LocalArray>) -> bool {
             let silence = found.of(device_epoch).after(owed);
             found.set(device_epoch, silence);
             is_busy |= owed.under_way > 0;
-            is_suspicious |= is_suspicious_of(local, device.as_ref(), silence);
+            is_suspicious |= is_suspicious_of(&local.array, device.as_ref(), silence);
         }
     }
     if is_suspicious {
@@ -92,7 +93,7 @@ fn look(local: &Rc<LocalArray>) -> bool {
     is_busy
 }
 
-fn is_suspicious_of(local: &LocalArray, device: &dyn Device, silence: Silence) -> bool {
-    let limit = local.array.tuning.silence.looks_of(device.facts());
+fn is_suspicious_of(array: &Array, device: &dyn Device, silence: Silence) -> bool {
+    let limit = array.tuning.silence.looks_of(device.facts());
     2 * u32::from(silence.looks) >= u32::from(limit) || silence.oldest >= limit
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 pub(crate) fn learn(local: &Rc<LocalArray>, change: Change) {
     match change {
         Change::MemberOut(member) => sparing::member_went_out(local, member),
-        Change::ReplacementDropped => notify(local),
+        Change::ReplacementDropped => notify(local.coordinator()),
         Change::ReplacementTookOver { member, copied_below } => {
             filling::replacement_took_over(local, member, copied_below);
         }

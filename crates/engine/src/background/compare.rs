@@ -8,6 +8,7 @@
 //!
 //! The caller holds the rows' exclusive lock.
 
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::datapath::gather::gather_each;
 use crate::datapath::heal::heal;
@@ -72,10 +73,10 @@ pub(super) async fn scrub(
     let (mut tile, unread) = healed(local, tile, unreadable, report).await;
     read_by_block(local, &mut tile, unread, report).await;
     complete(local, &mut tile, &mut buffers);
-    let Some(verdict) = check(local, &tile) else { return };
+    let Some(verdict) = check(&local.array, &tile) else { return };
     let geometry = local.array.geometry_of(stripe);
     for row in verdict.rows().iter() {
-        let wrong = locate(local, &tile, row);
+        let wrong = locate(&local.array, &tile, row);
         let is_fixed = is_repairing && tile.decoded.is_empty();
         if is_fixed {
             let strips = wrong.map_or_else(|| disagreeing(geometry, &verdict, row), StripSet::only);
@@ -107,7 +108,7 @@ pub(super) async fn resync(
     let is_mirror = geometry.data_strips() == 1;
     let data = if is_mirror { tile.present.or(tile.decoded) } else { tile.present };
     let has_data = geometry.data().is_subset_of(data);
-    let verdict = check(local, &tile);
+    let verdict = check(&local.array, &tile);
     if !has_data {
         // Decoded data is right if parity is left over that agrees with it.
         let disagreeing = verdict.map(|verdict| verdict.rows().iter().count());
@@ -290,14 +291,13 @@ fn complete(local: &LocalArray, tile: &mut Tile, buffers: &mut StripeBuffers) {
 
 /// What parity says about the data; `None` if there is nothing to compare: no parity is left over
 /// beyond what the data was decoded from.
-fn check(local: &LocalArray, tile: &Tile) -> Option<Verdict> {
-    let geometry = local.array.geometry_of(tile.stripe);
+fn check(array: &Array, tile: &Tile) -> Option<Verdict> {
+    let geometry = array.geometry_of(tile.stripe);
     if tile.present.count() <= geometry.data_strips() {
         return None;
     }
-    with_slices(local, tile, |data, parity| {
-        local
-            .array
+    with_slices(array, tile, |data, parity| {
+        array
             .layout_of(tile.stripe)
             .code
             .check(data, parity)
@@ -307,14 +307,13 @@ fn check(local: &LocalArray, tile: &Tile) -> Option<Verdict> {
 }
 
 /// The one strip whose being wrong explains the row, if there is such a one.
-fn locate(local: &LocalArray, tile: &Tile, row: usize) -> Option<StripIdx> {
+fn locate(array: &Array, tile: &Tile, row: usize) -> Option<StripIdx> {
     if !tile.decoded.is_empty() {
         // Parities that the data was decoded from agree with it by construction and prove nothing.
         return None;
     }
-    let found = with_slices(local, tile, |data, parity| {
-        local
-            .array
+    let found = with_slices(array, tile, |data, parity| {
+        array
             .layout_of(tile.stripe)
             .code
             .locate(data, parity, row)
@@ -324,11 +323,11 @@ fn locate(local: &LocalArray, tile: &Tile, row: usize) -> Option<StripIdx> {
 }
 
 fn with_slices<T>(
-    local: &LocalArray,
+    array: &Array,
     tile: &Tile,
     act: impl FnOnce(&[&[u8]], &[Option<&[u8]>]) -> T,
 ) -> T {
-    let geometry = local.array.geometry_of(tile.stripe);
+    let geometry = array.geometry_of(tile.stripe);
     let (data_strips, parity_strips) = (geometry.data_strips(), geometry.parity_strips());
     let mut data: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
     let mut parity: [Option<&[u8]>; PARITIES_MAX] = [None; PARITIES_MAX];

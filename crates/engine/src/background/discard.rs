@@ -11,6 +11,7 @@
 //! the discard, and a fault is ignored. The first write of a stripe stores all of it. Not here:
 //! what makes a stripe unwritten (`datapath/trim.rs`).
 
+use crate::array::Array;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::{Hold, RowGuard};
 use crate::stripe::work::{Run, StripeWork};
@@ -45,7 +46,7 @@ async fn give_back(local: &Rc<LocalArray>) {
         if array.is_stopping() {
             return;
         }
-        let run = run_from(local, first);
+        let run = run_from(&local.array, first);
         from = run.end;
         let owner = array.owner_of(array.layouts.stripe(run.first));
         // Nothing is lost with a worker that has let the array go.
@@ -53,8 +54,7 @@ async fn give_back(local: &Rc<LocalArray>) {
     }
 }
 
-fn run_from(local: &LocalArray, first: StripeNo) -> Run {
-    let array = &local.array;
+fn run_from(array: &Array, first: StripeNo) -> Run {
     let id = StripeId::new(array.written.epoch(), first);
     let owner_of = |number| array.owner_of(array.layouts.stripe(id.at(number)));
     let owner = owner_of(first);
@@ -83,17 +83,17 @@ pub(crate) async fn take(local: &Rc<LocalArray>, run: Run) {
         // It may have been written since, or given back once more, and that is not durable yet.
         if array.written.take_given_back(stripe) {
             held.push(guard);
-            note_extents(local, stripe, &mut extents);
+            note_extents(&local.array, stripe, &mut extents);
         }
     }
     discard(local, &extents).await;
 }
 
-fn note_extents(local: &LocalArray, stripe: Stripe, extents: &mut Vec<(MemberIdx, Extent)>) {
-    let geometry = local.array.geometry_of(stripe);
+fn note_extents(array: &Array, stripe: Stripe, extents: &mut Vec<(MemberIdx, Extent)>) {
+    let geometry = array.geometry_of(stripe);
     let bytes = geometry.strip_bytes();
     for strip in geometry.all_strips().iter() {
-        let (member, offset) = local.array.place(stripe, strip, 0);
+        let (member, offset) = array.place(stripe, strip, 0);
         let before = extents.iter_mut().find(|(other, it)| *other == member && it.end() == offset);
         match before {
             Some((_, extent)) => extent.bytes += bytes,

@@ -16,6 +16,7 @@ use super::job::{End, Job};
 use super::meter::Meter;
 use super::pace::Pace;
 use super::table;
+use crate::array::Array;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::stripe::work::{Answer, Step, StepReport, StripeWork, Work};
@@ -40,9 +41,9 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -
     loop {
         let change = changed.changed();
         let ended = end_of(local, job);
-        if ended.is_some() || table::must_wait(local, job) {
+        if ended.is_some() || table::must_wait(local.coordinator(), job) {
             while !under_way.is_empty() {
-                absorb(local, job, &mut under_way).await;
+                absorb(&local.array, job, &mut under_way).await;
             }
             local.array.jobs.show(job.status());
             if let Some(end) = ended {
@@ -62,7 +63,7 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -
             wait_to_retry(local, job, change).await;
             continue;
         }
-        absorb(local, job, &mut under_way).await;
+        absorb(&local.array, job, &mut under_way).await;
         meter.tick(local, job);
         if meter.checkpoint_is_due(local) {
             table::checkpoint(local, job).await;
@@ -94,7 +95,7 @@ async fn fill(
 }
 
 /// Wait for the oldest stripe and note what came of it.
-async fn absorb(local: &Rc<LocalArray>, job: &Job, under_way: &mut UnderWay) {
+async fn absorb(array: &Array, job: &Job, under_way: &mut UnderWay) {
     let Some((stripe, pending)) = under_way.pop_front() else { return };
     let report = match pending.await {
         Some(Answer::Stepped(report)) => report,
@@ -102,7 +103,7 @@ async fn absorb(local: &Rc<LocalArray>, job: &Job, under_way: &mut UnderWay) {
         _ => StepReport { is_target_gone: true, ..StepReport::default() },
     };
     let oldest = under_way.front().map(|(stripe, _)| stripe.number());
-    job.note(&local.array, stripe.number(), report, oldest);
+    job.note(array, stripe.number(), report, oldest);
 }
 
 /// Nothing is left but lost stripes: say so, wait, and try them again.

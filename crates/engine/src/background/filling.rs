@@ -9,6 +9,7 @@ use super::course::{Course, Reach};
 use super::job::JobSpec;
 use super::sparing::look_again;
 use super::{notify, spawn, start, table};
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::record;
@@ -87,7 +88,7 @@ fn resume_rebuild(local: &Rc<LocalArray>, superblock: &Superblock, entry: Member
             member: Some(entry.uuid),
             checkpoint: array.slot(slot).rebuilt_below(),
             is_paused: listed.is_some_and(|job| job.paused),
-            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(local, slot, is_readded))
+            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(&local.array, slot, is_readded))
         },
     );
     let job = job.record();
@@ -104,15 +105,15 @@ fn resume_rebuild(local: &Rc<LocalArray>, superblock: &Superblock, entry: Member
     });
 }
 
-fn rebuild_course(local: &LocalArray, slot: MemberIdx, is_readded: bool) -> Course {
-    let below = StripeNo(local.array.geometry().stripe_count());
-    let reach = if is_readded { stale_regions(local, below) } else { Reach::Written };
+fn rebuild_course(array: &Array, slot: MemberIdx, is_readded: bool) -> Course {
+    let below = StripeNo(array.geometry().stripe_count());
+    let reach = if is_readded { stale_regions(array, below) } else { Reach::Written };
     Course { slot: Some(slot), reach }
 }
 
 /// Below this stripe the device holds what it should, except in regions that are dirty.
-fn stale_regions(local: &LocalArray, below: StripeNo) -> Reach {
-    let mut regions = local.array.intent.durable_regions();
+fn stale_regions(array: &Array, below: StripeNo) -> Reach {
+    let mut regions = array.intent.durable_regions();
     if sings(Canary::ReAddVisitsNothing) {
         regions.clear();
     }
@@ -133,7 +134,7 @@ fn resume_copy(local: &Rc<LocalArray>, superblock: &Superblock, entry: MemberEnt
             is_paused: listed.is_some_and(|job| job.paused),
             ..JobSpec::new(
                 Work::Copy { slot },
-                Course { slot: Some(slot), reach: stale_regions(local, below) },
+                Course { slot: Some(slot), reach: stale_regions(&local.array, below) },
             )
         },
     );
@@ -163,7 +164,7 @@ pub(crate) fn start_rebuild(local: &Rc<LocalArray>, entry: MemberEntry, is_readd
         local,
         JobSpec {
             member: Some(entry.uuid),
-            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(local, slot, is_readded))
+            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(&local.array, slot, is_readded))
         },
     );
 }
@@ -188,7 +189,7 @@ pub(crate) fn replacement_took_over(
     slot: MemberIdx,
     copied_below: StripeId,
 ) {
-    notify(local);
+    notify(local.coordinator());
     if !local.coordinator().jobs.has_begun.get() {
         // The superblock lists the rebuild; it begins with the others.
         return;
@@ -204,7 +205,10 @@ pub(crate) fn replacement_took_over(
             member: Some(entry.uuid),
             ..JobSpec::new(
                 Work::Rebuild { slot },
-                Course { slot: Some(slot), reach: stale_regions(&local, copied_below.number()) },
+                Course {
+                    slot: Some(slot),
+                    reach: stale_regions(&local.array, copied_below.number()),
+                },
             )
         };
         start(&local, spec);

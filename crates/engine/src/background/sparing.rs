@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// A member was put out and the others know: its job ends, and a spare takes its slot if one fits.
 pub(crate) fn member_went_out(local: &Rc<LocalArray>, member: MemberIdx) {
-    notify(local);
+    notify(local.coordinator());
     let has_begun = local.coordinator().jobs.has_begun.get();
     let is_out = local.array.slot(member).state() == SlotState::Out;
     if has_begun && is_out && local.array.layouts.parity_strips_max() > 0 {

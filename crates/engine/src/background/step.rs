@@ -192,7 +192,7 @@ async fn write_replacement(
         Ok(()) => {
             let block = block_of(&local.array, part.stripe, part.strip, part.rows.start);
             let noted = Noted::new(device, block, content);
-            pins.inspect(|pins| pins.note(local, &noted));
+            pins.inspect(|pins| pins.note(&local.array, &noted));
             return true;
         }
         Err(fault) => fault.to_string(),

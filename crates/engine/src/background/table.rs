@@ -7,6 +7,7 @@
 use super::job::{End, Job};
 use crate::coordinator;
 use crate::coordinator::messages::everywhere;
+use crate::coordinator::state::Coordinator;
 use crate::coordinator::{map_writer, proof, record};
 use crate::devices::SlotDevices;
 use crate::event::names;
@@ -24,10 +25,10 @@ use uuid::Uuid;
 
 /// Whether the job has to stand still: the operator says so, or a resync goes before it (without
 /// one, what parity says about an unsynced region is nothing to rebuild from).
-pub(super) fn must_wait(local: &LocalArray, job: &Job) -> bool {
+pub(super) fn must_wait(coordinator: &Coordinator, job: &Job) -> bool {
     let is_resync = |other: &Rc<Job>| other.kind() == JobKind::Resync && !other.is_paused.get();
-    let is_behind = job.kind() != JobKind::Resync
-        && local.coordinator().jobs.running.borrow().iter().any(is_resync);
+    let is_behind =
+        job.kind() != JobKind::Resync && coordinator.jobs.running.borrow().iter().any(is_resync);
     job.is_paused.get() || is_behind
 }
 

@@ -9,6 +9,7 @@
 use super::load::{begin, load};
 use super::page::Page;
 use super::{are_mostly_dirty, block_of, sum_of};
+use crate::array::Array;
 use crate::blame::{FailedMembers, blame, take_out_failed};
 use crate::checksums::page::Key;
 use crate::coordinator::map_writer;
@@ -121,7 +122,7 @@ pub(crate) async fn note_alone(local: &Rc<LocalArray>, noted: Noted) -> Result<(
     for page in locate(noted.first_block).0..=locate(last).0 {
         pins.add(load(local, Key::new(noted.owner, page)).await?);
     }
-    pins.note(local, &noted);
+    pins.note(&local.array, &noted);
     Ok(())
 }
 
@@ -153,8 +154,8 @@ impl Pins {
     }
 
     /// It was stored: its blocks have these checksums from now on.
-    pub(crate) fn note(&self, local: &LocalArray, noted: &Noted) {
-        let Some(sums) = &local.array.checksums else { return };
+    pub(crate) fn note(&self, array: &Array, noted: &Noted) {
+        let Some(sums) = &array.checksums else { return };
         let mut known: Option<&Arc<Page>> = None;
         for (at, block) in noted.bytes.chunks(BLOCK_BYTES_USIZE).enumerate() {
             let number = noted.first_block + to_u64(at);

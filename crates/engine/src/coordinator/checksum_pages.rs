@@ -52,7 +52,7 @@ pub(crate) async fn store(
             under_way.push((page, *holder, start(local, *holder, device, page, next_sequence())));
         }
         for (_, _, write) in &mut under_way {
-            write.end(local).await;
+            write.end(&local.array).await;
         }
         let mut failed: Vec<(Holder, Fault)> = Vec::new();
         for (page, holder, write) in under_way {
@@ -104,8 +104,8 @@ fn put_back_unless_gone(array: &Array, page: &Arc<Page>) {
 impl Round {
     /// The members were flushed: the pages are durable. Or they were not, or not all: they are
     /// written again, to the same places.
-    pub(crate) fn end(self, local: &LocalArray, is_kept: bool) {
-        let Some(sums) = &local.array.checksums else { return };
+    pub(crate) fn end(self, array: &Array, is_kept: bool) {
+        let Some(sums) = &array.checksums else { return };
         for page in self.pages {
             if is_kept {
                 page.turn();

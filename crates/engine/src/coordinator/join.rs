@@ -13,6 +13,7 @@
 //! the device does not belong to the array.
 
 use super::{map_writer, proof, record};
+use crate::array::Array;
 use crate::background::table;
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
@@ -50,8 +51,8 @@ pub(crate) struct Stated {
 }
 
 /// What is stated matters to a log; a spare may come into an array that keeps none.
-fn of_use(local: &LocalArray, atomic_write_bytes: u32) -> u32 {
-    if local.array.log.is_some() { atomic_write_bytes } else { 0 }
+fn of_use(array: &Array, atomic_write_bytes: u32) -> u32 {
+    if array.log.is_some() { atomic_write_bytes } else { 0 }
 }
 
 /// A new device takes a slot that is out, and is rebuilt.
@@ -100,7 +101,7 @@ async fn made_ready(
     let entry = MemberEntry::new(uuid, member, role)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
     let log_tag = local.worker.draw_log_tag();
-    let stated_atomic_bytes = of_use(local, atomic_write_bytes);
+    let stated_atomic_bytes = of_use(&local.array, atomic_write_bytes);
     let entry = MemberEntry { log_tag, stated_atomic_bytes, ..entry };
     Ok((entry, Prepared { opened, uuid, log_tag }))
 }

@@ -13,6 +13,7 @@ use crate::canary::{Canary, sings};
 use crate::control_io::aligned;
 use crate::coordinator::holders::{devices_in_service, lose};
 use crate::coordinator::messages::{ArrayLost, on_coordinator};
+use crate::coordinator::state::Coordinator;
 use crate::coordinator::state::{Change, tell};
 use crate::intent::RegionNo;
 use crate::local_array::LocalArray;
@@ -80,7 +81,7 @@ async fn write_intent_pages(
     let to_store = |page: usize| {
         let words = local.array.intent.page_words(page);
         let offset = area + to_u64(page) * BLOCK_BYTES;
-        PageToStore::new(local, BitmapKind::WriteIntent, page, offset, &words)
+        PageToStore::new(local.coordinator(), BitmapKind::WriteIntent, page, offset, &words)
     };
     let pages: Vec<PageToStore> = pages.into_iter().map(to_store).collect();
     local.counts().intent_page_writes.add(to_u64(pages.len()));
@@ -99,7 +100,7 @@ struct PageToStore {
 
 impl PageToStore {
     fn new(
-        local: &LocalArray,
+        coordinator: &Coordinator,
         kind: BitmapKind,
         page: usize,
         offset: u64,
@@ -108,7 +109,7 @@ impl PageToStore {
         let page = u32::try_from(page).expect("areas hold fewer than 2^32 pages");
         let mut bits = Box::new([0; WORDS_PER_PAGE]);
         bits[..words.len()].copy_from_slice(words);
-        PageToStore { offset, kind, page, sequence: local.coordinator().next_page_sequence(), bits }
+        PageToStore { offset, kind, page, sequence: coordinator.next_page_sequence(), bits }
     }
 
     /// Its bytes on the member of that tag.
@@ -130,7 +131,7 @@ async fn write_everywhere(local: &Rc<LocalArray>, pages: &[PageToStore], is_dura
         under_way.push((holder, device, writes));
     }
     for (_, _, writes) in &mut under_way {
-        writes.end(local).await;
+        writes.end(&local.array).await;
     }
     let mut flushes = Vec::new();
     let mut is_kept = true;
@@ -178,7 +179,7 @@ async fn flush_round(local: Rc<LocalArray>) -> bool {
         local.counts().written_page_writes.add(to_u64(pages.len()));
         is_kept = write_everywhere(&local, &pages, true).await;
     }
-    sums.end(&local, is_kept);
+    sums.end(&local.array, is_kept);
     let written = &local.array.written;
     if !is_kept {
         numbers.into_iter().for_each(|(page, _)| written.put_back(page));
@@ -218,7 +219,7 @@ fn take_written_pages(local: &LocalArray) -> (Vec<TakenPage>, Vec<PageToStore>) 
     let to_store = |(page, words): &TakenPage| {
         let place = to_u64(*page) * places + written.next_place(*page) % places;
         let offset = area + place * BLOCK_BYTES;
-        PageToStore::new(local, BitmapKind::WrittenMap, *page, offset, words)
+        PageToStore::new(local.coordinator(), BitmapKind::WrittenMap, *page, offset, words)
     };
     let pages = numbers.iter().map(to_store).collect();
     (numbers, pages)

@@ -11,8 +11,10 @@
 //! that is longer, and unflushed writes of two seconds.
 
 use super::record::{all_went_well, ended};
+use crate::array::Array;
 use crate::control_io::aligned;
 use crate::coordinator::holders::{Holder, devices_in_service, lose};
+use crate::coordinator::state::Coordinator;
 use crate::local_array::LocalArray;
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::Buf;
@@ -29,18 +31,19 @@ const PROOF_EVERY: Duration = Duration::from_millis(50);
 const PAUSE_FACTOR: u32 = 19;
 
 /// Writes of clients and steps of jobs so far.
-fn noted(local: &LocalArray) -> u64 {
-    local.array.caches.noted() + local.array.unproven.filled.load(Ordering::Acquire)
+fn noted(array: &Array) -> u64 {
+    array.caches.noted() + array.unproven.filled.load(Ordering::Acquire)
 }
 
 /// Whether something was written since the last proof began.
-fn is_unproven(local: &LocalArray) -> bool {
-    local.array.unproven.proven.load(Ordering::Acquire) < noted(local)
+fn is_unproven(array: &Array) -> bool {
+    array.unproven.proven.load(Ordering::Acquire) < noted(array)
 }
 
 /// A client's flush was answered: the members record soon what that made durable. No request waits.
 pub(crate) fn ask_for(local: &Rc<LocalArray>) {
-    if !is_unproven(local) || local.array.unproven.is_asked_for.swap(true, Ordering::AcqRel) {
+    if !is_unproven(&local.array) || local.array.unproven.is_asked_for.swap(true, Ordering::AcqRel)
+    {
         return;
     }
     let id = local.array.identity.id;
@@ -75,7 +78,7 @@ async fn prove_soon(local: Rc<LocalArray>) {
 /// Prove what was flushed before now, if there is anything. What depends on it goes on all the same
 /// if that cannot be: a start then knows less.
 pub(crate) async fn prove_if_needed(local: &Rc<LocalArray>) {
-    if is_unproven(local) {
+    if is_unproven(&local.array) {
         prove(local).await;
     }
 }
@@ -89,7 +92,7 @@ pub(crate) async fn prove(local: &Rc<LocalArray>) {
 
 async fn prove_round(local: Rc<LocalArray>) -> bool {
     let handle = &local.worker.handle;
-    let (began, noted) = (handle.now(), noted(&local));
+    let (began, noted) = (handle.now(), noted(&local.array));
     let is_proven = mark_and_flush(&local).await;
     if is_proven {
         local.array.unproven.proven.fetch_max(noted, Ordering::AcqRel);
@@ -131,7 +134,7 @@ pub(crate) async fn mark(local: &Rc<LocalArray>) -> Option<(u64, Marked)> {
         return None;
     }
     marks.sequence.set(sequence);
-    let (offset, block) = newest_mark(local);
+    let (offset, block) = newest_mark(local.coordinator());
     let devices = devices_in_service(local);
     let start = |(_, device): &(Holder, Rc<dyn Device>)| {
         local.start_on(device.as_ref(), offset, Command::Write(block.clone()))
@@ -141,9 +144,9 @@ pub(crate) async fn mark(local: &Rc<LocalArray>) -> Option<(u64, Marked)> {
 }
 
 /// The newest mark as it lies on a member, and where.
-fn newest_mark(local: &LocalArray) -> (u64, Buf) {
-    let marks = &local.coordinator().marks;
-    let (array_uuid, incarnation) = local.coordinator().identity();
+fn newest_mark(coordinator: &Coordinator) -> (u64, Buf) {
+    let marks = &coordinator.marks;
+    let (array_uuid, incarnation) = coordinator.identity();
     let (sequence, flushed) = (marks.sequence.get(), marks.flushed.get());
     let mark = FlushMark { array_uuid, incarnation, sequence, flushed };
     (FLUSH_MARK_OFFSET + to_u64(mark.slot()) * FLUSH_MARK_BYTES, aligned(&mark.encode()))
@@ -155,7 +158,7 @@ pub(crate) async fn greet(local: &Rc<LocalArray>, device: &dyn Device) {
     if local.coordinator().marks.sequence.get() == 0 {
         return;
     }
-    let (offset, block) = newest_mark(local);
+    let (offset, block) = newest_mark(local.coordinator());
     let _written = all_went_well(vec![local.start_on(device, offset, Command::Write(block))]).await;
     let _flushed = all_went_well(vec![local.start_on(device, 0, Command::Flush)]).await;
 }
@@ -189,8 +192,8 @@ pub(crate) async fn begin(local: &Rc<LocalArray>, next: &mut Superblock) {
 }
 
 /// What is known to be on members that `next` puts out, and `before` did not yet.
-pub(crate) fn note_in_table(local: &LocalArray, before: &Superblock, next: &mut Superblock) {
-    let flushed = local.coordinator().marks.flushed.get();
+pub(crate) fn note_in_table(coordinator: &Coordinator, before: &Superblock, next: &mut Superblock) {
+    let flushed = coordinator.marks.flushed.get();
     let is_out = |role: Option<Role>| role == Some(Role::Out);
     let was_out = |uuid| is_out(before.member(uuid).map(|entry| entry.role));
     if next.has_flush_marks() {

@@ -77,7 +77,7 @@ async fn write_until_taken(local: &Rc<LocalArray>, next: &mut Superblock) -> Res
     let array = &local.array;
     let before = local.coordinator().superblock();
     loop {
-        proof::note_in_table(local, &before, next);
+        proof::note_in_table(local.coordinator(), &before, next);
         let failed = write_all(local, next).await;
         if failed.is_empty() {
             return Ok(());
@@ -146,7 +146,7 @@ async fn write_all(
             started.push(start_copies(local, superblock, target, copies));
         }
         for writes in &mut started {
-            writes.end(local).await;
+            writes.end(&local.array).await;
         }
         let mut alive = Vec::new();
         for (target, writes) in targets.into_iter().zip(started) {

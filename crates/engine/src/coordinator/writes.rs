@@ -4,6 +4,7 @@
 //! at the results, so that every device without space has said so. Writes that met no space are
 //! repeated with the same bytes for as long as `room` says.
 
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
@@ -45,11 +46,11 @@ impl DeviceWrites {
     }
 
     /// All have ended, well or not.
-    pub(crate) async fn end(&mut self, local: &LocalArray) {
+    pub(crate) async fn end(&mut self, array: &Array) {
         for (write, pending) in self.started.drain(..) {
             match ended(pending).await {
                 Err(fault) if fault.kind == FaultKind::NoSpace => {
-                    local.array.room.note_full(self.member);
+                    array.room.note_full(self.member);
                     self.again.push(write);
                 }
                 result => self.result = self.result.and(result),
@@ -62,7 +63,7 @@ impl DeviceWrites {
     /// # Errors
     /// The first fault.
     pub(crate) async fn finish(mut self, local: &LocalArray) -> Result<(), Fault> {
-        self.end(local).await;
+        self.end(&local.array).await;
         for Write { offset, bytes } in self.again.drain(..) {
             let again = try_again(local, self.member, &self.device, offset, &bytes);
             self.result = self.result.and(again.await);

@@ -5,6 +5,7 @@
 //! be had otherwise. Some reads always go to the member: otherwise nobody would know when it is
 //! well again.
 
+use crate::array::Array;
 use crate::local_array::LocalArray;
 use ashlar_layout::Stripe;
 use ashlar_units::StripSet;
@@ -16,7 +17,7 @@ const PROBE_EVERY: u64 = 64;
 /// or if it tests such a member.
 #[cold]
 pub(super) fn around(local: &LocalArray, stripe: Stripe, strips: StripSet) -> StripSet {
-    let avoided = avoided_of(local, stripe);
+    let avoided = avoided_of(&local.array, stripe);
     if !strips.iter().any(|strip| avoided.contains(strip)) || is_probe(local) {
         return StripSet::EMPTY;
     }
@@ -26,7 +27,7 @@ pub(super) fn around(local: &LocalArray, stripe: Stripe, strips: StripSet) -> St
 /// The copies of a stripe that reads should use.
 #[cold]
 pub(super) fn preferred(local: &LocalArray, stripe: Stripe, copies: StripSet) -> StripSet {
-    let avoided = avoided_of(local, stripe);
+    let avoided = avoided_of(&local.array, stripe);
     let (slow, others) = (copies.and(avoided), copies.minus(avoided));
     match () {
         () if slow.is_empty() || others.is_empty() => copies,
@@ -41,9 +42,8 @@ fn is_probe(local: &LocalArray) -> bool {
 }
 
 /// The stripe's strips on members that are avoided, if it can do without them now.
-fn avoided_of(local: &LocalArray, stripe: Stripe) -> StripSet {
-    let array = &local.array;
-    if !array.written.is_written(stripe) || array.room.has_torn() || !is_whole(local, stripe) {
+fn avoided_of(array: &Array, stripe: Stripe) -> StripSet {
+    if !array.written.is_written(stripe) || array.room.has_torn() || !is_whole(array, stripe) {
         return StripSet::EMPTY;
     }
     let strips = array.view(stripe).readable.iter();
@@ -52,8 +52,7 @@ fn avoided_of(local: &LocalArray, stripe: Stripe) -> StripSet {
         .fold(StripSet::EMPTY, StripSet::with)
 }
 
-fn is_whole(local: &LocalArray, stripe: Stripe) -> bool {
-    let array = &local.array;
+fn is_whole(array: &Array, stripe: Stripe) -> bool {
     let view = array.view(stripe);
     let is_sound = |strip| !array.slot(array.member_of(stripe, strip)).fails();
     view.is_parity_valid && array.lacks_nothing(stripe) && view.readable.iter().all(is_sound)

@@ -33,7 +33,7 @@ pub(super) async fn widen(
     let start = to_usize(write.extent.offset - wide.offset);
     bytes[start..start + write.bytes.len()].copy_from_slice(&write.bytes);
     let whole = StripeWrite { stripe: write.stripe, extent: wide, bytes: bytes.freeze() };
-    Ok(Payload::new(local, whole))
+    Ok(Payload::new(&local.array, whole))
 }
 
 /// Read the block at `offset` of the stripe's data, whatever it takes.

@@ -4,6 +4,7 @@
 //! that counts after a crash has the record. Members that lack it, or were failing when the update
 //! was planned, are recorded as out on the others.
 
+use crate::array::Array;
 use crate::blame::{FailedMembers, failed_records, take_out_failed};
 use crate::canary::{Canary, sings};
 use crate::coordinator::map_writer;
@@ -31,8 +32,8 @@ pub(super) fn record_kind(local: &LocalArray, stripe: Stripe, asked: Extent) -> 
     // lost besides. With checksums it has to know which of them is what was written, too.
     let is_whole = asked.bytes == array.geometry_of(stripe).stripe_bytes();
     let is_relaxed = array.lacks_nothing(stripe) || sings(Canary::RelaxedWhileDegraded);
-    let is_copied = is_mirror(local, stripe) && array.checksums.is_none();
-    let is_whole = is_whole && !is_mirror(local, stripe) && is_relaxed;
+    let is_copied = is_mirror(&local.array, stripe) && array.checksums.is_none();
+    let is_whole = is_whole && !is_mirror(&local.array, stripe) && is_relaxed;
     let needs_no_data = is_copied || is_whole;
     if needs_no_data && !log.is_needed_for(stripe) {
         return Some(RecordKind::InDoubt);
@@ -40,8 +41,8 @@ pub(super) fn record_kind(local: &LocalArray, stripe: Stripe, asked: Extent) -> 
     Some(RecordKind::Full)
 }
 
-fn is_mirror(local: &LocalArray, stripe: Stripe) -> bool {
-    local.array.geometry_of(stripe).data_strips() == 1
+fn is_mirror(array: &Array, stripe: Stripe) -> bool {
+    array.geometry_of(stripe).data_strips() == 1
 }
 
 /// Blocks of the pieces in which a write must go whose record would be too long.
@@ -58,8 +59,9 @@ pub(super) async fn before_plan(
 ) -> Result<(), VolumeErrorKind> {
     let array = &local.array;
     // Of a mirror there is no parity.
-    let is_at_risk =
-        !is_mirror(local, stripe) && array.missing_slots() != 0 && array.caches.hold_relaxed();
+    let is_at_risk = !is_mirror(&local.array, stripe)
+        && array.missing_slots() != 0
+        && array.caches.hold_relaxed();
     if array.log.is_some() && is_at_risk && !sings(Canary::DegradedPlanUnsettled) {
         Box::pin(flush(local)).await?;
     }

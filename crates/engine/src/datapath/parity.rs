@@ -3,6 +3,7 @@
 //! What must stay true: pure memory work, no I/O, no waiting. The result holds one entry for each
 //! parity write of the plan, so that storing needs no further copy.
 
+use crate::array::Array;
 use crate::datapath::payload::Payload;
 use crate::layouts::Layout;
 use crate::local_array::LocalArray;
@@ -33,7 +34,7 @@ pub(super) fn compute(
         // The rows read are the rows written: update them where they lie.
         let mut parity = old_parity;
         for band in plan.bands() {
-            update(local, band, payload, &old_data, &mut parity);
+            update(&local.array, band, payload, &old_data, &mut parity);
         }
         return parity;
     }
@@ -47,7 +48,7 @@ pub(super) fn compute(
         match band.kind {
             WriteKind::ReadModifyWrite => {
                 copy_rows(band, &old_parity, &mut parity);
-                update(local, band, payload, &old_data, &mut parity);
+                update(&local.array, band, payload, &old_data, &mut parity);
             }
             WriteKind::DecodeThenWrite => {
                 let old = [&old_data, &old_parity];
@@ -91,14 +92,14 @@ fn copy_rows(band: &Band, old: &RowSet, parity: &mut RowSet) {
     }
 }
 
-fn update(local: &LocalArray, band: &Band, payload: &Payload, old: &RowSet, parity: &mut RowSet) {
+fn update(array: &Array, band: &Band, payload: &Payload, old: &RowSet, parity: &mut RowSet) {
     let change = |strip: StripIdx| Change {
         column: strip.at(),
         old: old.slice(strip, band.rows),
         new: payload.slice(strip, band.rows),
     };
     let changes: SmallVec<[Change<'_>; 8]> = band.written.iter().map(change).collect();
-    let Layout { geometry, code } = local.array.layout_of(payload.stripe());
+    let Layout { geometry, code } = array.layout_of(payload.stripe());
     let data_strips = geometry.data_strips();
     let mut targets: [_; PARITIES_MAX] = parity.slices_mut(band.parity, band.rows, data_strips);
     let targets = &mut targets[..geometry.parity_strips()];

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: the bytes are shared, never copied.
 
-use crate::local_array::LocalArray;
+use crate::array::Array;
 use crate::log::Piece;
 use crate::stripe::work::StripeWrite;
 use ashlar_iobuf::Buf;
@@ -19,14 +19,9 @@ pub(crate) struct Payload {
 
 impl Payload {
     /// Of a write in whole blocks.
-    pub(super) fn new(local: &LocalArray, write: StripeWrite) -> Payload {
+    pub(super) fn new(array: &Array, write: StripeWrite) -> Payload {
         let StripeWrite { stripe, extent, bytes } = write;
-        Payload {
-            stripe,
-            extent,
-            bytes,
-            strip_bytes: local.array.geometry_of(stripe).strip_bytes(),
-        }
+        Payload { stripe, extent, bytes, strip_bytes: array.geometry_of(stripe).strip_bytes() }
     }
 
     /// The stripe.

@@ -10,6 +10,7 @@
 use super::gather::{Gathered, gather_within};
 use super::heal::heal;
 use super::store::{Stored, repair};
+use crate::array::Array;
 use crate::blame::block_lost;
 use crate::canary::{Canary, sings};
 use crate::event::names;
@@ -119,7 +120,7 @@ impl Search {
             self.stripe,
             plan.reads(),
             &mut work.buffers,
-            self.patience(local),
+            self.patience(&local.array),
         )
         .await;
         if !missing.all().is_empty() {
@@ -196,9 +197,9 @@ impl Search {
         plan.map_err(|_| block_lost(local, self.stripe))
     }
 
-    fn patience(&self, local: &LocalArray) -> Option<std::time::Duration> {
-        let has_others = local.array.geometry_of(self.stripe).parity_strips() > 0;
-        (has_others && !self.is_patient).then_some(local.array.tuning.read_deadline)
+    fn patience(&self, array: &Array) -> Option<std::time::Duration> {
+        let has_others = array.geometry_of(self.stripe).parity_strips() > 0;
+        (has_others && !self.is_patient).then_some(array.tuning.read_deadline)
     }
 }
 

@@ -252,7 +252,7 @@ impl Writes {
                 Ok(()) => {
                     local.array.slot(target.device.member).set_unflushed();
                     if let Some((pins, noted)) = &self.noted {
-                        pins.note(local, &noted[at]);
+                        pins.note(&local.array, &noted[at]);
                     }
                 }
                 Err(_) if sings(Canary::FailedWriteIgnored) => {}
@@ -286,7 +286,7 @@ impl Writes {
                         Ok(()) => {
                             local.array.slot(target.device.member).set_unflushed();
                             if let Some((pins, noted)) = &self.noted {
-                                pins.note(local, &noted[at]);
+                                pins.note(&local.array, &noted[at]);
                             }
                         }
                         Err(fault) => blame(local, target, fault, failed).await,

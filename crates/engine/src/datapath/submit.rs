@@ -7,6 +7,7 @@
 
 use super::read::read;
 use super::{flush, trim};
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::local_array::LocalArray;
 use crate::room::patience;
@@ -43,7 +44,7 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
             counts.write_bytes.add(extent.bytes);
             let result = when_there_is_room(local, async {
                 let result = write(local, extent, bytes).await;
-                let fua = fua || !is_settled(local, extent);
+                let fua = fua || !is_settled(&local.array, extent);
                 durable(local, result, fua).await
             });
             (result.await, &counters.write_latency)
@@ -52,7 +53,7 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
             counts.discards.add(1);
             let result = when_there_is_room(local, async {
                 let result = zero(local, extent).await;
-                let fua = fua || !is_settled(local, extent);
+                let fua = fua || !is_settled(&local.array, extent);
                 durable(local, result, fua).await
             });
             (Box::pin(result).await, &counters.write_latency)
@@ -103,9 +104,9 @@ fn admit(local: &LocalArray, request: &Request) -> Result<(), VolumeError> {
 /// unwritten as it is now. If not, the change is answered after a flush, as if the client had asked
 /// for one. The client may outlive this process, connect to the next, and rely on the answer. (A
 /// discard may be undone until it is flushed.)
-fn is_settled(local: &LocalArray, extent: Extent) -> bool {
-    let (epoch, numbers) = local.array.layouts.touched(extent);
-    local.array.written_of(epoch).is_settled_in(numbers)
+fn is_settled(array: &Array, extent: Extent) -> bool {
+    let (epoch, numbers) = array.layouts.touched(extent);
+    array.written_of(epoch).is_settled_in(numbers)
 }
 
 async fn durable(
@@ -169,7 +170,7 @@ async fn trim_pieces(
 ) -> Result<(), VolumeErrorKind> {
     let mut under_way = UnderWay::new();
     for piece in pieces {
-        if trim::is_zero_already(local, &piece) {
+        if trim::is_zero_already(&local.array, &piece) {
             continue;
         }
         let owner = local.array.owner_of(piece.stripe);

@@ -7,6 +7,7 @@
 
 use super::merge;
 use super::write::enter_region;
+use crate::array::Array;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::Hold;
 use crate::stripe::work::{StripeWrite, StripeZero};
@@ -16,8 +17,8 @@ use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
 /// Whether there is nothing to do: the stripe was never written.
-pub(super) fn is_zero_already(local: &LocalArray, zero: &StripeZero) -> bool {
-    !local.array.written.is_written(zero.stripe)
+pub(super) fn is_zero_already(array: &Array, zero: &StripeZero) -> bool {
+    !array.written.is_written(zero.stripe)
 }
 
 /// Make it so.

@@ -9,6 +9,7 @@ use super::clock::StageClock;
 use super::gather::gather;
 use super::store::store;
 use super::{edges, log, parity, parity_only};
+use crate::array::Array;
 use crate::blame::{block_lost, take_out_failed};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins;
@@ -65,7 +66,7 @@ pub(crate) async fn write_stripe(
     // wrote all of it.
     let asked = write.extent;
     let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
-        Payload::new(local, write)
+        Payload::new(&local.array, write)
     } else {
         // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every
         // write.
@@ -116,8 +117,8 @@ async fn write_extent(
     let mut was_healed = false;
     let data_strips = local.array.geometry_of(stripe).data_strips();
     loop {
-        let plan =
-            plan(local, stripe, extent, unreadable).map_err(|_| block_lost(local, stripe))?;
+        let plan = plan(&local.array, stripe, extent, unreadable)
+            .map_err(|_| block_lost(local, stripe))?;
         let count = plan.read_count() + parity::buffers_needed(&plan, data_strips);
         let (mut buffers, _leave) = local.scratch.take(count, to_usize(plan.rows().bytes())).await;
         local.counts().write_member_reads.add(to_u64(plan.read_count()));
@@ -210,12 +211,11 @@ pub(crate) async fn enter_region(
 }
 
 fn plan(
-    local: &LocalArray,
+    array: &Array,
     stripe: Stripe,
     extent: Extent,
     unreadable: StripSet,
 ) -> Result<WritePlan, Unreachable> {
-    let array = &local.array;
     let view: StripeView = array.view(stripe).rebuilding(unreadable);
     if array.written.is_written(stripe) {
         plan_write(array.geometry_of(stripe), extent, &view)

@@ -16,6 +16,7 @@ mod found;
 mod prove;
 pub(crate) mod summary;
 
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::coordinator;
 use crate::coordinator::record;
@@ -78,13 +79,13 @@ pub(crate) async fn look(
     let began = local.worker.handle.now();
     let sources = read_logs(local, superblock).await;
     let found = found::read(local, blocks_of(&sources)).await;
-    let (mut judgement, kept) = judge_reliable(local, &sources, &found)?;
+    let (mut judgement, kept) = judge_reliable(&local.array, &sources, &found)?;
     let array = &local.array;
-    leave_clean(local, &mut judgement);
+    leave_clean(&local.array, &mut judgement);
     if let (Some(why), false) = (read_only, judgement.stripes.is_empty()) {
-        return Err(to_be_written(local, judgement.stripes.len(), why));
+        return Err(to_be_written(&local.array, judgement.stripes.len(), why));
     }
-    if read_only.is_none() && is_beyond(local, &sources, &kept) {
+    if read_only.is_none() && is_beyond(&local.array, &sources, &kept) {
         let what = format!(
             "array '{}' stopped with updates under way, and the logs of more members cannot be relied on than the \
              parity can replace; nothing was written",
@@ -99,8 +100,7 @@ pub(crate) async fn look(
 
 /// Whether some stripe would lack more strips than its parity replaces, were those members put out
 /// that are not `kept`.
-fn is_beyond(local: &LocalArray, sources: &[Source], kept: &[bool]) -> bool {
-    let array = &local.array;
+fn is_beyond(array: &Array, sources: &[Source], kept: &[bool]) -> bool {
     let mut out: Vec<bool> =
         array.slots.iter().map(|slot| slot.state() != SlotState::InSync).collect();
     for (source, is_kept) in sources.iter().zip(kept) {
@@ -122,12 +122,12 @@ pub(crate) async fn replay(local: &Rc<LocalArray>, logs: Logs) -> Result<ReplayS
     let here = record::targets(local, &local.coordinator().superblock());
     sources.retain(|source| here.iter().any(|target| target.uuid == source.target.uuid));
     let mut judgement = judge_all(local, &mut sources).await?;
-    leave_clean(local, &mut judgement);
+    leave_clean(&local.array, &mut judgement);
     let mut summary = summary_of(&judgement.tally);
     if !judgement.stripes.is_empty() {
         debug_assert!(!local.array.is_read_only(), "looked at before");
         if !sings(Canary::ReplayBeforeLossRecorded) {
-            record::locked_update(local, |_| {}).await.map_err(|_| lost(local))?;
+            record::locked_update(local, |_| {}).await.map_err(|_| lost(&local.array))?;
         }
         apply::apply(local, &sources, &judgement.stripes, &mut summary).await?;
     }
@@ -149,10 +149,10 @@ pub(crate) async fn replay(local: &Rc<LocalArray>, logs: Logs) -> Result<ReplayS
 /// there all members were flushed, with their checksums, and none was out. So they are a codeword,
 /// or a device has damaged it since. Damaged content must not count then, and a member that returns
 /// by the same bitmap would not be made to agree with it.
-fn leave_clean(local: &LocalArray, judgement: &mut Judgement) {
-    let intent = &local.array.intent;
+fn leave_clean(array: &Array, judgement: &mut Judgement) {
+    let intent = &array.intent;
     for replay in &mut judgement.stripes {
-        if !intent.is_durable(intent.region_of(local.array.layouts.recorded(replay.stripe))) {
+        if !intent.is_durable(intent.region_of(array.layouts.recorded(replay.stripe))) {
             replay.in_doubt.clear();
         }
     }
@@ -245,7 +245,7 @@ async fn judge_all(
     sources: &mut Vec<Source>,
 ) -> Result<Judgement, Refusal> {
     let found = found::read(local, blocks_of(sources)).await;
-    let (judgement, kept) = judge_reliable(local, sources, &found)?;
+    let (judgement, kept) = judge_reliable(&local.array, sources, &found)?;
     let all = std::mem::take(sources).into_iter().zip(kept);
     let (reliable, others): (Vec<_>, Vec<_>) = all.partition(|(_, is_kept)| *is_kept);
     *sources = reliable.into_iter().map(|(source, _)| source).collect();
@@ -267,11 +267,10 @@ fn blocks_of(sources: &[Source]) -> BTreeSet<ChangedBlock> {
 /// What the logs add up to that can be relied on, and which these are; devices are numbered among
 /// them.
 fn judge_reliable(
-    local: &LocalArray,
+    array: &Array,
     sources: &[Source],
     found: &InPlace<'_>,
 ) -> Result<(Judgement, Vec<bool>), Refusal> {
-    let array = &local.array;
     let mut kept: Vec<bool> = sources.iter().map(|source| source.log.is_ok()).collect();
     loop {
         let places: Vec<usize> = (0..sources.len()).filter(|at| kept[*at]).collect();
@@ -312,22 +311,22 @@ async fn lose(
         coordinator::replacement_failed(local, device, why).await;
         return Ok(());
     }
-    coordinator::take_out(local, slot, why).await.map_err(|_| lost(local))
+    coordinator::take_out(local, slot, why).await.map_err(|_| lost(&local.array))
 }
 
-fn lost(local: &LocalArray) -> Refusal {
+fn lost(array: &Array) -> Refusal {
     Refusal::new(
         "array.not_started",
         format!(
             "array '{}' could not roll its log forward: more members failed than the parity can replace",
-            local.array.name()
+            array.name()
         ),
         "attach the members that failed and assemble again; the log is kept until then",
     )
 }
 
-fn to_be_written(local: &LocalArray, stripes: usize, why: WhyReadOnly) -> Refusal {
-    let name = local.array.name();
+fn to_be_written(array: &Array, stripes: usize, why: WhyReadOnly) -> Refusal {
+    let name = array.name();
     let (what, next) = match why {
         WhyReadOnly::Asked => (
             "a read-only start does not write",

@@ -9,6 +9,7 @@
 //! Not here: looks (`watch.rs`), the decision (`judge.rs`).
 
 use super::{Judged, Standing, Why, judge};
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::coordinator;
 use crate::coordinator::messages::on_every_local;
@@ -82,18 +83,18 @@ fn of_member(local: &LocalArray, member: MemberIdx, silence: Silence) -> Standin
         is_in_service: is_used && device.is_some(),
         is_missing: slot.state() != SlotState::InSync || slot.fails(),
         silence,
-        limit: limit(local, device.as_ref()),
+        limit: limit(&local.array, device.as_ref()),
     }
 }
 
 fn of_replacement(local: &LocalArray, member: MemberIdx, silence: Silence) -> Standing {
     let device = local.replacement(member);
-    let (is_in_service, limit) = (device.is_some(), limit(local, device.as_ref()));
+    let (is_in_service, limit) = (device.is_some(), limit(&local.array, device.as_ref()));
     Standing { is_in_service, is_missing: false, silence, limit }
 }
 
-fn limit(local: &LocalArray, device: Option<&Rc<dyn Device>>) -> u16 {
-    device.map_or(u16::MAX, |device| local.array.tuning.silence.looks_of(device.facts()))
+fn limit(array: &Array, device: Option<&Rc<dyn Device>>) -> u16 {
+    device.map_or(u16::MAX, |device| array.tuning.silence.looks_of(device.facts()))
 }
 
 /// A device that nobody asks for anything is not known to answer. When some member is half-way to

@@ -8,6 +8,7 @@
 use super::found::spoil;
 use super::prove::to_put_back;
 use super::{Source, lose, lost};
+use crate::array::Array;
 use crate::blame::block_lost;
 use crate::canary::{Canary, sings};
 use crate::checksums;
@@ -54,7 +55,7 @@ pub(super) async fn apply(
 ) -> Result<(), Refusal> {
     spoil(local, stripes).await?;
     let mut failed = BTreeSet::new();
-    let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(local, stripe)).peekable();
+    let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(&local.array, stripe)).peekable();
     while pieces.peek().is_some() {
         let window: Vec<LoggedRun> = pieces.by_ref().take(PIECES_MAX).collect();
         let now_failed = copy(local, sources, window, &failed, summary).await;
@@ -99,12 +100,12 @@ async fn store_checksums_if_many(local: &Rc<LocalArray>) -> Result<(), Refusal> 
     if checksums::are_mostly_dirty(&local.array) { flush(local).await } else { Ok(()) }
 }
 
-fn pieces_of(local: &LocalArray, replay: &StripeReplay) -> Vec<LoggedRun> {
+fn pieces_of(array: &Array, replay: &StripeReplay) -> Vec<LoggedRun> {
     let mut pieces = Vec::new();
-    let stripe = local.array.layouts.recorded(replay.stripe);
+    let stripe = array.layouts.recorded(replay.stripe);
     let left_out = usize::from(sings(Canary::ReplaySkipsOne));
     for write in replay.writes.iter().skip(left_out) {
-        let place = local.array.device_offset(stripe, write.strip, write.rows.start);
+        let place = array.device_offset(stripe, write.strip, write.rows.start);
         let mut done = 0;
         while done < write.rows.bytes() {
             let bytes = PIECE_BYTES.min(write.rows.bytes() - done);
@@ -246,7 +247,7 @@ async fn generate(
         let readable = view.readable.minus(unreadable);
         if readable.count() < data_strips {
             let is_for_media = view.readable.count() >= data_strips;
-            return if is_for_media { Ok(false) } else { Err(lost(local)) };
+            return if is_for_media { Ok(false) } else { Err(lost(&local.array)) };
         }
         let survivors = readable.lowest(data_strips);
         match read_strips(local, stripe, survivors, rows).await? {
@@ -301,7 +302,7 @@ pub(super) async fn lose_holder(
 ) -> Result<(), Refusal> {
     let member = local.array.member_of(stripe, strip);
     let taken = crate::coordinator::take_out(local, member, fault.to_string()).await;
-    taken.map_err(|_| lost(local))
+    taken.map_err(|_| lost(&local.array))
 }
 
 /// The content of some strips, rising.
@@ -391,7 +392,7 @@ async fn note_as_found(
 async fn flush(local: &Rc<LocalArray>) -> Result<(), Refusal> {
     let sums = map_writer::store_checksums(local).await;
     if !sums.is_kept {
-        return Err(lost(local));
+        return Err(lost(&local.array));
     }
     let targets = record::targets(local, &local.coordinator().superblock());
     let start = |target: &record::SuperblockTarget| {
@@ -403,6 +404,6 @@ async fn flush(local: &Rc<LocalArray>) -> Result<(), Refusal> {
             lose(local, target, fault.to_string()).await?;
         }
     }
-    sums.end(local, true);
+    sums.end(&local.array, true);
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! alike, even if the block is readable by then.
 
 use super::apply::{lose_holder, read_strips, result};
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
@@ -34,8 +35,9 @@ pub(super) struct InPlace<'s> {
 /// Read these blocks where they lie.
 pub(super) async fn read(local: &Rc<LocalArray>, wanted: BTreeSet<ChangedBlock>) -> InPlace<'_> {
     let array = &local.array;
-    let in_sync =
-        |block: &ChangedBlock| array.slot(member_of(local, *block)).state() == SlotState::InSync;
+    let in_sync = |block: &ChangedBlock| {
+        array.slot(member_of(&local.array, *block)).state() == SlotState::InSync
+    };
     let unread = |block| (block, FoundBlock::Unreadable);
     let mut blocks: BTreeMap<_, _> = wanted.into_iter().filter(in_sync).map(unread).collect();
     for _ in 0..ATTEMPTS {
@@ -70,8 +72,8 @@ async fn read_some(
     }
 }
 
-fn member_of(local: &LocalArray, block: ChangedBlock) -> MemberIdx {
-    local.array.member_of(local.array.layouts.recorded(block.stripe), block.strip)
+fn member_of(array: &Array, block: ChangedBlock) -> MemberIdx {
+    array.member_of(array.layouts.recorded(block.stripe), block.strip)
 }
 
 impl Found for InPlace<'_> {
@@ -81,7 +83,7 @@ impl Found for InPlace<'_> {
     }
 
     fn block(&self, block: ChangedBlock) -> FoundBlock {
-        let state = self.local.array.slot(member_of(self.local, block)).state();
+        let state = self.local.array.slot(member_of(&self.local.array, block)).state();
         if state != SlotState::InSync || sings(Canary::ParityOnlyBlockNotAsked) {
             return FoundBlock::Gone;
         }

@@ -13,6 +13,7 @@ use super::SlowReaction;
 use super::judge::{SlowFigures, Timed, Turn};
 use super::members::Counted;
 use super::timing::Total;
+use crate::array::Array;
 use crate::background;
 use crate::event::names;
 use crate::local_array::LocalArray;
@@ -42,14 +43,14 @@ pub(crate) async fn watch(local: Rc<LocalArray>) {
     }
 }
 
-fn members(local: &LocalArray) -> impl Iterator<Item = MemberIdx> + use<> {
-    (0..local.array.slots.len()).map(MemberIdx::from_at)
+fn members(array: &Array) -> impl Iterator<Item = MemberIdx> + use<> {
+    (0..array.slots.len()).map(MemberIdx::from_at)
 }
 
 fn end_period(local: &Rc<LocalArray>) {
     let (slow, limits) = (&local.coordinator().slow, &local.array.tuning.slow);
     slow.counted.borrow_mut().resize(local.array.slots.len(), Counted::default());
-    let timed: Vec<Timed> = members(local).map(|member| timed_of(local, member)).collect();
+    let timed: Vec<Timed> = members(&local.array).map(|member| timed_of(local, member)).collect();
     let layouts = &local.array.layouts;
     let has_parity = layouts.parity_strips_max() > 0;
     let is_too_many =
@@ -58,7 +59,7 @@ fn end_period(local: &Rc<LocalArray>) {
     for (member, turn) in turns {
         tell(local, member, turn);
     }
-    for member in members(local) {
+    for member in members(&local.array) {
         let is_slow = slow.figures(member, limits).is_some();
         let is_avoided = is_slow && limits.reaction == SlowReaction::Avoid && has_parity;
         local.array.avoided.set(member, is_avoided);
@@ -124,7 +125,7 @@ fn may_copy(local: &LocalArray) -> bool {
         array.slot(member).state() == SlotState::InSync && local.replacement(member).is_none()
     };
     let takes_changes = !array.is_read_only() && !array.is_stopping();
-    takes_changes && local.coordinator().jobs.have_begun() && members(local).all(is_at_rest)
+    takes_changes && local.coordinator().jobs.have_begun() && members(&local.array).all(is_at_rest)
 }
 
 fn take_spare(local: &Rc<LocalArray>, member: MemberIdx) {
