@@ -32,7 +32,6 @@ mod race;
 mod random;
 mod reactor;
 mod ring;
-mod slab;
 mod tasks;
 mod timer;
 mod virtual_time;

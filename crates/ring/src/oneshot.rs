@@ -5,7 +5,7 @@
 //! allocation once the pool has seen its high-water mark. No value and no waker is dropped or run
 //! while the pool is borrowed. Not here: threads; see [`mailbox`](crate::mailbox).
 
-use crate::slab::Slab;
+use slab::Slab;
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -83,12 +83,12 @@ impl<T> Completion<T> {
 
     /// Whether the waiting half was dropped, so that completing is in vain.
     pub fn is_orphaned(&self) -> bool {
-        matches!(self.pool.stages.borrow_mut().get_mut(self.place), Stage::Orphaned)
+        matches!(self.pool.stages.borrow()[self.place], Stage::Orphaned)
     }
 
     fn finish(&mut self, last: Stage<T>) {
         let mut stages = self.pool.stages.borrow_mut();
-        let stage = stages.get_mut(self.place);
+        let stage = &mut stages[self.place];
         if matches!(stage, Stage::Orphaned) {
             stages.remove(self.place);
             drop(stages);
@@ -152,7 +152,7 @@ impl<T> Future for Pending<T> {
             };
         };
         let mut stages = pool.stages.borrow_mut();
-        let stage = stages.get_mut(*place);
+        let stage = &mut stages[*place];
         match stage {
             Stage::Awaited(known) if known.will_wake(cx.waker()) => return Poll::Pending,
             Stage::Fresh | Stage::Awaited(_) => {
@@ -177,7 +177,7 @@ impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
         let Source::Other { pool, place } = &self.from else { return };
         let mut stages = pool.stages.borrow_mut();
-        let stage = stages.get_mut(*place);
+        let stage = &mut stages[*place];
         let before = match stage {
             Stage::Done(_) | Stage::Abandoned => stages.remove(*place),
             _ => std::mem::replace(stage, Stage::Orphaned),

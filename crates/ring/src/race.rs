@@ -4,9 +4,7 @@
 //! time is never taken for one that came late; the loser is dropped, if it was not lent.
 
 use crate::executor::Handle;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use futures_lite::future::or;
 use std::time::Duration;
 
 /// The output of `work`, or `None` if `wait` is over first.
@@ -20,10 +18,9 @@ pub async fn within<T>(
 
 /// The output of `work`, or `None` if `stop` comes first.
 pub async fn until<T>(work: impl Future<Output = T>, stop: impl Future) -> Option<T> {
-    let (mut work, mut stop) = (pin!(work), pin!(stop));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => stop.as_mut().poll(context).map(|_| None),
-    })
-    .await
+    let stopped = async {
+        stop.await;
+        None
+    };
+    or(async { Some(work.await) }, stopped).await
 }

@@ -5,8 +5,8 @@
 //! place belongs to its [`Sleep`] until that is dropped or done. Not here: the clock.
 
 use crate::executor::Core;
-use crate::slab::Slab;
 use ashlar_units::Nanos;
+use slab::Slab;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -43,7 +43,7 @@ impl Timers {
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Waker> {
         while self.next_deadline()? <= now {
             let timer = self.remove_at(0);
-            if let Some(waker) = self.timers.get_mut(timer).waker.take() {
+            if let Some(waker) = self.timers[timer].waker.take() {
                 return Some(waker);
             }
         }
@@ -61,7 +61,7 @@ impl Timers {
 
     /// Whether it has fired. If not, it will wake `waker`.
     fn check(&mut self, timer: usize, waker: &Waker) -> (bool, Option<Waker>) {
-        let timer = self.timers.get_mut(timer);
+        let timer = &mut self.timers[timer];
         match (&timer.place, &timer.waker) {
             (None, _) => (true, None),
             (Some(_), Some(known)) if known.will_wake(waker) => (false, None),
@@ -71,7 +71,7 @@ impl Timers {
 
     /// Frees the timer, fired or not. Returns its waker, to be dropped outside of any borrow.
     fn remove(&mut self, timer: usize) -> Option<Waker> {
-        if let Some(place) = self.timers.get_mut(timer).place {
+        if let Some(place) = self.timers[timer].place {
             self.remove_at(place);
         }
         self.timers.remove(timer).waker
@@ -83,10 +83,10 @@ impl Timers {
         if place < self.heap.len() {
             let moved = self.heap[place].timer;
             self.sift_up(place);
-            let place = self.timers.get_mut(moved).place.expect("still in the heap");
+            let place = self.timers[moved].place.expect("still in the heap");
             self.sift_down(place);
         }
-        self.timers.get_mut(entry.timer).place = None;
+        self.timers[entry.timer].place = None;
         entry.timer
     }
 
@@ -126,7 +126,7 @@ impl Timers {
 
     fn note_place(&mut self, place: usize) {
         let timer = self.heap[place].timer;
-        self.timers.get_mut(timer).place = Some(place);
+        self.timers[timer].place = Some(place);
     }
 }
 

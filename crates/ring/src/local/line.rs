@@ -4,7 +4,7 @@
 //! not out of its place, so it still learns of its turn, or passes it on if it is dropped first. No
 //! allocation once warm. Not here: what is granted.
 
-use crate::slab::Slab;
+use slab::Slab;
 use std::task::Waker;
 
 /// The line.
@@ -38,7 +38,7 @@ impl Line {
     /// Whether it was this waiter's turn. If not, `waker` is woken later. Drop the second value
     /// outside of any borrow.
     pub(super) fn check(&mut self, place: usize, waker: &Waker) -> (bool, Option<Waker>) {
-        match self.waiters.get_mut(place) {
+        match &mut self.waiters[place] {
             Waiter::Granted => (true, None),
             Waiter::InLine { waker: known, .. } if known.will_wake(waker) => (false, None),
             Waiter::InLine { waker: known, .. } => {
@@ -51,7 +51,7 @@ impl Line {
     pub(super) fn grant_first(&mut self) -> Option<Waker> {
         let first = self.first?;
         self.unlink(first);
-        match std::mem::replace(self.waiters.get_mut(first), Waiter::Granted) {
+        match std::mem::replace(&mut self.waiters[first], Waiter::Granted) {
             Waiter::InLine { waker, .. } => Some(waker),
             Waiter::Granted => unreachable!("granted waiters are not in the line"),
         }
@@ -60,7 +60,7 @@ impl Line {
     /// Gives the place up. Whether it had been granted, and a waker to be dropped outside of any
     /// borrow.
     pub(super) fn leave(&mut self, place: usize) -> (bool, Option<Waker>) {
-        if matches!(self.waiters.get_mut(place), Waiter::InLine { .. }) {
+        if matches!(self.waiters[place], Waiter::InLine { .. }) {
             self.unlink(place);
         }
         match self.waiters.remove(place) {
@@ -70,10 +70,9 @@ impl Line {
     }
 
     fn unlink(&mut self, place: usize) {
-        let Waiter::InLine { before, after, .. } = self.waiters.get_mut(place) else {
+        let Waiter::InLine { before, after, .. } = self.waiters[place] else {
             unreachable!("only waiters in the line are linked")
         };
-        let (before, after) = (*before, *after);
         match before {
             Some(before) => *self.after_mut(before) = after,
             None => self.first = after,
@@ -85,14 +84,14 @@ impl Line {
     }
 
     fn after_mut(&mut self, place: usize) -> &mut Option<usize> {
-        match self.waiters.get_mut(place) {
+        match &mut self.waiters[place] {
             Waiter::InLine { after, .. } => after,
             Waiter::Granted => unreachable!("neighbours in the line wait"),
         }
     }
 
     fn before_mut(&mut self, place: usize) -> &mut Option<usize> {
-        match self.waiters.get_mut(place) {
+        match &mut self.waiters[place] {
             Waiter::InLine { before, .. } => before,
             Waiter::Granted => unreachable!("neighbours in the line wait"),
         }
