@@ -177,7 +177,7 @@ impl From<ClientError> for Fault {
 
 impl From<ConfigError> for Fault {
     fn from(error: ConfigError) -> Fault {
-        let hint = "correct the file; docs/operating.md lists what it may say";
+        let hint = "correct the file; ashlar.toml(5) lists what it may say";
         Fault::new(codes::REQUEST_MALFORMED, error.to_string(), hint)
     }
 }
