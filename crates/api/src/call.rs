@@ -3,6 +3,7 @@
 //! What must stay true: the path and the answer's type are written once, at the request. The daemon
 //! builds its routes from them and the client its requests.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,11 +17,11 @@ pub enum Method {
 }
 
 /// A request of the control interface.
-pub trait Call: Serialize + DeserializeOwned + Send + 'static {
+pub trait Call: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
     /// How it is sent.
     const METHOD: Method = Method::Post;
     /// Where it is sent.
     const PATH: &'static str;
     /// What comes back when it went well; otherwise an [`ApiError`](crate::ApiError) does.
-    type Answer: Serialize + DeserializeOwned + Send + 'static;
+    type Answer: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
 }

@@ -3,6 +3,7 @@
 //! What must stay true: a code is `noun.what`, stable, and says the same thing for ever; the codes
 //! of the engine pass through unchanged.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -29,7 +30,7 @@ pub mod codes {
 }
 
 /// A refused request. Nothing was changed unless `message` says so.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 pub struct ApiError {
     /// For programs: `noun.what`, for example `member.too_small`.
     pub code: String,

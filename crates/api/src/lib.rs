@@ -2,6 +2,7 @@
 //!
 //! - [`call`]: a request type carries its path and the type of its answer
 //! - [`error`]: how a refusal looks
+//! - [`openapi`]: the interface as a document for other programs
 //! - [`v1`]: the requests and answers themselves, one file for each noun
 //! - `client`: a blocking client over the control socket (feature `client`)
 //!
@@ -15,6 +16,7 @@ pub mod call;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod error;
+pub mod openapi;
 pub mod v1;
 
 pub use call::{Call, Method};

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 /// Heading of the options that every command takes.
 const GLOBAL: &str = "Global options";
 /// Commands that talk to no daemon. Their help does not show --socket.
-const WITHOUT_DAEMON: [&str; 6] = ["examine", "salvage", "bench", "lab", "completions", "man"];
+const WITHOUT_DAEMON: [&str; 7] =
+    ["examine", "salvage", "bench", "lab", "completions", "man", "openapi"];
 /// How sizes are written, below the help of each command that takes some.
 macro_rules! sizes {
     () => {
@@ -21,7 +22,7 @@ pub(crate) use sizes;
 /// Software RAID for servers full of drives.
 ///
 /// The daemon `ashlar serve` runs the arrays. Most commands talk to the daemon over its control
-/// socket. `examine`, `salvage`, `bench`, `lab`, `man` and `completions` need no daemon.
+/// socket. `examine`, `salvage`, `bench`, `lab`, `completions`, `man` and `openapi` need no daemon.
 #[derive(clap::Parser, Debug)]
 #[command(name = "ashlar", version, max_term_width = 100, subcommand_required = true)]
 #[command(after_help = concat!(
@@ -98,6 +99,7 @@ pub enum Command {
     Keeper(cmd::keeper::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
+    Openapi(cmd::openapi::Args),
 }
 
 #[cfg(test)]

@@ -71,6 +71,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Keeper(args) => cmd::keeper::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),
+        Command::Openapi(cmd::openapi::Args {}) => cmd::openapi::run(),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,11 +5,12 @@
 //! request is refused with the reason, and nothing is done. Every refusal is an `ApiError`. Not
 //! here: the peer, and how long it may take (`peer`).
 
-use crate::backend::{Backend, Serves, with_calls};
+use crate::backend::{Backend, Serves, openapi, with_calls};
 use crate::guarded::Answer;
 use crate::metrics;
 use crate::peer::{Gate, Peer, PeerLimits};
 use crate::seats::Serving;
+use ashlar_api::openapi::OPENAPI_PATH;
 use ashlar_api::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use ashlar_api::v1::status::METRICS_PATH;
 use ashlar_api::{ApiError, Call, Method, codes};
@@ -63,6 +64,7 @@ fn router<B: Backend>(backend: B) -> Router {
         .route(METRICS_PATH, get(metrics::answer::<B>))
         .route(EVENTS_PATH, get(recent_events::<B>))
         .route(FOLLOW_PATH, get(follow_events::<B>))
+        .route(OPENAPI_PATH, get(async || json(StatusCode::OK, &openapi())))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
         .with_state(backend)

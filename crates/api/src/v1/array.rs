@@ -5,18 +5,21 @@ use super::member::MemberStatus;
 use super::{Done, latency::Latency};
 use crate::Call;
 use ashlar_layout::Level;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub use super::policy::{NotASwitch, Policy, Switch, UnknownPolicy};
 
-/// Make a new array out of devices. Everything on them is lost.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Create an array. This erases the devices.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
     /// The array's name, and the name of its volume in every export.
     pub name: String,
-    /// The level.
+    /// The level: `raid0`, `raid1`, `raid5`, `raid6`, `raid7`, `raid10`, `raid50`, `raid60`, or
+    /// `raid70`, or `n+m`.
+    #[schemars(with = "String")]
     pub level: Level,
     /// Paths of the members, in slot order.
     pub devices: Vec<String>,
@@ -38,22 +41,22 @@ pub struct Create {
     /// Logical block of the volume in bytes, 512 or 4096. Default 4096.
     #[serde(default)]
     pub logical_block_bytes: Option<u32>,
-    /// How it stays consistent over a crash. Default `log` for levels with parity, `bitmap` for
+    /// How the array survives a crash. Default `log` for levels with parity, `bitmap` for
     /// mirrors, `none` for RAID 0.
     #[serde(default)]
     pub policy: Option<Policy>,
-    /// Keep checksums of its blocks; with the policy log only. Default off.
+    /// Keep a checksum of each block; only with the policy log. Default off.
     #[serde(default)]
     pub checksums: Option<Switch>,
-    /// Bytes that each device writes whole or not at all, at multiples of them, whenever its power
-    /// goes: a power of two of at least 4 KiB. It is believed; with the policy log only. Default:
-    /// nothing is known of the kind.
+    /// Bytes that each device writes whole or not at all, at multiples of them, even when power
+    /// fails: a power of two of at least 4 KiB. Ashlar trusts this; only with the policy log.
+    /// Default: nothing is stated.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
     /// Devices whose foreign signatures may be overwritten, by path.
     #[serde(default)]
     pub destroy: Vec<String>,
-    /// Check everything, write nothing, tell what would be done.
+    /// Check everything and write nothing; the answer says what would be done.
     #[serde(default)]
     pub dry_run: bool,
     /// Do not start it again when the daemon starts the next time.
@@ -67,7 +70,7 @@ impl Call for Create {
 }
 
 /// What was created, or with `dry_run` would be.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Created {
     /// False after a dry run.
     pub changed: bool,
@@ -84,8 +87,8 @@ pub struct Created {
     pub notes: Vec<String>,
 }
 
-/// Put an array together from the superblocks of its members.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// Start an array from its members.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assemble {
     /// Only the array of this name; default whichever the devices hold.
@@ -96,29 +99,28 @@ pub struct Assemble {
     pub uuid: Option<String>,
     /// Paths to look at.
     pub devices: Vec<String>,
-    /// Refuse all changes, and change nothing on the members.
+    /// Start it read-only: refuse writes and change nothing on the members.
     #[serde(default)]
     pub read_only: bool,
-    /// Start read-write although it stopped uncleanly and members are missing: what was being
-    /// written then may be wrong.
+    /// Start read-write although the array was not stopped cleanly and members are missing. Blocks
+    /// that were being written may be wrong.
     #[serde(default)]
     pub accept_dirty_degraded: bool,
-    /// Start although no member that is there knows of some stripes whether they were ever written:
-    /// they count as written, and those that were not read as whatever lies on the members.
+    /// Start although no member that is there knows whether some stripes were ever written. These
+    /// stripes count as written: if they were not, reads return whatever is on the members.
     #[serde(default)]
     pub accept_lost_map: bool,
-    /// Take members whose device has another serial than recorded: an image, or a new enclosure.
+    /// Accept members whose device has another serial than recorded: an image, or a new enclosure.
     #[serde(default)]
     pub accept_serials: bool,
-    /// If two halves of the array lived on separately: the incarnation to trust, as `examine`
-    /// prints it.
+    /// After a split brain, the incarnation to trust, as `examine` prints it.
     #[serde(default)]
     pub trust: Option<String>,
-    /// Pools that it takes spares from, in this order; none means the default pool. Not kept on the
-    /// members: the configuration says it at each start.
+    /// Pools that the array takes spares from, in this order; none means the default pool. The
+    /// members do not record this.
     #[serde(default)]
     pub spare_pools: Vec<String>,
-    /// Check everything, write nothing, tell what would be done.
+    /// Check everything and write nothing; the answer says what would be done.
     #[serde(default)]
     pub dry_run: bool,
     /// Do not start it again when the daemon starts the next time.
@@ -133,7 +135,7 @@ impl Call for Assemble {
 
 /// Look for members, group them by array, and start each array that is complete. Others wait for
 /// their members, for as long as the configuration says, and start degraded then.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scan {
     /// Paths to look at; none: every block device of this machine.
@@ -158,8 +160,9 @@ impl Call for Scan {
     type Answer = Done;
 }
 
-/// A device has appeared: it may be the last that an array waits for, or a member that was away.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Tell the daemon that a device has appeared. It may be the last that an array waits for, or a
+/// member that was away.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Appeared {
     /// Its path.
@@ -171,13 +174,13 @@ impl Call for Appeared {
     type Answer = Done;
 }
 
-/// Stop an array: finish what is in flight, mark it clean, let go of its devices.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Stop an array: finish the requests under way, mark the array clean and close its devices.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// The array's name.
     pub array: String,
-    /// Also when clients are connected; they are dropped.
+    /// Also while clients are connected; they lose their connection.
     #[serde(default)]
     pub force: bool,
 }
@@ -188,7 +191,7 @@ impl Call for Stop {
 }
 
 /// What an array can promise now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayState {
     /// All members in, parity matches.
@@ -216,13 +219,14 @@ impl fmt::Display for ArrayState {
 }
 
 /// One array at one moment.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayStatus {
     /// Name of the array and of its volume.
     pub name: String,
     /// Identity that stays the same over restarts and renames.
     pub uuid: String,
     /// The level.
+    #[schemars(with = "String")]
     pub level: Level,
     /// Data strips in a stripe.
     pub data_strips: u16,
@@ -286,7 +290,7 @@ pub struct ArrayStatus {
 }
 
 /// An array whose writes wait for space.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
     /// Slots of the members that have none.
     pub slots: Vec<u16>,
@@ -302,7 +306,7 @@ impl std::fmt::Display for Pause {
 }
 
 /// How long one stage of a stripe write took.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StageLatency {
     /// `lock`, `intent`, `gather`, `parity`, `log` or `store`.
     pub stage: String,
@@ -311,7 +315,7 @@ pub struct StageLatency {
 }
 
 /// So many of so many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     /// How many.
     pub count: u64,
@@ -320,7 +324,7 @@ pub struct Share {
 }
 
 /// What a start made of the stripe intent log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Replayed {
     /// Updates rolled forward.
     pub rolled_forward: u64,
@@ -343,7 +347,7 @@ pub struct Replayed {
 }
 
 /// How a scrub ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubResult {
     /// Blocks found wrong: their parity did not match, or they were not what was written.
     pub mismatches: u64,
@@ -370,7 +374,7 @@ pub struct ScrubResult {
 }
 
 /// Counters since assembly. They only grow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ArrayCounters {
     /// Client reads.

@@ -6,11 +6,14 @@
 use super::array::{ArrayState, ArrayStatus};
 use super::member::{MemberState, MemberStatus};
 use super::status::Status;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How everything is, best first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// Nothing is wrong.
@@ -47,7 +50,7 @@ impl fmt::Display for Health {
 }
 
 /// One thing that is not as it should be.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// How bad it is.
     pub health: Health,
@@ -56,7 +59,7 @@ pub struct Finding {
 }
 
 /// The verdict and what it is made of, worst first.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The worst of all findings.
     pub health: Health,

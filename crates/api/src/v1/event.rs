@@ -4,6 +4,7 @@
 //! number rises by one with each event, so that a reader can tell when it missed some.
 
 use super::severity::{Severity, kind_of, messages};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ pub const EVENTS_PATH: &str = "/v1/events";
 pub const FOLLOW_PATH: &str = "/v1/events/follow";
 
 /// One event.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Rises by one with each event of this daemon.
     pub sequence: u64,

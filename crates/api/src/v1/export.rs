@@ -3,10 +3,11 @@
 
 use super::Done;
 use crate::Call;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Serve all volumes over NBD at an address.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NbdListen {
     /// `unix:/run/ashlar/nbd.sock`, or `192.0.2.1:10809`.
@@ -21,7 +22,7 @@ pub struct NbdListen {
 }
 
 /// Files in PEM form that the daemon reads, for a listener with TLS.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NbdTls {
     /// Path of the server's certificate, followed by those between it and its authority.
@@ -38,7 +39,7 @@ impl Call for NbdListen {
 }
 
 /// Make a volume a block device of this machine, or a file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attach {
     /// The array's name.
@@ -60,7 +61,7 @@ impl Call for Attach {
 }
 
 /// How a volume is attached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {
     /// The kernel's ublk driver.
@@ -72,7 +73,7 @@ pub enum Via {
 }
 
 /// Where an attached volume is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Attached {
     /// False when it was there already.
     pub changed: bool,
@@ -97,7 +98,7 @@ pub struct Attached {
 }
 
 /// Show a volume as a file in the daemon's FUSE folder.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FuseAttach {
     /// The array's name.
@@ -110,7 +111,7 @@ impl Call for FuseAttach {
 }
 
 /// Where the volume is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FuseAttached {
     /// False when it was there already.
     pub changed: bool,
@@ -124,8 +125,8 @@ pub struct FuseAttached {
     pub lacks: Option<String>,
 }
 
-/// Take the file away again.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Remove the file of a volume from the FUSE folder.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FuseDetach {
     /// The array's name.
@@ -142,7 +143,7 @@ impl Call for FuseDetach {
 }
 
 /// Make a volume a block device of this machine by ublk.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UblkAttach {
     /// The array's name.
@@ -155,7 +156,7 @@ impl Call for UblkAttach {
 }
 
 /// Where the block device is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UblkAttached {
     /// False when it was there already.
     pub changed: bool,
@@ -163,8 +164,8 @@ pub struct UblkAttached {
     pub device: String,
 }
 
-/// Take the block device away again.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Remove the ublk device of a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UblkDetach {
     /// The array's name.
@@ -177,7 +178,7 @@ impl Call for UblkDetach {
 }
 
 /// One way to a volume.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExportStatus {
     /// `nbd`, `nbds` (NBD that demands TLS), `nvme-tcp`, `fuse` or `ublk`.
     pub protocol: String,

@@ -2,11 +2,12 @@
 
 use super::Done;
 use crate::Call;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Read every written stripe and compare its parity.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Scrub an array: read every written stripe and compare data with parity, or the copies.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScrubStart {
     /// The array's name.
@@ -21,8 +22,8 @@ impl Call for ScrubStart {
     type Answer = Done;
 }
 
-/// Pause, resume or cancel.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Pause, resume or cancel the jobs of a kind.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobControl {
     /// The array's name.
@@ -39,7 +40,7 @@ impl Call for JobControl {
 }
 
 /// What to do with a job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobAction {
     /// Stop for now and keep the place.
@@ -51,7 +52,7 @@ pub enum JobAction {
 }
 
 /// The kinds of background work.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
     /// Regenerate one member onto a spare or replacement.
@@ -77,7 +78,7 @@ impl fmt::Display for JobKind {
 
 /// One job at one moment. A slot has one at most, and so has each kind that works for the whole
 /// array.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct JobStatus {
     /// What it does.
     pub kind: JobKind,

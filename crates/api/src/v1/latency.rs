@@ -1,10 +1,11 @@
 //! How long things took: the figures that the status of arrays and of members has for each kind of
 //! request.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How long something took, in microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// How many were measured.
     pub count: u64,

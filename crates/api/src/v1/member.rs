@@ -2,11 +2,12 @@
 
 use super::{Done, latency::Latency};
 use crate::Call;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Take a member out. Its device is not written to any more.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Take a member out of service. Nothing is written to its device any more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fail {
     /// The array's name.
@@ -20,9 +21,9 @@ impl Call for Fail {
     type Answer = Done;
 }
 
-/// Put another device into a slot. While the old one still works it is copied and stays a member
-/// until then.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Replace the device of a slot. If the old device still works, Ashlar copies it to the new one.
+/// The old device serves until the copy is complete. Otherwise Ashlar rebuilds the new device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replace {
     /// The array's name.
@@ -34,9 +35,9 @@ pub struct Replace {
     /// Overwrite a foreign signature on it.
     #[serde(default)]
     pub destroy: bool,
-    /// Bytes that it writes whole or not at all, at multiples of them, whenever its power goes: a
-    /// power of two of at least 4 KiB. It is believed from the next start on; with the policy log
-    /// only. Default: nothing is known of the kind.
+    /// Bytes that the new device writes whole or not at all, at multiples of them, even when power
+    /// fails: a power of two of at least 4 KiB. With the policy log, Ashlar trusts this from the
+    /// next start on. Default: nothing is stated.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
     /// Check everything, write nothing, tell what would be done.
@@ -49,8 +50,8 @@ impl Call for Replace {
     type Answer = Done;
 }
 
-/// Take a member back that was away: only what changed meanwhile is rebuilt.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Return a member to its array. Ashlar rebuilds only the regions that changed while it was away.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReAdd {
     /// The array's name.
@@ -65,7 +66,7 @@ impl Call for ReAdd {
 }
 
 /// What a slot holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberState {
     /// Read and written.
@@ -93,7 +94,7 @@ impl fmt::Display for MemberState {
 }
 
 /// Commands that a member is slow at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SlowCommands {
     /// Reads.
@@ -112,7 +113,7 @@ impl fmt::Display for SlowCommands {
 }
 
 /// A member that answers much more slowly than its peers: means of a few seconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Slow {
     /// Of which commands.
     pub commands: SlowCommands,
@@ -126,7 +127,7 @@ pub struct Slow {
 
 /// A device that is not in service any more, as far as it is known. After a start without it only
 /// its serial is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LastDevice {
     /// Its path; empty if it is not known.
     #[serde(default)]
@@ -140,7 +141,7 @@ pub struct LastDevice {
 }
 
 /// One slot at one moment.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {
     /// Number of the slot.
     pub slot: u16,

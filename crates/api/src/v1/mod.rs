@@ -25,11 +25,12 @@ pub mod severity;
 pub mod spare;
 pub mod status;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The answer to a change. Commands can be repeated: when there was nothing to do, `changed` is
 /// false.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// Whether anything is different now.
     pub changed: bool,

@@ -1,10 +1,11 @@
 //! Notifications: try whether they arrive, and how each way to the operators is doing.
 
 use crate::Call;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Send one message by each configured way and wait for what comes of it.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotifyTest {}
 
@@ -14,14 +15,14 @@ impl Call for NotifyTest {
 }
 
 /// What came of a test. Empty if no way is configured.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NotifyTested {
     /// Each way.
     pub ways: Vec<NotifyOutcome>,
 }
 
 /// What came of a test of one way.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NotifyOutcome {
     /// `run`, `mail` or `url`.
     pub way: String,
@@ -33,7 +34,7 @@ pub struct NotifyOutcome {
 }
 
 /// How one way to the operators is doing.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NotifyStatus {
     /// `run`, `mail` or `url`.
     pub way: String,
@@ -53,7 +54,7 @@ pub struct NotifyStatus {
 }
 
 /// The history of events on disk.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryStatus {
     /// Its folder.
     pub folder: String,

@@ -3,7 +3,9 @@
 //! What must stay true: every name that is printed can be read back. A promise is written down
 //! once, here.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,6 +44,20 @@ impl Policy {
     }
 }
 
+impl JsonSchema for Policy {
+    fn schema_name() -> Cow<'static, str> {
+        "Policy".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = Policy::NAMES.map(|(_, name, _)| name);
+        let promises = Policy::NAMES.map(|(_, name, promise)| format!("- `{name}`: {promise}"));
+        let words =
+            format!("How an array stays consistent over a crash.\n\n{}", promises.join("\n"));
+        json_schema!({ "type": "string", "enum": names, "description": words })
+    }
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Policy::NAMES.iter().find(|(policy, ..)| policy == self);
@@ -50,7 +66,7 @@ impl fmt::Display for Policy {
 }
 
 /// Something that is on or off.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
     /// On.

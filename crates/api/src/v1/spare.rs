@@ -2,10 +2,11 @@
 
 use super::Done;
 use crate::Call;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Put a device into a pool.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Add a spare to a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpareAdd {
     /// Name of the pool; arrays take from the default one.
@@ -36,8 +37,8 @@ pub fn default_pool() -> String {
     "spares".to_owned()
 }
 
-/// Take a device out of its pool.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Remove a spare from its pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpareRemove {
     /// The device's path.
@@ -50,7 +51,7 @@ impl Call for SpareRemove {
 }
 
 /// One pool at one moment.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SparePool {
     /// Name of the pool.
     pub name: String,
@@ -59,7 +60,7 @@ pub struct SparePool {
 }
 
 /// A device that waits.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Spare {
     /// Its path.
     pub path: String,

@@ -5,13 +5,14 @@ use super::export::ExportStatus;
 use super::notify::{HistoryStatus, NotifyStatus};
 use super::spare::SparePool;
 use crate::{Call, Method};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Metrics as OpenMetrics text.
 pub const METRICS_PATH: &str = "/v1/metrics";
 
-/// Ask how everything is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// Show the state of the daemon: arrays, spares, exports and resources.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetStatus {}
 
@@ -21,8 +22,8 @@ impl Call for GetStatus {
     type Answer = Status;
 }
 
-/// How everything is.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// The state of the daemon at one moment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the daemon.
     pub version: String,
@@ -67,7 +68,7 @@ pub struct Status {
 }
 
 /// An array that the configuration names and that does not run.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AbsentArray {
     /// Its name; its UUID if the configuration gives no name; its patterns if it gives neither.
     pub name: String,
@@ -78,7 +79,7 @@ pub struct AbsentArray {
 }
 
 /// The memory devices of the daemon. Their memory is part of what it has resident, and of no pool.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryStatus {
     /// Each of them, those of stopped arrays included.
     pub devices: Vec<MemoryDevice>,
@@ -87,7 +88,7 @@ pub struct MemoryStatus {
 }
 
 /// One memory device.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryDevice {
     /// What commands call it: `memory:NAME`.
     pub path: String,
@@ -100,7 +101,7 @@ pub struct MemoryDevice {
 }
 
 /// How often something happened since the daemon began.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RepeatedEvent {
     /// For example `member.checksum_mismatch`.
     pub name: String,
@@ -111,7 +112,7 @@ pub struct RepeatedEvent {
 }
 
 /// One worker at one moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerStatus {
     /// Number of the worker.
     pub worker: u16,
@@ -152,7 +153,7 @@ pub struct WorkerStatus {
 }
 
 /// Something of which there is a fixed number; when it is empty, requests wait.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PoolStatus {
     /// Whose it is and what is in it: `worker0.payload 64 KiB`.
     pub name: String,

@@ -15,6 +15,7 @@ pub mod lab;
 pub mod man;
 pub mod metrics;
 pub mod notify;
+pub mod openapi;
 pub mod re_add;
 pub mod rebuild;
 pub mod replace;
