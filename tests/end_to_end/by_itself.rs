@@ -119,6 +119,25 @@ fn what_was_stopped_by_hand_or_is_not_remembered_stays_as_it_is() {
     assert!(world.end().success());
     world.start(&quiet);
     wait_for("the remembered array", || state_of(&world) == "clean");
+    assert!(world.end().success());
+
+    // Remembered, and nothing of it is there: it is missed.
+    (0..4).for_each(|at| {
+        std::fs::rename(world.path(&format!("m{at}")), world.path(&format!("away{at}")))
+            .expect("renamed");
+    });
+    world.start(&quiet);
+    let status = world.status();
+    assert_eq!(status["absent"][0]["name"], "tank0", "{status}");
+    assert_eq!(status["absent"][0]["reason"], "no member of it was found", "{status}");
+    let check = world.run(&["status", "--check"]);
+    assert_eq!(check.status.code(), Some(3), "{check:?}");
+    (0..4).for_each(|at| {
+        std::fs::rename(world.path(&format!("away{at}")), world.path(&format!("m{at}")))
+            .expect("renamed");
+    });
+    world.ok(&["assemble", "--scan", "m0", "m1", "m2", "m3"]);
+    assert_eq!(world.status()["absent"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]

@@ -275,21 +275,18 @@ fn the_check_says_right_attention_degraded_and_failed() {
     start_with(&mut world, &both);
     let (code, line) = check(&world, &[]);
     assert_eq!(code, 3, "{line}");
-    assert!(line.contains("tank1 is configured and does not run; tank0 slot 2 is out"), "{line}");
+    assert!(line.contains("tank1 should run and does not; tank0 slot 2 is out"), "{line}");
     assert_eq!(check(&world, &["tank0"]).0, 2);
     let (code, line) = check(&world, &["tank1"]);
-    assert!(code == 3 && line.contains("tank1 is configured"), "{line}");
+    assert!(code == 3 && line.contains("tank1 should run"), "{line}");
     assert_eq!(check(&world, &["tank7"]).0, 3, "an array that nobody knows");
     let screen = world.ok(&["status"]);
-    assert!(
-        screen.contains("array  tank1    ABSENT: it is configured and does not run: "),
-        "{screen}"
-    );
+    assert!(screen.contains("array  tank1    ABSENT: it should run and does not: "), "{screen}");
     assert!(world.ok(&["metrics"]).contains("ashlar_array_absent{array=\"tank1\"} 1\n"));
     world.ok(&["stop", "tank0"]);
     let screen = world.ok(&["status"]);
     assert!(
-        screen.contains("tank0    ABSENT: it is configured and does not run: it was stopped"),
+        screen.contains("tank0    ABSENT: it should run and does not: it was stopped"),
         "{screen}"
     );
 }

@@ -110,11 +110,14 @@ impl World {
         devices.iter().map(ToString::to_string).collect()
     }
 
+    /// The status of everything, as JSON.
+    pub fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.ok(&["status", "--json"])).expect("JSON")
+    }
+
     /// The status of the only array, as JSON.
     pub fn array(&self) -> serde_json::Value {
-        let status: serde_json::Value =
-            serde_json::from_str(&self.ok(&["status", "--json"])).expect("JSON");
-        status["arrays"][0].clone()
+        self.status()["arrays"][0].clone()
     }
 
     /// Ask the daemon to end, and do not wait for it.

@@ -375,7 +375,8 @@ impl Serves<GetStatus> for Arrays {
             let has = |array: &&ArrayStatus| array.members.iter().any(|it| it.path == path);
             status.arrays.iter().find(has).map(|array| array.name.clone())
         });
-        let absent = self.configured.absent(&status.arrays);
+        let mut absent = self.configured.absent(&status.arrays);
+        absent.extend(self.gather.absent(&status.arrays, &absent));
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
         let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
         let pools = pools.chain(convert::listeners(&self.seats)).collect();

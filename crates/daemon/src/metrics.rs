@@ -347,7 +347,7 @@ fn exports(text: &mut Text, exports: &[ExportStatus]) {
 /// Arrays that are missing, and how events reach the operators.
 fn told(text: &mut Text, status: &Status) {
     let name = "ashlar_array_absent";
-    text.family(name, "gauge", "1 for an array that is configured and does not run.");
+    text.family(name, "gauge", "1 for an array that should run and does not.");
     for absent in &status.absent {
         text.sample(name, &[("array", &absent.name)], 1);
     }

@@ -90,7 +90,7 @@ fn of_the_rest(status: &Status) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |health, what: String| findings.push(Finding { health, what });
     for absent in &status.absent {
-        add(Health::Failed, format!("{} is configured and does not run", absent.name));
+        add(Health::Failed, format!("{} should run and does not", absent.name));
     }
     if status.starting {
         add(Health::Attention, "arrays are being started".to_owned());
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(
             what,
             [
-                "tank1 is configured and does not run",
+                "tank1 should run and does not",
                 "arrays are being started",
                 "notifications by url do not arrive",
                 "events are not written to the history"

@@ -53,7 +53,7 @@ pub struct Status {
     /// counted.
     #[serde(default)]
     pub repeated_events: Vec<RepeatedEvent>,
-    /// Arrays that the configuration names and that do not run.
+    /// Arrays that the configuration names, or that are remembered, and that do not run.
     #[serde(default)]
     pub absent: Vec<AbsentArray>,
     /// The arrays of the configuration are still being started.
@@ -67,7 +67,7 @@ pub struct Status {
     pub history: Option<HistoryStatus>,
 }
 
-/// An array that the configuration names and that does not run.
+/// An array that should run and does not.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AbsentArray {
     /// Its name; its UUID if the configuration gives no name; its patterns if it gives neither.

@@ -52,7 +52,7 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
 /// An array that should run.
 fn absent(absent: &AbsentArray) -> String {
     let AbsentArray { name, reason, .. } = absent;
-    format!("array  {name:<8} ABSENT: it is configured and does not run: {reason}")
+    format!("array  {name:<8} ABSENT: it should run and does not: {reason}")
 }
 
 /// Ways of events out of the daemon that fail.

@@ -24,6 +24,7 @@ use ashlar_api::ApiError;
 use ashlar_api::codes;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Appeared, Assemble, Scan};
+use ashlar_api::v1::status::AbsentArray;
 use ashlar_device::exclusion_of;
 use ashlar_engine::ArrayStatus;
 use ashlar_ondisk::assembly::MemberReading;
@@ -160,6 +161,26 @@ impl Gather {
     /// Whether the configuration says to attach this array.
     pub fn is_attached_by_configuration(&self, name: &str, array: Uuid) -> bool {
         self.configured.iter().any(|it| it.attach && means(it, name, array))
+    }
+
+    /// Arrays that are remembered and do not run, but for those that the configuration names
+    /// (`listed`) or that were stopped by hand.
+    pub fn absent(&self, running: &[ArrayStatus], listed: &[AbsentArray]) -> Vec<AbsentArray> {
+        let known = self.known();
+        let is_absent = |(uuid, own): &(Uuid, Remembered)| {
+            (own.start || own.attach.is_some())
+                && !known.stopped.contains(uuid)
+                && !running.iter().any(|array| array.uuid == *uuid)
+                && !listed.iter().any(|it| it.name == own.name || it.name == uuid.to_string())
+        };
+        let reason = |uuid: &Uuid| known.told.get(uuid).cloned();
+        let absent = self.remembered.all().into_iter().filter(is_absent);
+        let absent = absent.map(|(uuid, own)| AbsentArray {
+            name: own.name,
+            devices: own.devices,
+            reason: reason(&uuid).unwrap_or_else(|| "no member of it was found".to_owned()),
+        });
+        absent.collect()
     }
 
     /// Start what is complete, now and whenever something appears, for ever.
