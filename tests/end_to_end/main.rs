@@ -37,6 +37,7 @@
 //! - `trusted_files` what somebody else may have changed, and names that are not what they look
 //!   like
 //! - `twins`      one device under two names
+//! - `erase`      metadata of devices and arrays that nobody needs
 //! - `refusals`   everything that must be refused, with its line
 //! - `refused_starts` members from which no array starts, or not the whole of it
 //!
@@ -55,6 +56,7 @@ mod crowds;
 mod cycle;
 mod doomed;
 mod encrypted;
+mod erase;
 mod hostile;
 mod kept;
 mod leftovers;

@@ -369,8 +369,8 @@ fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
             "ashlar: the argument '--pause' cannot be used with '--cancel'; nothing was done; see 'ashlar scrub --help'",
         ),
         (
-            &["destroy", "tank0"],
-            "ashlar: unrecognized subcommand 'destroy'; nothing was done; 'ashlar stop ARRAY' keeps its data; a later create takes its devices with --destroy DEVICE; see 'ashlar --help'",
+            &["delete", "tank0"],
+            "ashlar: unrecognized subcommand 'delete'; nothing was done; 'ashlar stop ARRAY' keeps its data; 'ashlar destroy ARRAY' ends it, 'ashlar wipe DEVICE' clears a device; see 'ashlar --help'",
         ),
         (
             &["serve", "--workers", "0"],
@@ -378,7 +378,7 @@ fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
         ),
         (
             &[],
-            "ashlar: 'ashlar' requires a subcommand but one was not provided [subcommands: serve, create, assemble, stop, status, volumes, fail, replace, re-add, spare, scrub, rebuild, attach, detach, events, notify, metrics, keeper, examine, salvage, bench, lab, completions, man, openapi, help]; nothing was done; see 'ashlar --help'",
+            "ashlar: 'ashlar' requires a subcommand but one was not provided [subcommands: serve, create, assemble, stop, destroy, status, volumes, fail, replace, re-add, spare, wipe, scrub, rebuild, attach, detach, events, notify, metrics, keeper, examine, salvage, bench, lab, completions, man, openapi, help]; nothing was done; see 'ashlar --help'",
         ),
     ] {
         assert_eq!(world.run(arguments).status.code(), Some(2), "{arguments:?}");

@@ -19,8 +19,9 @@ const COMMANDS: [Habit; 18] = [
     ),
     (&["export", "unload", "deactivate"], "'ashlar stop ARRAY' lets its devices go"),
     (
-        &["destroy", "delete", "zero-superblock", "labelclear"],
-        "'ashlar stop ARRAY' keeps its data; a later create takes its devices with --destroy DEVICE",
+        &["delete", "zero-superblock", "labelclear"],
+        "'ashlar stop ARRAY' keeps its data; 'ashlar destroy ARRAY' ends it, 'ashlar wipe DEVICE' \
+         clears a device",
     ),
     (
         &["add", "sparepool"],

@@ -8,6 +8,7 @@
 //! What must stay true: everything that can be checked without touching a device is checked first.
 //! The exports are asked for users of an array before it is stopped.
 
+mod erase;
 mod jobs;
 mod members;
 mod start;

@@ -6,11 +6,11 @@
 
 use crate::control::with;
 use ashlar_api::openapi::{Document, OPENAPI_PATH};
-use ashlar_api::v1::array::{Appeared, Assemble, Create, Scan, Stop};
+use ashlar_api::v1::array::{Appeared, Assemble, Create, Destroy, Scan, Stop};
 use ashlar_api::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use ashlar_api::v1::export::{Attach, FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
-use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::member::{Fail, ReAdd, Replace, Wipe};
 use ashlar_api::v1::notify::NotifyTest;
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, METRICS_PATH};
@@ -80,9 +80,11 @@ answers!(
     Scan,
     Appeared,
     Stop,
+    Destroy,
     Fail,
     Replace,
     ReAdd,
+    Wipe,
     SpareAdd,
     SpareRemove,
     ScrubStart,

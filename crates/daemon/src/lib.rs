@@ -12,6 +12,7 @@
 //! - `seats`       connections of a listener: how many, and which makes room
 //! - `gather`      brings arrays together as their devices appear, and what is remembered of them
 //! - `guarded`     a connection that ends when its peer takes too long
+//! - `erase`       erases the RAID metadata of a device
 //! - `descriptors` how many there are, and how many are reserved
 //! - `arrays`      the engine behind the control interface: one function a call
 //! - `convert`     between the engine's types and those of the control interface
@@ -43,6 +44,7 @@ mod configured;
 pub mod control;
 mod convert;
 mod descriptors;
+mod erase;
 pub mod events;
 mod exports;
 mod gather;

@@ -110,7 +110,7 @@ fn a_body_that_is_not_exactly_a_request_is_refused_and_nothing_is_done() {
 fn unknown_paths_and_wrong_methods_are_refused_in_json() {
     let (_folder, socket, _) = serve();
     for request in [
-        post("/v1/arrays/destroy", "{}"),
+        post("/v1/arrays/shrink", "{}"),
         post("/v2/status", "{}"),
         "GET /v1/arrays/create HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".to_owned(),
     ] {

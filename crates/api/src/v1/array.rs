@@ -190,6 +190,25 @@ impl Call for Stop {
     type Answer = Done;
 }
 
+/// Destroy a running array: stop it and erase the RAID metadata of its devices. Its data is lost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Destroy {
+    /// The array's name.
+    pub array: String,
+    /// The array's name once more. Without it the call is refused and says what would be lost.
+    #[serde(default)]
+    pub confirm: Option<String>,
+    /// Write nothing; the answer says what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for Destroy {
+    const PATH: &'static str = "/v1/arrays/destroy";
+    type Answer = Done;
+}
+
 /// What an array can promise now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

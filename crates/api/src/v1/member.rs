@@ -65,6 +65,25 @@ impl Call for ReAdd {
     type Answer = Done;
 }
 
+/// Erase the RAID metadata of devices that no array needs. Refused for devices in use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wipe {
+    /// Paths of the devices.
+    pub devices: Vec<String>,
+    /// Of these, paths of devices that an array which does not run may still need.
+    #[serde(default)]
+    pub destroy: Vec<String>,
+    /// Check everything and write nothing; the answer says what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for Wipe {
+    const PATH: &'static str = "/v1/devices/wipe";
+    type Answer = Done;
+}
+
 /// What a slot holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod completions;
 pub mod create;
 pub mod create_declustered;
+pub mod destroy;
 pub mod detach;
 pub mod events;
 pub mod examine;
@@ -26,6 +27,7 @@ pub mod spare;
 pub mod status;
 pub mod stop;
 pub mod volumes;
+pub mod wipe;
 
 use crate::fault::Fault;
 use crate::reach::device;

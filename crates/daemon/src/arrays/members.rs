@@ -129,7 +129,7 @@ async fn slot_of(members: &[MemberStatus], device: &str) -> Option<MemberIdx> {
     aside(move || repeats::slot_of(&members, &device)).await
 }
 
-async fn is_among(spares: Vec<SpareStatus>, device: &str) -> bool {
+pub(super) async fn is_among(spares: Vec<SpareStatus>, device: &str) -> bool {
     let device = device.to_owned();
     aside(move || {
         let asked = Physical::of(&device);

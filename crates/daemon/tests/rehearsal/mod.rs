@@ -3,7 +3,8 @@
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{
-    Appeared, ArrayState, ArrayStatus, Assemble, Create, Created, Replayed, Scan, Share, Stop,
+    Appeared, ArrayState, ArrayStatus, Assemble, Create, Created, Destroy, Replayed, Scan, Share,
+    Stop,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{
@@ -11,7 +12,7 @@ use ashlar_api::v1::export::{
     UblkDetach, Via,
 };
 use ashlar_api::v1::job::{JobControl, ScrubStart};
-use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::member::{Fail, ReAdd, Replace, Wipe};
 use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
 use ashlar_api::v1::severity::Severity;
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
@@ -168,6 +169,8 @@ unchanged!(
     Appeared,
     Replace,
     ReAdd,
+    Wipe,
+    Destroy,
     SpareAdd,
     SpareRemove,
     ScrubStart,

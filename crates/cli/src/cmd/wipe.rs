@@ -1,0 +1,36 @@
+//! `ashlar wipe`: erase the RAID metadata of devices.
+
+use crate::fault::Fault;
+use crate::reach::{Reach, devices};
+use ashlar_api::v1::member::Wipe;
+use std::path::PathBuf;
+
+/// Erase the RAID metadata of devices that no array needs, so that they look blank. Data stays on
+/// them.
+///
+/// Refused for a device in use, and for a device that an array which does not run may need.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar wipe /dev/nvme3n1")]
+pub struct Args {
+    /// The devices.
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+
+    /// Erase this device although an array that does not run may need it. Repeat the flag for
+    /// several devices.
+    #[arg(long, value_name = "DEVICE")]
+    destroy: Vec<PathBuf>,
+
+    /// Check everything and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
+    let call = Wipe {
+        devices: devices(&args.devices)?,
+        destroy: devices(&args.destroy)?,
+        dry_run: args.dry_run,
+    };
+    reach.change(&call).map(drop)
+}

@@ -1,0 +1,182 @@
+//! Calls that erase RAID metadata: of devices that no array needs, and of a whole array.
+//!
+//! What must stay true: a device of a running array, and a spare of a pool, is never erased. A
+//! device that an array may still need is erased only if it is named for that. All devices of a
+//! call are held and judged before the first is written.
+
+use super::Arrays;
+use crate::aside::aside;
+use crate::backend::Serves;
+use crate::erase::HeldDevice;
+use crate::look::Label;
+use crate::memory_devices;
+use ashlar_api::ApiError;
+use ashlar_api::v1::Done;
+use ashlar_api::v1::array::Destroy;
+use ashlar_api::v1::member::Wipe;
+use ashlar_device::Physical;
+use ashlar_engine::ArrayStatus;
+use uuid::Uuid;
+
+impl Serves<Wipe> for Arrays {
+    async fn serve(&self, call: Wipe) -> Result<Done, ApiError> {
+        let running = self.status_of_all().await?;
+        let mut held = Vec::new();
+        for path in &call.devices {
+            self.refuse_if_in_use(path).await?;
+            self.refuse_if_spare(path).await?;
+            let device = take(path).await?;
+            let named = call.destroy.iter().any(|it| Physical::of(it) == Physical::of(path));
+            if !named {
+                may_erase(&device, &running)?;
+            }
+            held.push(device);
+        }
+        let was: Vec<String> =
+            held.iter().map(|it| format!("{} ({})", it.path(), words(it.label()))).collect();
+        let was = was.join(", ");
+        if call.dry_run {
+            return Ok(Done::unchanged(format!("would erase {was}; nothing was written")));
+        }
+        let failed = self.erase_all(held).await;
+        match failed.is_empty() {
+            true => Ok(Done::changed(format!("erased the RAID metadata of {was}"))),
+            false => Err(not_erased(&failed, "the others are erased")),
+        }
+    }
+}
+
+impl Serves<Destroy> for Arrays {
+    async fn serve(&self, call: Destroy) -> Result<Done, ApiError> {
+        let arrays = self.status_of_all().await?;
+        let name = &call.array;
+        let array = arrays.iter().find(|it| it.name == *name);
+        let array = array.ok_or_else(|| ApiError::no_array(name))?;
+        let devices = devices_of(array);
+        if call.dry_run {
+            let message =
+                format!("would destroy '{name}' and erase {}; nothing was written", list(&devices));
+            return Ok(Done::unchanged(message));
+        }
+        if call.confirm.as_deref() != Some(name) {
+            let message = format!(
+                "all data of '{name}' would be lost, on {} devices; nothing was changed",
+                devices.len()
+            );
+            let hint = format!("if it may go: ashlar destroy {name} --confirm {name}");
+            return Err(ApiError::new("array.not_confirmed", message, hint));
+        }
+        self.exports.refuse_if_used(name)?;
+        let uuid = array.uuid;
+        self.gather.stopped(uuid);
+        self.stop(name).await?;
+        let (mut held, mut failed) = (Vec::new(), Vec::new());
+        for path in devices.iter().filter(|path| !memory_devices::is_memory(path)) {
+            match take(path).await {
+                Ok(device) if is_of(device.label(), uuid) => held.push(device),
+                Ok(_) => failed.push(format!("{path} (it is no member of the array now)")),
+                Err(refusal) => failed.push(format!("{path} ({})", refusal.message)),
+            }
+        }
+        failed.extend(self.erase_all(held).await);
+        // Whatever is left of it does not start by itself.
+        let _forgotten = self.gather.remembered.change(uuid, |own| *own = Default::default());
+        match failed.is_empty() {
+            true => Ok(Done::changed(format!("'{name}' is destroyed; erased {}", list(&devices)))),
+            false => Err(not_erased(&failed, &format!("'{name}' is stopped, the rest is erased"))),
+        }
+    }
+}
+
+impl Arrays {
+    async fn refuse_if_spare(&self, path: &str) -> Result<(), ApiError> {
+        if !super::members::is_among(self.engine.spares(), path).await {
+            return Ok(());
+        }
+        let message = format!("{path} waits as a spare; nothing was written");
+        Err(ApiError::new("device.in_use", message, format!("ashlar spare remove {path}")))
+    }
+
+    /// Erases the devices and forgets them. Those that it could not erase, and why.
+    async fn erase_all(&self, held: Vec<HeldDevice>) -> Vec<String> {
+        let mut failed = Vec::new();
+        for device in held {
+            let path = device.path().to_owned();
+            let array = match device.label() {
+                Label::Member { array, .. } | Label::Newer { array } => array.parse::<Uuid>().ok(),
+                _ => None,
+            };
+            if let Err(error) = aside(move || device.erase()).await {
+                failed.push(format!("{path} ({error})"));
+                continue;
+            }
+            let Some(array) = array else { continue };
+            // If this is not written down, the worst is a device that is looked at in vain.
+            let _kept = self.gather.remembered.change(array, |own| {
+                own.devices.retain(|it| *it != path);
+                if own.devices.is_empty() {
+                    *own = Default::default();
+                }
+            });
+        }
+        failed
+    }
+}
+
+async fn take(path: &str) -> Result<HeldDevice, ApiError> {
+    let asked = path.to_owned();
+    let taken = aside(move || HeldDevice::take(&asked)).await;
+    let hint = "nothing was written";
+    taken.map_err(|refusal| ApiError::new("device.not_opened", refusal.to_string(), hint))
+}
+
+/// That no array needs the device.
+fn may_erase(device: &HeldDevice, running: &[ArrayStatus]) -> Result<(), ApiError> {
+    let path = device.path();
+    let is_running = |uuid: &str| running.iter().any(|array| array.uuid.to_string() == uuid);
+    let needed = match device.label() {
+        Label::Nothing => {
+            let message = format!("{path} has no RAID metadata of Ashlar; nothing was written");
+            let hint = format!("for other signatures: wipefs {path}");
+            return Err(ApiError::new("device.not_ours", message, hint));
+        }
+        Label::Spare => return Ok(()),
+        Label::Member { array, .. } if is_running(array) => return Ok(()),
+        Label::Member { name, .. } => format!("'{name}' does not run and may need it"),
+        Label::Newer { .. } => "a newer program wrote it".to_owned(),
+        Label::Unknown => "its metadata is damaged, so an array may need it".to_owned(),
+    };
+    let message = format!("{path} is {}: {needed}; nothing was written", words(device.label()));
+    let hint = format!("if it may go: ashlar wipe {path} --destroy {path}");
+    Err(ApiError::new("device.needed", message, hint))
+}
+
+fn words(label: &Label) -> String {
+    match label {
+        Label::Member { name, .. } => format!("a member of '{name}'"),
+        Label::Newer { .. } => "a member of a newer format".to_owned(),
+        Label::Spare => "a spare".to_owned(),
+        Label::Unknown => "damaged".to_owned(),
+        Label::Nothing => "nothing of Ashlar".to_owned(),
+    }
+}
+
+fn is_of(label: &Label, uuid: Uuid) -> bool {
+    matches!(label, Label::Member { array, .. } if *array == uuid.to_string())
+}
+
+fn devices_of(array: &ArrayStatus) -> Vec<String> {
+    let members = array.members.iter();
+    let paths = members.flat_map(|it| [Some(it.path.clone()), it.replacement.clone()]);
+    paths.flatten().filter(|path| !path.is_empty()).collect()
+}
+
+fn list(devices: &[String]) -> String {
+    devices.join(", ")
+}
+
+fn not_erased(failed: &[String], rest: &str) -> ApiError {
+    let message = format!("could not erase {}; {rest}", failed.join(", "));
+    let hint = "erase them later: ashlar wipe DEVICE --destroy DEVICE; 'ashlar examine' shows them";
+    ApiError::new("device.not_erased", message, hint)
+}

@@ -1,0 +1,82 @@
+//! `ashlar wipe` and `ashlar destroy`: what is needed stays, and what is erased looks blank.
+
+use crate::world::World;
+
+/// What `ashlar examine` says of a device.
+fn examined(world: &World, device: &str) -> String {
+    String::from_utf8(world.run(&["examine", device]).stdout).expect("text")
+}
+
+/// Runs a command that is refused. What it says.
+fn refused(world: &World, arguments: &[&str]) -> String {
+    let told = world.run(arguments);
+    assert_eq!(told.status.code(), Some(1), "{arguments:?}: {told:?}");
+    String::from_utf8(told.stderr).expect("text")
+}
+
+#[test]
+fn a_retired_device_is_wiped_and_one_that_is_needed_is_not() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    let in_use = refused(&world, &["wipe", "m1"]);
+    assert!(in_use.contains("is in slot 1 of 'tank0'; nothing was written"), "{in_use}");
+    world.sparse("blank", 64 << 20);
+    let blank = refused(&world, &["wipe", "blank"]);
+    assert!(blank.contains("no RAID metadata of Ashlar; nothing was written"), "{blank}");
+    world.sparse("extra", 64 << 20);
+    world.ok(&["spare", "add", "extra"]);
+    let spare = refused(&world, &["wipe", "extra"]);
+    assert!(spare.contains("waits as a spare") && spare.contains("spare remove"), "{spare}");
+    world.ok(&["spare", "remove", "extra"]);
+
+    world.sparse("new", 64 << 20);
+    world.ok(&["replace", "tank0", "2", "new"]);
+    world.ok(&["rebuild", "wait", "tank0"]);
+    assert!(examined(&world, "m2").contains("tank0"));
+    // One that is needed is among them: nothing is erased.
+    refused(&world, &["wipe", "m2", "m1"]);
+    assert!(examined(&world, "m2").contains("tank0"));
+    let dry = world.ok(&["wipe", "--dry-run", "m2"]);
+    assert!(dry.contains("would erase") && examined(&world, "m2").contains("tank0"), "{dry}");
+    let told = world.ok(&["wipe", "m2"]);
+    assert!(told.contains("erased the RAID metadata of") && told.contains("of 'tank0'"), "{told}");
+    assert!(!examined(&world, "m2").contains("tank0"));
+    assert_eq!(world.array()["state"], "clean");
+    // Blank for commands, too.
+    world.ok(&["spare", "add", "m2"]);
+
+    world.ok(&["stop", "tank0"]);
+    let stopped = refused(&world, &["wipe", "m0"]);
+    assert!(stopped.contains("'tank0' does not run and may need it"), "{stopped}");
+    assert!(examined(&world, "m0").contains("tank0"));
+    world.ok(&["wipe", "m0", "--destroy", "m0"]);
+    assert!(!examined(&world, "m0").contains("tank0"));
+    // It was a RAID 6: one of four may go.
+    world.ok(&["assemble", "m1", "new", "m3"]);
+    assert_eq!(world.array()["state"], "degraded");
+}
+
+#[test]
+fn an_array_is_destroyed_when_its_name_is_confirmed() {
+    let mut world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    let told = refused(&world, &["destroy", "tank0"]);
+    assert!(told.contains("all data of 'tank0' would be lost, on 4 devices"), "{told}");
+    assert!(told.contains("ashlar destroy tank0 --confirm tank0"), "{told}");
+    refused(&world, &["destroy", "tank0", "--confirm", "tank1"]);
+    assert_eq!(world.array()["state"], "clean");
+    let dry = world.ok(&["destroy", "tank0", "--dry-run"]);
+    assert!(dry.contains("would destroy 'tank0'"), "{dry}");
+    assert_eq!(world.array()["state"], "clean");
+    let told = world.ok(&["destroy", "tank0", "--confirm", "tank0"]);
+    assert!(told.contains("'tank0' is destroyed; erased"), "{told}");
+    assert_eq!(world.status()["arrays"].as_array().map(Vec::len), Some(0));
+    for member in ["m0", "m1", "m2", "m3"] {
+        assert!(!examined(&world, member).contains("tank0"), "{member}");
+    }
+    let told = refused(&world, &["destroy", "tank0", "--confirm", "tank0"]);
+    assert!(told.contains("no array 'tank0' is running"), "{told}");
+    // Its devices are free, and nothing of it comes back.
+    world.create("tank1", 4, &["--level", "6"]);
+    assert!(world.end().success());
+}
