@@ -181,7 +181,8 @@ fn highest_memory() -> u64 {
 /// time is read from its schedstat.
 fn sampler() -> bool {
     let command = [env!("CARGO_BIN_EXE_ashlar-lab"), "--json", "cpu", "--", "sh", "-c"];
-    let busy = "end=$(($(date +%s) + 10)); while [ $(date +%s) -lt $end ]; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; done";
+    let busy = "end=$(($(date +%s) + 10)); while [ $(date +%s) -lt $end ]; do i=0; \
+                while [ $i -lt 20000 ]; do i=$((i + 1)); done; done";
     let output = Command::new(command[0]).args(&command[1..]).arg(busy).output().expect("started");
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -196,7 +197,9 @@ fn sampler() -> bool {
     let percent = own_cores / busy_cores * 100.0;
     let own_ms = number(&record["profiler"]["own_cpu_s"]) * 1e3;
     println!(
-        "sampler at 99 Hz {percent:.4} % of a core for each busy core (at most {SAMPLER_PERCENT_MAX}): {own_ms:.2} ms of perf's own CPU time; {busy_cores:.2} cores were busy"
+        "sampler at 99 Hz {percent:.4} % of a core for each busy core (at most \
+         {SAMPLER_PERCENT_MAX}): {own_ms:.2} ms of perf's own CPU time; \
+         {busy_cores:.2} cores were busy"
     );
     percent < SAMPLER_PERCENT_MAX
 }

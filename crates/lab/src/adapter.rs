@@ -115,7 +115,8 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
         _ => Err(Refusal::cannot_run(
             "engine.unknown",
             format!("'{name}' is no engine that the lab can drive; nothing was done"),
-            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, spdk:NBD-DEVICE or device:PATH",
+            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, \
+             spdk:NBD-DEVICE or device:PATH",
         )),
     }
 }

@@ -45,7 +45,8 @@ pub fn refuse_unless_named_on(
         let wanted = format!("{host}:{}", target.display());
         if !named.contains(&wanted) {
             let said = format!(
-                "{} on host {host} would be overwritten, and what is on it cannot be seen from here; nothing was written",
+                "{} on host {host} would be overwritten, and what is on it cannot be seen from \
+                 here; nothing was written",
                 target.display()
             );
             let hint = format!("if it may go, say --destroy {wanted}");
@@ -106,7 +107,8 @@ fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> 
     let answer = commands.run(&argv, "is it in use?")?;
     if answer.code != Some(0) {
         let said = format!(
-            "{}: lsblk knows nothing of it, so whether it is in use cannot be told; nothing was written",
+            "{}: lsblk knows nothing of it, so whether it is in use cannot be told; \
+             nothing was written",
             device.display()
         );
         let hint =

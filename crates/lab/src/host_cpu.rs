@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn idle_waiting_and_stolen_time_is_not_busy() {
-        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 1 20 60 5 1 2 1 7 0\ncpu1 0 0 0 100 0 0 0 0 0 0\nintr 5\n";
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 1 20 60 5 1 2 1 7 0\n\
+                    cpu1 0 0 0 100 0 0 0 0 0 0\nintr 5\n";
         assert_eq!(parse(text), [Ticks { busy: 34, all: 100 }, Ticks { busy: 0, all: 100 }]);
         assert_eq!(parse("garbage\n\ncpu0\n"), [Ticks::default()]);
     }

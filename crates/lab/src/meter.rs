@@ -240,7 +240,8 @@ fn speed(name: &str) -> Option<f64> {
     (mega_bits > 0).then(|| to_f64(Rate::mega(mega_bits).0) / 8.0)
 }
 
-/// Lines `  eth0: bytes packets errs drop fifo frame compressed multicast bytes ...`: received first, then sent.
+/// Lines `  eth0: bytes packets errs drop fifo frame compressed multicast bytes ...`: received
+/// first, then sent.
 fn parse_networks(text: &str) -> BTreeMap<String, (u64, u64)> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
@@ -273,7 +274,8 @@ mod tests {
             Meter::default().with(&["lab0".to_owned(), "lab1".to_owned(), "gone".to_owned()]);
         let reading = |seconds: u64, sent: u64| Reading {
             networks: parse_networks(&format!(
-                "Inter-|   Receive |  Transmit\n face |bytes packets\n  lab0: 100 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n\
+                "Inter-|   Receive |  Transmit\n face |bytes packets\n  \
+                 lab0: 100 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n\
                  lab1:7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n    lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\n"
             )),
             taken: Duration::from_secs(seconds),

@@ -224,7 +224,8 @@ mod tests {
     fn identified(device: &Path, oacs: u64, sanicap: u64) -> Recorded {
         let path = device.display();
         Recorded::parse(&format!(
-            "$ nvme id-ctrl {path} --output-format=json\n{{\"oacs\":{oacs},\"sanicap\":{sanicap}}}\n"
+            "$ nvme id-ctrl {path} --output-format=json\n\
+             {{\"oacs\":{oacs},\"sanicap\":{sanicap}}}\n"
         ))
     }
 
@@ -257,7 +258,8 @@ mod tests {
         let begin = format!("$ nvme sanitize {path} --sanact=2\n");
         let look = |status: u64| {
             format!(
-                "$ nvme sanitize-log {path} --output-format=json\n{{\"{path}\":{{\"sprog\":9,\"sstat\":{status}}}}}\n"
+                "$ nvme sanitize-log {path} --output-format=json\n\
+                 {{\"{path}\":{{\"sprog\":9,\"sstat\":{status}}}}}\n"
             )
         };
         let ends = Recorded::parse(&(begin.clone() + &look(2) + &look(0x101)));

@@ -77,7 +77,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let counts: Vec<String> =
         answer.replaced.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let told = match counts.as_slice() {
-        [] => "no identifier was found in it, so nothing is replaced: look yourself before you send it".to_owned(),
+        [] => "no identifier was found in it, so nothing is replaced: \
+               look yourself before you send it"
+            .to_owned(),
         counts => format!("replaced {}", counts.join(", ")),
     };
     println!("{}: {told}", args.to.display());

@@ -84,8 +84,12 @@ pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
         .unwrap_or_else(|| {
             verdict(
                 Factor::Unknown,
-                "unknown: no core is saturated, the drives could do more, and the depth was kept".to_owned(),
-                "double the depth; if the rate stays and latency doubles, take stacks of what is waited for".to_owned(),
+                "unknown: no core is saturated, the drives could do more, \
+                 and the depth was kept"
+                    .to_owned(),
+                "double the depth; if the rate stays and latency doubles, \
+                 take stacks of what is waited for"
+                    .to_owned(),
             )
         })
 }
@@ -133,7 +137,9 @@ fn by_cores(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdic
                 cores.len(),
                 mean * 100.0
             ),
-            "see whose core it is: 'lab cpu' around the same load; then give that work more threads".to_owned(),
+            "see whose core it is: 'lab cpu' around the same load; \
+             then give that work more threads"
+                .to_owned(),
         )
     })
 }

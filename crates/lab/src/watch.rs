@@ -181,7 +181,9 @@ fn idle() -> Result<Check, Refusal> {
         outcome: if is_idle { Outcome::Pass } else { Outcome::Fail },
         found: format!("{} of all cores busy before the first load", crate::units::percent(busy)),
         next: (!is_idle).then(|| {
-            "stop what else runs here: its time is in the CPU figures, and it takes from the rates".to_owned()
+            "stop what else runs here: its time is in the CPU figures, \
+             and it takes from the rates"
+                .to_owned()
         }),
     })
 }

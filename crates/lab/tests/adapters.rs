@@ -18,7 +18,8 @@ fn wanted(level: &str) -> Wanted {
 }
 
 const MDADM: &str = "\
-$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K \
+    /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
 mdadm: Defaulting to version 1.2 metadata
 mdadm: array /dev/md/lab started.
 $ readlink -f /dev/md/lab
@@ -74,7 +75,8 @@ fn a_tunable_that_the_kernel_does_not_take_is_said() {
 fn what_failed_halfway_is_taken_away_all_the_same() {
     let commands = Recorded::parse(
         "\
-$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K \
+    /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
 mdadm: cannot open /dev/loop3: Device or resource busy
 ? 2
 $ mdadm --zero-superblock /dev/loop1
@@ -135,7 +137,9 @@ $ ashlar --socket /run/lab/ashlar.sock serve --fuse /run/lab/volumes
 $ ashlar --socket /run/lab/ashlar.sock status --json
 ? 1
 $ ashlar --socket /run/lab/ashlar.sock status --json
-$ ashlar --socket /run/lab/ashlar.sock create lab --level 6 --strip-size 65536 --policy log --destroy /dev/loop1 --destroy /dev/loop2 --destroy /dev/loop3 --destroy /dev/loop4 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ ashlar --socket /run/lab/ashlar.sock create lab --level 6 --strip-size 65536 --policy log \
+    --destroy /dev/loop1 --destroy /dev/loop2 --destroy /dev/loop3 --destroy /dev/loop4 \
+    /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
 $ ashlar --socket /run/lab/ashlar.sock attach lab
 /dev/loop9
 $ mkfs.xfs -q -f -d su=65536,sw=2 /dev/loop9
@@ -167,8 +171,10 @@ fn an_engine_that_is_not_known_is_refused_with_the_names_that_are() {
 fn a_member_is_put_in_blank_and_a_rebuild_is_seen_until_it_ends() {
     let transcript = format!(
         "{}$ mdadm /dev/md/lab --fail /dev/loop2\n$ mdadm /dev/md/lab --remove /dev/loop2\n\
-         $ mdadm --zero-superblock /dev/loop2\n$ mdadm /dev/md/lab --add /dev/loop2\nmdadm: added /dev/loop2\n\
-         $ cat /proc/mdstat\n      [==>..................]  recovery = 12.6% (8192/64512) finish=0.1min speed=8192K/sec\n\
+         $ mdadm --zero-superblock /dev/loop2\n$ mdadm /dev/md/lab --add /dev/loop2\n\
+         mdadm: added /dev/loop2\n\
+         $ cat /proc/mdstat\n      [==>..................]  recovery = 12.6% (8192/64512) \
+         finish=0.1min speed=8192K/sec\n\
          $ cat /proc/mdstat\nmd127 : active raid6 loop2[4] loop4[3] loop3[2] loop1[0]\n",
         MDADM.split("$ cat /proc/mdstat").next().expect("a head")
     );
@@ -187,11 +193,15 @@ fn a_btrfs_member_is_replaced_by_its_number_and_the_replacement_is_waited_for() 
     let none = "$ btrfs scrub status /run/lab/files\n$ btrfs balance status /run/lab/files\n";
     let transcript = format!(
         "$ mkfs.btrfs -q -f -K -d raid6 -m raid1c3 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4\n\
-         $ btrfs device scan /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4\n$ mkdir -p /run/lab/files\n\
+         $ btrfs device scan /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4\n\
+         $ mkdir -p /run/lab/files\n\
          $ mount -t btrfs /dev/loop1 /run/lab/files\n\
          $ btrfs replace start -f 2 /dev/loop2 /run/lab/files\n\
-         {none}$ btrfs replace status -1 /run/lab/files\n23.4% done, 0 write errs, 0 uncorr. read errs\n\
-         {none}$ btrfs replace status -1 /run/lab/files\nStarted on 22.Nov 04:00:01, finished on 22.Nov 04:00:09, 0 write errs, 0 uncorr. read errs\n"
+         {none}$ btrfs replace status -1 /run/lab/files\n\
+         23.4% done, 0 write errs, 0 uncorr. read errs\n\
+         {none}$ btrfs replace status -1 /run/lab/files\n\
+         Started on 22.Nov 04:00:01, finished on 22.Nov 04:00:09, 0 write errs, 0 uncorr. \
+         read errs\n"
     );
     let (commands, mut engine) = (Recorded::parse(&transcript), Btrfs::default());
     engine.create(&commands, &wanted("raid6")).expect("made");
@@ -222,7 +232,8 @@ fn whole_life(engine: &mut dyn Engine, level: &str, transcript: &str) -> String 
 #[test]
 fn a_pool_of_zfs_resilvers_a_blank_member_and_is_taken_away() {
     let transcript = "\
-$ zpool create -f -o ashift=12 -O compression=off -O recordsize=1M -O atime=off -O xattr=sa -m /run/lab/files ashlar_lab raidz2 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ zpool create -f -o ashift=12 -O compression=off -O recordsize=1M -O atime=off -O xattr=sa \
+    -m /run/lab/files ashlar_lab raidz2 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
 $ zpool status ashlar_lab
   scan: resilver in progress since Sat Nov 21 10:00:00 2026
 $ zpool status ashlar_lab
@@ -266,7 +277,8 @@ $ spdk-rpc bdev_raid_create -n lab -z 64 -r raid5f -b m0 m1 m2 m3
 $ spdk-rpc nbd_start_disk lab /dev/nbd0
 /dev/nbd0
 $ spdk-rpc bdev_raid_get_bdevs all
-[{\"name\": \"lab\", \"state\": \"online\", \"process\": {\"type\": \"rebuild\", \"target\": \"m1\"}}]
+[{\"name\": \"lab\", \"state\": \"online\", \
+    \"process\": {\"type\": \"rebuild\", \"target\": \"m1\"}}]
 $ spdk-rpc bdev_raid_get_bdevs all
 [{\"name\": \"lab\", \"state\": \"online\"}]
 $ uname -r

@@ -17,7 +17,8 @@ const LAB: &str = env!("CARGO_BIN_EXE_ashlar-lab");
 
 /// Keeps its words and its configuration, and prints a table of the real one's form: a million I/Os
 /// a second.
-const MADE_UP: &str = "#!/bin/sh\nplace=$(dirname \"$0\")\necho \"$@\" >> \"$place/called\"\nfor last; do :; done\ncat \"$last\" >> \"$place/opened\"\necho >> \"$place/opened\"\n\
+const MADE_UP: &str = "#!/bin/sh\nplace=$(dirname \"$0\")\necho \"$@\" >> \"$place/called\"\n\
+    for last; do :; done\ncat \"$last\" >> \"$place/opened\"\necho >> \"$place/opened\"\n\
     echo ' Device Information : runtime(s) IOPS MiB/s Fail/s TO/s Average min max'\n\
     echo ' lab : 1.00 1000000.00 3906.25 0.00 0.00 32.00 1.00 99.00'\n\
     echo ' Total : 1000000.00 3906.25 0.00 0.00 32.00 1.00 99.00'\n";
@@ -55,7 +56,8 @@ impl Place {
             ["a", "b", "c"].map(|name| format!("{:?}", self.path(name))).into();
         let drives = drives.join(", ");
         let text = format!(
-            "question = \"is fio the limit?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [{drives}]\n{}",
+            "question = \"is fio the limit?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n\
+             drives = [{drives}]\n{}",
             rest.replace("MEMBERS", &drives)
         );
         std::fs::write(self.path("plan.toml"), text).expect("written");
@@ -162,7 +164,8 @@ fn an_array_of_spdk_is_made_inside_bdevperf_and_cannot_be_faster_than_its_drives
         "[[arrays]]\nengine = \"spdk\"\nlevel = \"raid5\"\nmembers = [MEMBERS]\nstrip = \"64k\"\n\
          [profiles]\nslow = \"slow.fio\"\n\
          [[stages]]\nkind = \"raw.all\"\nprofiles = [\"slow\"]\ndepths = [1]\n\
-         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\ngenerator = \"bdevperf\"\n",
+         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n\
+         generator = \"bdevperf\"\n",
     );
     std::fs::write(place.path("slow.fio"), "[raw]\nrw=randread\nbs=4k\nrate_iops=100\n")
         .expect("written");

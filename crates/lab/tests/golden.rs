@@ -168,7 +168,10 @@ fn flame_graphs_and_their_difference_are_drawn_from_files() {
 #[test]
 fn mutated_input_never_ends_the_program_otherwise_than_by_itself() {
     let folder = tempfile::tempdir().expect("folder");
-    let script = b"fio 31173/31182 [001] 24835.111631: cpu-clock:pppH: \n\tffffffff821e8f67 raid5_make_request ([raid456])\n\t d98 [unknown] ([unknown])\n\n".to_vec();
+    let script = b"fio 31173/31182 [001] 24835.111631: cpu-clock:pppH: \n\
+                   \tffffffff821e8f67 raid5_make_request ([raid456])\n\
+                   \t d98 [unknown] ([unknown])\n\n"
+        .to_vec();
     let sources = [std::fs::read(golden("mdraid.folded")).expect("there"), script];
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = |below: usize| {

@@ -69,8 +69,10 @@ fn plan(place: &Path, hosts: &[String], profile: &str) -> PathBuf {
     std::fs::write(&file, vec![0x5a; 8 << 20]).expect("written");
     let hosts: Vec<String> = hosts.iter().map(|host| format!("\"{host}\"")).collect();
     let text = format!(
-        "question = \"what do two clients see?\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\nhosts = [{}]\n\
-         [[arrays]]\npath = \"{}\"\n[[stages]]\nkind = \"array.sweep\"\nprofiles = [\"{profile}\"]\ndepths = [1]\n",
+        "question = \"what do two clients see?\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
+         hosts = [{}]\n\
+         [[arrays]]\npath = \"{}\"\n[[stages]]\nkind = \"array.sweep\"\n\
+         profiles = [\"{profile}\"]\ndepths = [1]\n",
         hosts.join(", "),
         file.display()
     );

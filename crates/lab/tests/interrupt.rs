@@ -47,7 +47,8 @@ impl Bench {
         let names: Vec<String> =
             members.iter().map(|path| format!("\"{}\"", path.display())).collect();
         let text = format!(
-            "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\nengine = \"{engine}\"\nmembers = [{}]\nspan = \"8m\"\n\
+            "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\nengine = \"{engine}\"\n\
+             members = [{}]\nspan = \"8m\"\n\
              [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n",
             names.join(", ")
         );
@@ -231,7 +232,8 @@ fn members_that_the_plan_took_out_come_back_although_the_run_was_interrupted() {
     std::fs::write(place.join("array"), vec![0xa5; 8 << 20]).expect("written");
     let hook = |word: &str| format!("[[\"sh\", \"-c\", \"echo {word} >> {}\"]]", hooks.display());
     let text = format!(
-        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\npath = \"{}\"\ntake_out = {}\nrestore = {}\n\
+        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\npath = \"{}\"\ntake_out = {}\n\
+         restore = {}\n\
          [[stages]]\nkind = \"degraded\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n",
         place.join("array").display(),
         hook("out"),

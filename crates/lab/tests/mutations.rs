@@ -125,7 +125,8 @@ fn results_of_fio_and_what_is_linted_in_them() {
 
 #[test]
 fn job_files_command_lines_and_logs_of_fio() {
-    let job: &[u8] = b"[global]\nioengine=io_uring\ndirect=1\nbs=4k,8k\n[a]\nfilename=/dev/a\\:b\nrw=randrw\nsize=10%\nruntime=1m\n";
+    let job: &[u8] = b"[global]\nioengine=io_uring\ndirect=1\nbs=4k,8k\n[a]\nfilename=/dev/a\\:b\n\
+                       rw=randrw\nsize=10%\nruntime=1m\n";
     survives("job file", &[job], mutations(3000), |bytes| {
         for job in JobFile::parse(&text(bytes))?.jobs() {
             let _read =
@@ -133,7 +134,8 @@ fn job_files_command_lines_and_logs_of_fio() {
         }
         Ok(())
     });
-    let line: &[u8] = b"--name=a --rw=randread --bs=4k --iodepth 32 --filename=/dev/x job.fio --name=b --numjobs=4";
+    let line: &[u8] = b"--name=a --rw=randread --bs=4k --iodepth 32 --filename=/dev/x job.fio \
+                        --name=b --numjobs=4";
     survives("command line", &[line], mutations(3000), |bytes| {
         let words: Vec<String> = text(bytes).split(' ').map(str::to_owned).collect();
         CommandLine::parse(&words).map(|_| ())
@@ -163,8 +165,10 @@ fn folded_stacks_and_what_perf_prints() {
         count(std::slice::from_ref(&path), how).map(|_| ())
     });
     let script: &[u8] = b"fio 100/101 [002]  12.345678:   10101010 cpu-clock:pppH: \n\
-        \tffffffff81000000 raid5_make_request+0x10 ([raid456])\n\tffffffff81000001 submit_bio ([kernel.kallsyms])\n\n\
-        swapper     0/0     [000]  12.345679: cpu-clock: \n\tffffffff81000002 do_idle ([kernel.kallsyms])\n\n";
+        \tffffffff81000000 raid5_make_request+0x10 ([raid456])\n\
+        \tffffffff81000001 submit_bio ([kernel.kallsyms])\n\n\
+        swapper     0/0     [000]  12.345679: cpu-clock: \n\
+        \tffffffff81000002 do_idle ([kernel.kallsyms])\n\n";
     survives("perf script", &[script], mutations(2000), |bytes| {
         let read = read_script(bytes, how);
         assert!(read.is_ok(), "memory can always be read");
@@ -174,8 +178,10 @@ fn folded_stacks_and_what_perf_prints() {
 
 #[test]
 fn plans_records_traces_and_tables() {
-    let plan: &[u8] = b"question = \"q\"\nruntime_s = 5\ndrives = [\"/dev/a\"]\n[[arrays]]\npath = \"/dev/md0\"\nstrip = \"64k\"\n\
-        data_members = 4\n[[stages]]\nkind = \"raw.all\"\nprofiles = [\"rr-4k\"]\ndepths = [1, 32]\nsizes = [\"1g\"]\n";
+    let plan: &[u8] = b"question = \"q\"\nruntime_s = 5\ndrives = [\"/dev/a\"]\n[[arrays]]\n\
+        path = \"/dev/md0\"\nstrip = \"64k\"\n\
+        data_members = 4\n[[stages]]\nkind = \"raw.all\"\nprofiles = [\"rr-4k\"]\n\
+        depths = [1, 32]\nsizes = [\"1g\"]\n";
     survives("plan", &[plan], mutations(3000), |bytes| {
         let plan = Plan::parse(&text(bytes))?;
         ashlar_lab::plan::points::expand(&plan, Path::new("."), &|_| 1 << 30).map(|_| ())

@@ -98,7 +98,8 @@ fn a_throttled_member_among_ten_is_named() {
     let plan = place.path().join("plan.toml");
     let drives: Vec<String> = loops.0.iter().map(|device| format!("\"{device}\"")).collect();
     let text = format!(
-        "question = \"which one is slow?\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\ndrives = [{}]\n\
+        "question = \"which one is slow?\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
+         drives = [{}]\n\
          [[stages]]\nkind = \"raw.all\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n",
         drives.join(", ")
     );
@@ -136,7 +137,8 @@ fn plan(place: &Path, drives: &[(&str, &str)]) -> PathBuf {
         .map(|(drive, _)| format!("[[arrays]]\npath = \"{}\"\n", place.join(drive).display()))
         .collect();
     let text = format!(
-        "question = \"q\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n{}[[stages]]\nkind = \"array.sweep\"\nprofiles = [\"{}\"]\ndepths = [1]\n",
+        "question = \"q\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n{}[[stages]]\n\
+         kind = \"array.sweep\"\nprofiles = [\"{}\"]\ndepths = [1]\n",
         arrays.concat(),
         drives[0].1
     );
@@ -167,8 +169,7 @@ fn reading_what_was_never_written_is_no_benchmark() {
 }
 
 #[test]
-fn a_truncated_result_and_a_file_that_is_none_are_one_line_and_garbage_before_a_result_is_passed_over()
- {
+fn a_truncated_result_and_a_file_that_is_none_are_one_line_and_garbage_before_one_is_passed_over() {
     let place = tempfile::tempdir().expect("a directory");
     let whole = include_str!("fio/two_jobs.json");
     let path = place.path().join("result.json");

@@ -69,7 +69,10 @@ impl Seen {
                 let names: Vec<String> = (0..members.len()).map(|at| format!("m{at}")).collect();
                 steps.extend(names.iter().zip(members).map(|(name, path)| file(name, path)));
                 let parameters = json!({
-                    "name": LOADED, "strip_size_kb": strip_kib, "raid_level": level, "base_bdevs": names
+                    "name": LOADED,
+                    "strip_size_kb": strip_kib,
+                    "raid_level": level,
+                    "base_bdevs": names,
                 });
                 steps.push(json!({"method": "bdev_raid_create", "params": parameters}));
             }
@@ -288,16 +291,7 @@ mod tests {
     }
 
     /// In the format of its documentation; the numbers are made up.
-    const TABLE: &str = "\
-Running I/O for 5 seconds...
-
-                                                                                                Latency(us)
- Device Information                     : runtime(s)       IOPS      MiB/s     Fail/s     TO/s    Average        min        max
- Job: lab (Core Mask 0x1, workload: randread, depth: 32, IO size: 4096)
-	 lab                                 :       5.00   81920.00     320.00       0.00       0.00     390.25     101.10    5021.33
- ===================================================================================================================
- Total                                  :              81920.00     320.00       0.00       0.00     390.25     101.10    5021.33
-";
+    const TABLE: &str = include_str!("../../tests/data/bdevperf.txt");
 
     #[test]
     fn the_total_is_read_by_the_names_of_its_columns() {

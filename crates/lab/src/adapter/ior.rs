@@ -108,18 +108,9 @@ mod tests {
     use std::path::Path;
 
     /// Written by hand after what versions 3.4 and 4.0 print; no IOR ran here.
-    const NEW: &str = "IOR-4.0.0: MPI Coordinated Test of Parallel I/O\nOptions:\naccess              : file-per-process\n\nResults: \n\n\
-        access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter\n\
-        ------    ---------  ----       ----------  ---------- ---------  --------   --------   --------   --------   ----\n\
-        write     1024.00    1030.10    0.000970    8388608    1024.00    0.000043   7.95       0.000034   8.00       0\n\
-        read      2048.00    2050.00    0.000480    8388608    1024.00    0.000040   3.99       0.000020   4.00       0\n\
-        Max Write: 1024.00 MiB/sec (1073.74 MB/sec)\nMax Read:  2048.00 MiB/sec (2147.48 MB/sec)\n";
+    const NEW: &str = include_str!("../../tests/data/ior-4.0.txt");
     /// Before 3.3 there were fewer columns.
-    const OLD: &str = "access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter\n\
-        ------    ---------  ---------- ---------  --------   --------   --------   --------   ----\n\
-        write     500.00     2097152    1024.00    0.011624   4.34       2.70       4.00       0\n\
-        remove    -          -          -          -          -          -          0.360676   0\n\
-        write     700.00     2097152    1024.00    0.012490   3.91       0.516111   3.00       1\n";
+    const OLD: &str = include_str!("../../tests/data/ior-3.2.txt");
 
     #[test]
     fn columns_are_found_by_their_names_in_old_and_new_tables() {

@@ -13,11 +13,11 @@ use std::process::ExitCode;
 
 /// Save runs as a named baseline for later comparison: `lab compare RUN --baseline NAME`.
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Examples:\n  ashlar lab baseline save kernel-6.1 runs/monday\n  ashlar lab baseline list\n  \
-                  ashlar lab compare runs/today --baseline kernel-6.1 --worse-below 0.95\n\n\
-                  Baselines are kept under $XDG_STATE_HOME/ashlar/lab/baselines (without it ~/.local/state/...), or in --library DIR."
-)]
+#[command(after_help = "Examples:\n  ashlar lab baseline save kernel-6.1 runs/monday\n  \
+                        ashlar lab baseline list\n  \
+                        ashlar lab compare runs/today --baseline kernel-6.1 --worse-below 0.95\n\n\
+                        Baselines are kept under $XDG_STATE_HOME/ashlar/lab/baselines (without it \
+                        ~/.local/state/...), or in --library DIR.")]
 pub struct Args {
     /// Where baselines are kept.
     #[arg(long, visible_alias = "dir", value_name = "DIR", global = true)]
@@ -94,7 +94,15 @@ fn list(library: &Library, json: bool) -> Result<(), Refusal> {
         let is_here = is_of(&run.facts, &here);
         rows.push((name, points::of(&run.records).len(), is_here, run.facts));
     }
-    let record = |(name, figures, is_here, facts): &(String, usize, bool, RunFacts)| json!({"name": name, "figures": figures, "of_this_machine": is_here, "question": facts.question, "began_unix_s": facts.began_unix_s});
+    let record = |(name, figures, is_here, facts): &(String, usize, bool, RunFacts)| {
+        json!({
+            "name": name,
+            "figures": figures,
+            "of_this_machine": is_here,
+            "question": facts.question,
+            "began_unix_s": facts.began_unix_s,
+        })
+    };
     let all: Vec<_> = rows.iter().map(record).collect();
     say(json, &json!(all), || match rows.is_empty() {
         true => format!("no baselines in {}", library.dir().display()),
@@ -119,8 +127,14 @@ fn shown_json(name: &str, run: &Run) -> serde_json::Value {
     let points: Vec<_> = points::of(&run.records)
         .iter()
         .map(|point| {
-            json!({"engine": point.engine, "case": point.case(), "rate": point.rate(), "unit": point.unit(),
-                "rounds": point.samples.len(), "mark": point.mark().to_string()})
+            json!({
+                "engine": point.engine,
+                "case": point.case(),
+                "rate": point.rate(),
+                "unit": point.unit(),
+                "rounds": point.samples.len(),
+                "mark": point.mark().to_string(),
+            })
         })
         .collect();
     json!({"name": name, "facts": run.facts, "points": points})

@@ -35,8 +35,12 @@ use std::process::ExitCode;
 /// with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 --member drive1 --member drive2 --member drive3\n  ashlar lab compare runs/today runs/baseline --worse-below 0.95\n  ashlar lab compare runs/today --baseline kernel-6.1\n\n\
-                  With engines the exit code is 0, or 1 if a figure is INVALID; with stored runs 0 if no case is worse, 1 if one is. 2: it could not be done."
+    after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 \
+                  --member drive1 --member drive2 --member drive3\n  \
+                  ashlar lab compare runs/today runs/baseline --worse-below 0.95\n  \
+                  ashlar lab compare runs/today --baseline kernel-6.1\n\n\
+                  With engines the exit code is 0, or 1 if a figure is INVALID; \
+                  with stored runs 0 if no case is worse, 1 if one is. 2: it could not be done."
 )]
 pub struct Args {
     /// First engine, or the directory of the newer run.
@@ -296,7 +300,12 @@ fn stored_runs(args: &Args, old: &Path, json: bool) -> Result<ExitCode, Refusal>
     if json {
         println!(
             "{}",
-            serde_json::json!({"pairs": stored.pairs, "left_out": stored.left_out, "worse": worse, "differences": differing})
+            serde_json::json!({
+                "pairs": stored.pairs,
+                "left_out": stored.left_out,
+                "worse": worse,
+                "differences": differing,
+            })
         );
         return Ok(ExitCode::from(u8::from(worse > 0)));
     }

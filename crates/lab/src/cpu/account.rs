@@ -147,12 +147,13 @@ pub struct ProfilerCost {
 pub fn bias_of(source: &str) -> &'static str {
     match source {
         it if it.contains("cpu-clock") || it.contains("task-clock") => {
-            "software clock: work done with interrupts off is charged to what switches them on again (often \
-             _raw_spin_unlock_irqrestore), and idle cores are sampled less"
+            "software clock: work done with interrupts off is charged to what switches them on \
+             again (often _raw_spin_unlock_irqrestore), and idle cores are sampled less"
         }
         "unknown" => "the file does not say by which event it was sampled",
         _ => {
-            "hardware counter: an idle or halted core gives no samples, and counts follow the core's clock"
+            "hardware counter: an idle or halted core gives no samples, \
+             and counts follow the core's clock"
         }
     }
 }
@@ -248,10 +249,17 @@ fn unit_of(total: u64, taken: &Taken<'_>) -> Result<Unit, Refusal> {
     };
     unit.ok_or_else(|| {
         let what = format!(
-            "{}: the counts sum to {total}, but {} cores x {} Hz x {} s can give {:.0} samples or {:.3e} ns",
-            taken.of, window.cores, window.hz, window.seconds, window.samples(), window.nanoseconds()
+            "{}: the counts sum to {total}, but {} cores x {} Hz x {} s can give {:.0} samples or \
+             {:.3e} ns",
+            taken.of,
+            window.cores,
+            window.hz,
+            window.seconds,
+            window.samples(),
+            window.nanoseconds()
         );
-        let hint = "give the --cores, --hz and --seconds it was sampled with; counts weighted by their period are --unit ns";
+        let hint = "give the --cores, --hz and --seconds it was sampled with; \
+                    counts weighted by their period are --unit ns";
         Refusal::cannot_run("cpu.counts_impossible", what, hint)
     })
 }
@@ -265,7 +273,8 @@ fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
     };
     let mut found = Vec::new();
     if unit == Unit::Nanoseconds && taken.unit.is_none() {
-        let reason = "the counts are nanoseconds, not samples: the program that folded them weighted each by its period; F1' was used";
+        let reason = "the counts are nanoseconds, not samples: \
+                      the program that folded them weighted each by its period; F1' was used";
         found.push(finding("F1", Severity::Info, reason.into(), "say --unit ns"));
     }
     if counts.unread > 0 {
@@ -276,7 +285,8 @@ fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
     if counts.polling > 0 {
         let share = taken.window.share(counts.polling, unit).share * 100.0;
         let reason = format!(
-            "{share:.1} % of the machine polls for completions: consumed whether or not something completes"
+            "{share:.1} % of the machine polls for completions: \
+             consumed whether or not something completes"
         );
         found.push(finding("L20", Severity::Info, reason, "label this configuration as polling"));
     }

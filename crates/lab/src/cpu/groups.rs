@@ -252,7 +252,8 @@ mod tests {
     fn an_own_file_comes_first_and_replaces_ours_of_the_same_name() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("md.toml");
-        let text = "format = 1\nname = \"md\"\nversion = 7\nuses = [\"kernel\"]\n[belongs]\nsymbols = ['^mine_']\n";
+        let text = "format = 1\nname = \"md\"\nversion = 7\nuses = [\"kernel\"]\n[belongs]\n\
+                    symbols = ['^mine_']\n";
         std::fs::write(&path, text).expect("written");
         let groups = Groups::load(&[&path]).expect("sound");
         assert_eq!((groups.all[0].name.as_str(), groups.all[0].version), ("md", 7));

@@ -131,7 +131,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_line_is_in_one_range_wherever_a_file_is_cut(
-            text in prop::collection::vec(prop::collection::vec(97u8..123, 0..9), 0..20), cut in 0u64..100,
+            text in prop::collection::vec(prop::collection::vec(97u8..123, 0..9), 0..20),
+            cut in 0u64..100,
         ) {
             let mut file = tempfile::NamedTempFile::new().expect("file");
             let text = text.join(&b'\n');

@@ -168,7 +168,8 @@ fn client_misses(account: &CpuAccount, work: FioWork) -> Option<Finding> {
         rule: "A01".into(),
         severity: Severity::Info,
         reason: format!(
-            "fio accounts for {own_s:.2} s of CPU and the machine for {busy_s:.2} s: {missed:.0} % of it is not in fio's figures"
+            "fio accounts for {own_s:.2} s of CPU and the machine for {busy_s:.2} s: \
+             {missed:.0} % of it is not in fio's figures"
         ),
         correction: Some("never take usr_cpu and sys_cpu for the cost of an engine".into()),
     })

@@ -237,8 +237,10 @@ mod tests {
     #[test]
     fn fio_s_output_is_summed_over_jobs_and_directions() {
         let text = "note: before\n{\"jobs\":[
-            {\"usr_cpu\":10.0,\"sys_cpu\":20.0,\"job_runtime\":2000,\"read\":{\"total_ios\":100,\"io_bytes\":409600,\"iops\":50.0}},
-            {\"usr_cpu\":20.0,\"sys_cpu\":40.0,\"job_runtime\":2000,\"write\":{\"total_ios\":10,\"io_bytes\":40960,\"iops\":5.0}}]}";
+            {\"usr_cpu\":10.0,\"sys_cpu\":20.0,\"job_runtime\":2000,\
+            \"read\":{\"total_ios\":100,\"io_bytes\":409600,\"iops\":50.0}},
+            {\"usr_cpu\":20.0,\"sys_cpu\":40.0,\"job_runtime\":2000,\
+            \"write\":{\"total_ios\":10,\"io_bytes\":40960,\"iops\":5.0}}]}";
         let work = parse(text.as_bytes()).expect("understood");
         assert_eq!((work.ios, work.bytes), (110, 450_560));
         assert!((work.iops - 55.0).abs() < 1e-9 && (work.system_percent - 30.0).abs() < 1e-9);
@@ -255,7 +257,8 @@ mod tests {
 
     #[test]
     fn the_null_job_touches_no_device() {
-        let job = "[global]\nioengine=libaio\nfilename=/dev/md0\nruntime=1200\nbs=128k\n[a]\nrw=write\nsize=20g\n";
+        let job = "[global]\nioengine=libaio\nfilename=/dev/md0\nruntime=1200\nbs=128k\n[a]\n\
+                   rw=write\nsize=20g\n";
         let null = null_job(job);
         assert!(!null.contains("/dev/md0") && !null.contains("libaio") && !null.contains("20g"));
         assert!(

@@ -236,7 +236,8 @@ mod tests {
     fn what_perf_complains_about_becomes_one_clear_line() {
         for (said, code) in [
             (
-                "Error:\nAccess to performance monitoring and observability operations is limited.\n",
+                "Error:\nAccess to performance monitoring and observability operations is \
+                 limited.\n",
                 "perf.not_permitted",
             ),
             ("  Error: unknown option `control=fd:0,1'\n\n Usage: perf record", "perf.too_old"),

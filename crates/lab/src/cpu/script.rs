@@ -199,7 +199,8 @@ fio 31173/31182 [001] 24835.111631: cpu-clock:pppH: \n\
 
     #[test]
     fn a_period_that_is_printed_changes_nothing() {
-        let text = "rustc 28266 [001] 24835.101577:   10101010 cpu-clock:pppH: \n\t 52bc6c f+0x14c (/usr/bin/x)\n\n";
+        let text = "rustc 28266 [001] 24835.101577:   10101010 cpu-clock:pppH: \n\
+                    \t 52bc6c f+0x14c (/usr/bin/x)\n\n";
         let (seen, unread) = read(text);
         assert_eq!((seen.len(), unread), (1, 0));
         assert_eq!((seen[0].0.event.as_str(), seen[0].0.pid), ("cpu-clock:pppH", None));
@@ -209,7 +210,8 @@ fio 31173/31182 [001] 24835.111631: cpu-clock:pppH: \n\
     #[test]
     fn samples_without_empty_line_or_frames_are_still_told_apart() {
         let (seen, _) = read(
-            "a 1 [000] 1.5: cycles: \n\nb 2 1.6: cycles: \n c 3 [001] 1.7: cycles:\nswapper     0 [002] 1.8: 1 cycles: ",
+            "a 1 [000] 1.5: cycles: \n\nb 2 1.6: cycles: \n c 3 [001] 1.7: cycles:\n\
+             swapper     0 [002] 1.8: 1 cycles: ",
         );
         let comms: Vec<&str> = seen.iter().map(|(header, _)| header.comm.as_str()).collect();
         assert_eq!(comms, ["a", "b", "c", "swapper"]);

@@ -81,8 +81,10 @@ struct Marks {
 
 /// Frames at which an interrupt or a softirq begins, on x86 and arm.
 const INTERRUPTS: [&str; 3] = [
-    "^(asm_)?(sysvec_|common_interrupt)|^(handle_softirqs|__do_softirq|do_softirq|call_softirq)|^(__)?irq_exit",
-    "^(el[01]h?_(64_|t_64_)?irq|gic_handle_irq|call_on_irq_stack)|^(ret_from_intr|do_IRQ|handle_irq|run_ksoftirqd)",
+    "^(asm_)?(sysvec_|common_interrupt)|^(handle_softirqs|__do_softirq|do_softirq|call_softirq)|\
+     ^(__)?irq_exit",
+    "^(el[01]h?_(64_|t_64_)?irq|gic_handle_irq|call_on_irq_stack)|^(ret_from_intr|do_IRQ|\
+     handle_irq|run_ksoftirqd)",
     "^(smp_)?apic_timer_interrupt",
 ];
 /// Roots of kernel threads.

@@ -25,7 +25,8 @@ use std::process::ExitCode;
   ashlar lab cpu --fio seqwrite.fio --out run1
   ashlar lab cpu --out run2 -- dd if=/dev/zero of=/mnt/x bs=1M count=1000 oflag=direct
   ashlar lab cpu --from md.folded --cores 64 --hz 99 --seconds 60
-  ashlar lab cpu --from run2/stacks.folded --against run1/stacks.folded --cores 64 --seconds 60 --out diff")]
+  ashlar lab cpu --from run2/stacks.folded --against run1/stacks.folded --cores 64 --seconds 60 \
+    --out diff")]
 pub struct Args {
     /// Account for this file instead of sampling: folded stacks, or the text of perf script. May be
     /// given several times.
@@ -82,7 +83,12 @@ pub struct Args {
     pub check_sampler: bool,
 
     /// Share of the core that --check-sampler burns, percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 27, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 27,
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
     pub duty: u32,
 
     /// Sample while this command runs.
@@ -231,7 +237,8 @@ fn check_sampler(args: &Args, groups: &Groups, json: bool) -> Result<ExitCode, R
     match json {
         true => println!("{}", line(&check)?),
         false => println!(
-            "sampler        {}: a thread that had {:.1} % of the machine by its schedstat was seen at {:.1} +-{:.1} %: {}",
+            "sampler        {}: a thread that had {:.1} % of the machine by its schedstat was seen \
+             at {:.1} +-{:.1} %: {}",
             check.source,
             percent(check.schedstat_share),
             percent(check.sampled.share),

@@ -135,7 +135,8 @@ fn what_a_killed_lab_left_running_is_ended_and_a_stranger_of_that_number_is_not(
     for (n, (child, seconds)) in children.iter().zip(["1000", "999"]).enumerate() {
         let n = n + 1;
         let begun = format!(
-            r#"{{"n":{n},"why":"a test","began_unix_s":5.0,"argv":["sleep","{seconds}"],"program":"sleep","pid":{}}}"#,
+            "{{\"n\":{n},\"why\":\"a test\",\"began_unix_s\":5.0,\"argv\":[\"sleep\",\
+             \"{seconds}\"],\"program\":\"sleep\",\"pid\":{}}}",
             child.id()
         );
         fs::write(folder.join(format!("0000{n}-sleep.begun")), begun).unwrap();
@@ -206,7 +207,8 @@ fn a_disk_that_fills_up_is_one_line_and_the_earlier_evidence_is_kept() {
     let mounted = std::process::Command::new(mount[0]).args(&mount[1..]).output();
     if !mounted.as_ref().is_ok_and(|output| output.status.success()) {
         eprintln!(
-            "left out: a_disk_that_fills_up: a small file system cannot be mounted here: {mounted:?}"
+            "left out: a_disk_that_fills_up: a small file system cannot be mounted here: \
+             {mounted:?}"
         );
         return;
     }

@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn options_before_the_first_name_are_global_and_later_ones_belong_to_their_job() {
         let line = parse(
-            "fio --direct=1 --name a --rw=read --time_based --name=b --bs 4k --output-format=json more.fio",
+            "fio --direct=1 --name a --rw=read --time_based --name=b --bs 4k --output-format=json \
+             more.fio",
         );
         let jobs = line.jobs.jobs();
         assert_eq!(jobs.len(), 2);

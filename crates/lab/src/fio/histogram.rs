@@ -77,7 +77,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_makes_it_panic(text in "([0-9]{0,22},? ?|[a-z,]{0,3}){0,60}", count in 0usize..2000) {
+        fn no_line_makes_it_panic(
+            text in "([0-9]{0,22},? ?|[a-z,]{0,3}){0,60}",
+            count in 0usize..2000,
+        ) {
             drop(read(&text));
             let whole = format!("1, 0, 1{}", ", 18446744073709551615".repeat(count));
             let is_whole = (0..=6).any(|by| BINS >> by == count);

@@ -142,13 +142,15 @@ fn disagreement(jobs: &[JobResult], all: &JobResult) -> Option<Finding> {
     let (own_ios, own_bytes) = (own(|side| side.ios), own(|side| side.bytes));
     if ios != own_ios || bytes != own_bytes {
         let said = format!(
-            "fio's sum over all clients has {own_ios} I/Os and {own_bytes} bytes, the clients together {ios} and {bytes}"
+            "fio's sum over all clients has {own_ios} I/Os and {own_bytes} bytes, \
+             the clients together {ios} and {bytes}"
         );
         return Some(finding("H01", Severity::Error, said));
     }
     if (rate - own_rate).abs() > own_rate * RATE_TOLERANCE {
         let said = format!(
-            "the hosts' rates add up to {}, fio's sum over all clients is {}: they did not run at the same time",
+            "the hosts' rates add up to {}, fio's sum over all clients is {}: \
+             they did not run at the same time",
             units::bytes_per_s(rate),
             units::bytes_per_s(own_rate)
         );
@@ -361,7 +363,8 @@ mod tests {
 
     #[test]
     fn versions_and_clocks_that_differ_are_said_and_silence_is_no_pass() {
-        let said = "hostname=vm, be=0, 64-bit, os=Linux, arch=x86-64, fio=fio-3.33, flags=1\n<vm> Starting 1 process\n";
+        let said = "hostname=vm, be=0, 64-bit, os=Linux, arch=x86-64, fio=fio-3.33, flags=1\n\
+                    <vm> Starting 1 process\n";
         assert_eq!(version(said).as_deref(), Some("fio-3.33"));
         assert_eq!(first_moment_ms("1795343802150, 492012, 0, 4096, 0\n"), Some(1_795_343_802_150));
         assert_eq!(ahead_ms(1500, (1.0, 2.0)), 0);

@@ -319,8 +319,10 @@ mod tests {
     use super::{JobFile, Section, Setting};
     use proptest::prelude::*;
 
-    const TEXT: &str = "; a comment\n[global]\nioengine=libaio\nblocksize=128k\ndirect=1\n\n[one]\nrw=write\ntime_based\n\
-                        [global]\niodepth = 8\n[two]\nbuffered=1\ndirect=0\nfilename=/dev/a:/dev/b\\:c\n";
+    const TEXT: &str = "; a comment\n[global]\nioengine=libaio\nblocksize=128k\ndirect=1\n\n[one]\n\
+                        rw=write\ntime_based\n\
+                        [global]\niodepth = 8\n[two]\nbuffered=1\ndirect=0\n\
+                        filename=/dev/a:/dev/b\\:c\n";
 
     #[test]
     fn jobs_inherit_what_stands_before_them_and_the_later_setting_wins() {
@@ -388,7 +390,9 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(text in "(\\[[a-z]{0,3}\\]?|[a-z=%:]{0,9}|\\PC{0,9}|\n){0,40}") {
+        fn no_text_makes_the_parser_panic(
+            text in "(\\[[a-z]{0,3}\\]?|[a-z=%:]{0,9}|\\PC{0,9}|\n){0,40}",
+        ) {
             if let Ok(file) = JobFile::parse(&text) {
                 for job in file.jobs() {
                     job.block_bytes();

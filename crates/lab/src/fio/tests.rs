@@ -105,9 +105,12 @@ fn what_is_no_result_is_refused_in_one_line_that_says_so() {
 
 #[test]
 fn absurd_figures_are_taken_without_a_panic() {
-    let text = br#"{"fio version":"fio-3.33","jobs":[{"jobname":"a","error":-1,"usr_cpu":-5,"job options":{"bs":7},
-        "read":{"io_bytes":99999999999999999999,"total_ios":-3,"iops":1e300,"bw_bytes":"x","clat_ns":{"N":18446744073709551615,
-        "mean":1e308,"bins":{"1":18446744073709551615,"2":18446744073709551615,"x":1},"percentile":{"99.9":1.5}}}},
+    let text = br#"{"fio version":"fio-3.33","jobs":[{"jobname":"a","error":-1,"usr_cpu":-5,
+        "job options":{"bs":7},
+        "read":{"io_bytes":99999999999999999999,"total_ios":-3,"iops":1e300,"bw_bytes":"x",
+        "clat_ns":{"N":18446744073709551615,"mean":1e308,
+        "bins":{"1":18446744073709551615,"2":18446744073709551615,"x":1},
+        "percentile":{"99.9":1.5}}}},
         {"read":{"io_bytes":18446744073709551615,"total_ios":18446744073709551615}}, 7]}"#;
     let result = FioResult::parse(text).unwrap();
     let all = figures(&result, |_| true);
@@ -173,7 +176,10 @@ proptest! {
     #[test]
     fn mutilated_results_are_read_or_refused_in_one_line(
         which in 0..REAL.len(),
-        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0usize..200, 0u8..4, any::<u8>()), 1..8),
+        cuts in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0usize..200, 0u8..4, any::<u8>()),
+            1..8,
+        ),
     ) {
         let mut text = REAL[which].to_vec();
         for (at, length, what, byte) in cuts {

@@ -89,7 +89,8 @@ impl Plan {
             Some("/proc/meminfo does not tell how much memory is free".to_owned())
         } else if buffer_bytes < wanted.min(cache.saturating_mul(CACHES_MIN).max(64 << 20)) {
             Some(format!(
-                "{} of memory a node may be taken, half of what is free; against {} of cache it would say nothing of memory",
+                "{} of memory a node may be taken, half of what is free; \
+                 against {} of cache it would say nothing of memory",
                 size(buffer_bytes),
                 size(cache)
             ))
@@ -115,8 +116,9 @@ impl Plan {
         let count = to_f64(u64::try_from(self.tasks.len()).unwrap_or(0));
         let parts = 2.5 * count + 1.5 * to_f64(u64::try_from(pairs).unwrap_or(0));
         format!(
-            "trying memory and processors, about {parts:.0} s at full load: {} of memory a node, read and copied by {}{across}; \
-             then arithmetic in registers. Other work on this machine will feel it, and spoils the figures.",
+            "trying memory and processors, about {parts:.0} s at full load: \
+             {} of memory a node, read and copied by {}{across}; then arithmetic in registers. \
+             Other work on this machine will feel it, and spoils the figures.",
             units::bytes(to_f64(self.buffer_bytes)),
             threads.join(", ")
         )

@@ -238,7 +238,8 @@ impl Known {
             Known::OtherCapacities { family, gigabytes } => {
                 let list: Vec<String> = gigabytes.iter().map(u64::to_string).collect();
                 Some(format!(
-                    "{family} is in the library of drive models with {} GB only, and capacity changes the figures; add it (--models)",
+                    "{family} is in the library of drive models with {} GB only, \
+                     and capacity changes the figures; add it (--models)",
                     list.join(", ")
                 ))
             }
@@ -401,7 +402,8 @@ mod tests {
         let path = folder.path().join("mine.toml");
         let write = |text: &str| std::fs::write(&path, text).expect("written");
         let head = "format = 1\nname = \"mine\"\nversion = 3\n";
-        let one = "[[family]]\nname = \"X\"\nmodel = 'TOSHIBA MG07.*'\nmedium = \"spinning\"\nsource = \"ours\"\n[[family.capacity]]\ngigabytes = 14000\nouter = 250\n";
+        let one = "[[family]]\nname = \"X\"\nmodel = 'TOSHIBA MG07.*'\nmedium = \"spinning\"\n\
+                   source = \"ours\"\n[[family.capacity]]\ngigabytes = 14000\nouter = 250\n";
         write(&format!("{head}{one}"));
         let library = Library::with(&[&path]).expect("good");
         let known = library.look("TOSHIBA MG07SCA14TA", 14_000 * GB);

@@ -72,7 +72,8 @@ pub fn headline(inspection: &Inspection) -> String {
         Verdict::Undecided => {
             let open = count(Outcome::CannotTell, error);
             format!(
-                "CANNOT SAY: no check fails, but {open} that decide could not be made{notes}; {made} pass\n"
+                "CANNOT SAY: no check fails, but {open} that decide could not be made{notes}; \
+                 {made} pass\n"
             )
         }
     }
@@ -144,7 +145,8 @@ fn measured(inspection: &Inspection) -> Vec<String> {
         tried.not_tried.iter().map(|why| format!("Not measured: {why}.")).collect();
     for node in &tried.nodes {
         lines.push(format!(
-            "Measured on node {} with {}: memory read {}, copied {}; arithmetic {} by one, {} by all.",
+            "Measured on node {} with {}: memory read {}, copied {}; \
+             arithmetic {} by one, {} by all.",
             node.node,
             counted(node.cpus.len(), "thread"),
             figure(&node.read),
@@ -186,7 +188,11 @@ pub fn sentences(inspection: &Inspection) -> Vec<String> {
         return vec!["No drives, so nothing flows.".to_owned()];
     }
     if inspection.read.demand.0 == 0 {
-        return vec!["Nobody says what the drives can give, so no link can be called the narrowest; give --drive-rate.".to_owned()];
+        return vec![
+            "Nobody says what the drives can give, so no link can be called the narrowest; \
+             give --drive-rate."
+                .to_owned(),
+        ];
     }
     let drives = match topology.drive_count {
         1 => "1 drive".to_owned(),

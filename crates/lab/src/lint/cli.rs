@@ -13,11 +13,12 @@ use std::process::ExitCode;
 
 /// Say what is wrong with a benchmark: job files, fio command lines, results.
 #[derive(clap::Args, Debug, Default)]
-#[command(
-    after_help = "Examples:\n  ashlar lab lint rand.fio\n  ashlar lab lint result.json --ceiling 'PCIe x4=7.8g'\n  \
-                        ashlar lab lint -- fio --name=a --filename=/dev/sdb --rw=randread\n  ashlar lab lint --explain L08\n\n\
-                        Exit code: 0 no errors, 1 errors found, 2 could not run. Nothing is written to any target."
-)]
+#[command(after_help = "Examples:\n  ashlar lab lint rand.fio\n  \
+                        ashlar lab lint result.json --ceiling 'PCIe x4=7.8g'\n  \
+                        ashlar lab lint -- fio --name=a --filename=/dev/sdb --rw=randread\n  \
+                        ashlar lab lint --explain L08\n\n\
+                        Exit code: 0 no errors, 1 errors found, 2 could not run. \
+                        Nothing is written to any target.")]
 pub struct Args {
     /// A job file, or the JSON that fio wrote.
     #[arg(value_name = "FILE", conflicts_with = "command")]

@@ -107,7 +107,8 @@ fn every_rule_complains_about_its_bad_example_and_not_about_its_good_one() {
 
 #[test]
 fn what_cannot_be_told_is_said_and_weighs_nothing() {
-    let text = "[wal]\nfilename=/dev/sdz\ndirect=1\nrw=rw\nfsync=1\nhipri\nioengine=libblkio\ncpus_allowed=0\n";
+    let text = "[wal]\nfilename=/dev/sdz\ndirect=1\nrw=rw\nfsync=1\nhipri\nioengine=libblkio\n\
+                cpus_allowed=0\n";
     let no = || "it is not there".to_owned();
     let known = made_up();
     let blind = MadeUp {
@@ -189,7 +190,8 @@ fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
 
 #[test]
 fn options_of_a_command_line_are_judged_like_those_of_a_file() {
-    let line = "fio --direct=1 --name=a --filename=/dev/sdz --rw=write --numjobs=4 --ioengine=psync --iodepth=8";
+    let line = "fio --direct=1 --name=a --filename=/dev/sdz --rw=write --numjobs=4 \
+                --ioengine=psync --iodepth=8";
     let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let read = |_: &str| unreachable!("no file is named");
     let subject = Subject::from_arguments(&arguments, Intent::default(), read).unwrap();

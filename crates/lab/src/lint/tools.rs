@@ -9,7 +9,8 @@ use crate::Refusal;
 const TOOLS: [(&str, &str); 7] = [
     (
         "dd",
-        "one request at a time, through the page cache unless told otherwise, mostly zeros, and a mean without latency",
+        "one request at a time, through the page cache unless told otherwise, mostly zeros, \
+         and a mean without latency",
     ),
     ("cp", "two devices and the page cache at once, and it ends before anything is written"),
     ("cat", "one request at a time through the page cache and a pipe"),
@@ -30,8 +31,8 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     let first = command.first().map_or("", String::as_str);
     let program = first.rsplit('/').next().unwrap_or(first);
     let Some((name, why)) = TOOLS.iter().find(|(name, _)| *name == program) else { return Ok(()) };
-    let hint = "for example: lab lint -- fio --name=a --filename=/dev/X --rw=randread --bs=4k --direct=1 --iodepth=32 --ioengine=io_uring \
-                --time_based --runtime=60";
+    let hint = "for example: lab lint -- fio --name=a --filename=/dev/X --rw=randread --bs=4k \
+                --direct=1 --iodepth=32 --ioengine=io_uring --time_based --runtime=60";
     Err(Refusal::new(
         "lint.no_benchmark",
         format!("{name} is no benchmark of storage: {why}"),

@@ -57,7 +57,8 @@ pub fn random_write(code: Code, raw_mixed_iops: f64) -> Baseline {
     Baseline {
         value: raw_mixed_iops / f64::from(penalty),
         derivation: format!(
-            "raw total at 50/50 reads and writes, {raw_mixed_iops:.0} IOPS, over {penalty} member I/Os"
+            "raw total at 50/50 reads and writes, {raw_mixed_iops:.0} IOPS, \
+             over {penalty} member I/Os"
         ),
     }
 }

@@ -86,7 +86,8 @@ mod tests {
             for per_mille in [500usize, 900, 950] {
                 let at = (all.len() * per_mille).div_ceil(1000);
                 let expected = (all.len() * (1000 - per_mille) >= 10_000).then(|| all[at - 1]);
-                prop_assert_eq!(percentile(&merged, f64::from(u32::try_from(per_mille).unwrap()) / 1000.0), expected);
+                let share = f64::from(u32::try_from(per_mille).unwrap()) / 1000.0;
+                prop_assert_eq!(percentile(&merged, share), expected);
             }
         }
     }

@@ -56,7 +56,8 @@ impl Comparison {
     }
 }
 
-/// Compare figures taken in turns A, B, A, B. `None` below three pairs or if a figure is not above 0.
+/// Compare figures taken in turns A, B, A, B. `None` below three pairs or if a figure is not
+/// above 0.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
     let pairs = a.len().min(b.len());
     let all_positive = a.iter().chain(b).all(|figure| figure.is_finite() && *figure > 0.0);

@@ -77,8 +77,8 @@ pub fn inversion(points: &[ClientCpu]) -> Option<Finding> {
     };
     let pair = sorted.windows(2).find(falls)?;
     let reason = format!(
-        "fio's sys_cpu falls from {:.1} % to {:.1} % while the load rises from {:.0} to {:.0} IOPS: it counts fio's own processes \
-         only, and work done elsewhere is missing",
+        "fio's sys_cpu falls from {:.1} % to {:.1} % while the load rises from {:.0} to {:.0} \
+         IOPS: it counts fio's own processes only, and work done elsewhere is missing",
         pair[0].system_percent, pair[1].system_percent, pair[0].iops, pair[1].iops
     );
     Some(Finding {

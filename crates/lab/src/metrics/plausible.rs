@@ -57,7 +57,8 @@ pub fn ceiling_finding(figure: f64, ceilings: &[Ceiling]) -> Option<Finding> {
         rule: "F14".to_owned(),
         severity: Severity::Error,
         reason: format!(
-            "{:.2} times the ceiling '{}': something else was measured (a cache, a sparse area, compression)",
+            "{:.2} times the ceiling '{}': something else was measured (a cache, a sparse area, \
+             compression)",
             figure / broken.value,
             broken.name
         ),

@@ -153,7 +153,8 @@ mod tests {
         let one = |at: usize| {
             let (shelf, bay) = (at / 4, at % 4);
             let path = PathBuf::from(format!(
-                "/sys/devices/pci0000:00/0000:00:01.0/0000:02:00.0/host0/port-0:{shelf}/expander-0:{shelf}/port-0:{shelf}:{bay}/\
+                "/sys/devices/pci0000:00/0000:00:01.0/0000:02:00.0/host0/port-0:{shelf}/\
+                 expander-0:{shelf}/port-0:{shelf}:{bay}/\
                  end_device-0:{shelf}:{bay}/target0:0:{at}/0:0:{at}:0/block/sd{at}"
             ));
             let rate = if slow.contains(&at) { 100e6 } else { 250e6 };

@@ -152,7 +152,8 @@ fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> O
                 slow.join(", ")
             ),
             Some(
-                "measure with every second bay at work, then with fans slower; look at bays, screws and dampers of these drives",
+                "measure with every second bay at work, then with fans slower; \
+                 look at bays, screws and dampers of these drives",
             ),
         ),
     };
@@ -243,7 +244,10 @@ fn as_stated(
                     false => check(
                         Outcome::Fail,
                         found,
-                        Some("look at its link, its write cache, its temperature and its health; purge and fill it, then measure again"),
+                        Some(
+                            "look at its link, its write cache, its temperature and its health; \
+                             purge and fill it, then measure again",
+                        ),
                     ),
                 }
             }
@@ -254,7 +258,9 @@ fn as_stated(
             name: "drive.as_stated".to_owned(),
             target: format!("{without_model} without a model"),
             outcome: Outcome::CannotTell,
-            found: "files, loop devices and a guest's disks have no model that a maker states anything about".to_owned(),
+            found: "files, loop devices and a guest's disks have no model that a maker states \
+                    anything about"
+                .to_owned(),
             next: None,
         });
     }

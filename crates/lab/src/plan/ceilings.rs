@@ -187,7 +187,8 @@ impl<'a> RawRuns<'a> {
             condition,
             value,
             derivation: format!(
-                "{derivation}; raw run {}{best} with {} I/Os in flight on each drive, {} asked of the array",
+                "{derivation}; raw run {}{best} with {} I/Os in flight on each drive, \
+                 {} asked of the array",
                 raw.name,
                 raw.jobs * raw.depth,
                 workload.jobs * workload.depth

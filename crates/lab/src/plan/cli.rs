@@ -28,12 +28,13 @@ use std::process::ExitCode;
 
 /// Run a plan of measurements: raw drives, arrays, degraded arrays, rebuilds.
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Examples:\n  ashlar lab run --example > plan.toml\n  ashlar lab run plan.toml --dry-run\n  ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
+#[command(after_help = "Examples:\n  ashlar lab run --example > plan.toml\n  \
+                        ashlar lab run plan.toml --dry-run\n  \
+                        ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
                         ashlar lab run plan.toml --resume results/monday\n\n\
-                        A plan is TOML around fio job files; docs/lab/fio.md describes it. Exit code: 0 done, 1 refused, \
-                        invalid figures or failed checks, 2 could not run."
-)]
+                        A plan is TOML around fio job files; docs/lab/fio.md describes it. \
+                        Exit code: 0 done, 1 refused, invalid figures or failed checks, \
+                        2 could not run.")]
 pub struct Args {
     /// The plan.
     #[arg(value_name = "PLAN", required_unless_present = "example")]
@@ -42,7 +43,12 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["plan", "to", "resume", "dry_run"])]
     example: bool,
     /// Directory for the results; it must not hold a run.
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["resume", "dry_run", "example"], conflicts_with = "resume")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present_any = ["resume", "dry_run", "example"],
+        conflicts_with = "resume"
+    )]
     to: Option<PathBuf>,
     /// Go on with the run in this directory.
     #[arg(long, value_name = "DIR")]
@@ -233,11 +239,22 @@ fn described(expanded: &Expanded, json: bool) -> String {
         let points: Vec<_> = expanded
             .points()
             .map(|point| {
-                let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
-                json!({"ids": ids, "expected_s": point.expected_s, "writes": point.writes(), "job_file": point.jobs.to_string()})
+                let ids: Vec<String> =
+                    point.targets.iter().map(|target| point.id(target)).collect();
+                json!({
+                    "ids": ids,
+                    "expected_s": point.expected_s,
+                    "writes": point.writes(),
+                    "job_file": point.jobs.to_string(),
+                })
             })
             .collect();
-        return json!({"points": points, "expected_s": expanded.expected_s(), "left_out": expanded.left_out}).to_string();
+        let all = json!({
+            "points": points,
+            "expected_s": expanded.expected_s(),
+            "left_out": expanded.left_out,
+        });
+        return all.to_string();
     }
     let mut text = estimate(expanded);
     let mut n = 0;

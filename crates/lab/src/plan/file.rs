@@ -280,7 +280,8 @@ impl Plan {
             return Err(refused("bdevperf runs on this machine, not on hosts".to_owned()));
         }
         if !hosts.is_empty() && self.arrays.iter().any(Array::is_made) {
-            let said = "an array that the lab makes is on this machine, where hosts cannot reach it: give its path as they see it";
+            let said = "an array that the lab makes is on this machine, \
+                        where hosts cannot reach it: give its path as they see it";
             return Err(refused(said.to_owned()));
         }
         Ok(())
@@ -292,7 +293,8 @@ impl Stage {
         match self.generator.does(self.kind) {
             true => Ok(()),
             false => Err(refused(format!(
-                "{} does not do the stage {}: it loads drives and whole arrays one by one (raw.each, array.sweep, block-sizes)",
+                "{} does not do the stage {}: it loads drives and whole arrays one by one \
+                 (raw.each, array.sweep, block-sizes)",
                 self.generator.name(),
                 self.kind.name()
             ))),
@@ -315,7 +317,8 @@ impl Array {
         crate::adapter::by_name(&self.engine)?;
         let hooks = [&self.take_out, &self.restore, &self.rebuild];
         if hooks.iter().any(|commands| !commands.is_empty()) {
-            let said = "an array that the lab makes is degraded and rebuilt by the lab: no take_out, restore or rebuild";
+            let said = "an array that the lab makes is degraded and rebuilt by the lab: \
+                        no take_out, restore or rebuild";
             return Err(refused(said.to_owned()));
         }
         match self.code() {

@@ -122,7 +122,8 @@ pub fn first_write(first: &Measurement, second: &Measurement) -> Check {
             Outcome::Fail,
             format!("{said}; first writes cost more: space is allocated by them"),
             Some(
-                "publish figures of an area that was written before, and say what the first write costs",
+                "publish figures of an area that was written before, \
+                 and say what the first write costs",
             ),
         ),
         ratio if ratio < 1.0 - FILLS_ALIKE => (
@@ -149,7 +150,8 @@ pub fn knee(target: &str, sizes: &[(u64, f64)], memory_bytes: Option<u64>) -> Ch
         (Some(knee), _) => (
             Outcome::Pass,
             format!(
-                "the rate falls to {} between {} and {}: up to {} something remembers the working set{memory}",
+                "the rate falls to {} between {} and {}: up to {} something remembers the working \
+                 set{memory}",
                 units::percent(knee.ratio()),
                 size(knee.fits),
                 size(knee.beyond),
@@ -188,7 +190,8 @@ pub fn steadiness(series: &str, rates: &[f64]) -> Check {
             (
                 Outcome::Fail,
                 format!(
-                    "not steady after {} rounds: range {range} (20 % allowed), slope {slope} (10 % allowed)",
+                    "not steady after {} rounds: range {range} (20 % allowed), \
+                     slope {slope} (10 % allowed)",
                     rates.len()
                 ),
             )
@@ -220,7 +223,9 @@ pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
         _ => (Outcome::CannotTell, "fewer than two drives".to_owned()),
     };
     let next = (outcome == Outcome::Fail).then(|| {
-        "something that they share is full: cores, or a link (lab inspect); to be mended before any array is measured".to_owned()
+        "something that they share is full: cores, or a link (lab inspect); \
+         to be mended before any array is measured"
+            .to_owned()
     });
     Check { name: "drives.scale".to_owned(), target: load.to_owned(), outcome, found, next }
 }
@@ -244,7 +249,8 @@ pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Chec
         target: array.id.clone(),
         outcome: Outcome::Pass,
         found: format!(
-            "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): waiting for it costs {:.2} times; a stripe of the array took {}",
+            "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): \
+             waiting for it costs {:.2} times; a stripe of the array took {}",
             units::microseconds(one),
             members.len(),
             units::microseconds(stripe),
@@ -331,7 +337,8 @@ pub fn rebuild_ended(seconds: f64) -> Finding {
         rule: "F19".to_owned(),
         severity: Severity::Warning,
         reason: format!(
-            "the rebuild ended after {seconds:.1} s, before the measurement did: not all of the figure is under rebuild"
+            "the rebuild ended after {seconds:.1} s, before the measurement did: \
+             not all of the figure is under rebuild"
         ),
         correction: Some("a shorter runtime_s, or larger members".to_owned()),
     }

@@ -97,7 +97,8 @@ fn check(pair: &Pair) -> Check {
                 _ if is_spdk => (
                     Outcome::Pass,
                     format!(
-                        "{said}; fio reaches the engine through a block device, bdevperf is inside it"
+                        "{said}; fio reaches the engine through a block device, \
+                         bdevperf is inside it"
                     ),
                     Some("judge the engine by bdevperf's figure, and what a client gets by fio's"),
                 ),

@@ -112,10 +112,12 @@ impl<'a> Uneven<'a> {
         let next = match (is_alone, hashed) {
             (false, _) => None,
             (true, Some(hashed)) => Some(format!(
-                "{hashed}; one pair of addresses stays on one link: several IPs and connections, and a hash of layer3+4"
+                "{hashed}; one pair of addresses stays on one link: \
+                 several IPs and connections, and a hash of layer3+4"
             )),
             (true, None) => Some(
-                "one path, one session, or one IP for everything: give each link an IP of its own and each target several sessions (multipath, nconnect), or several clients"
+                "one path, one session, or one IP for everything: give each link an IP of its own \
+                 and each target several sessions (multipath, nconnect), or several clients"
                     .to_owned(),
             ),
         };
@@ -172,11 +174,15 @@ fn apart(links: &[String], sysfs: &Path) -> Option<Check> {
         target: links.join(", "),
         outcome: if is_apart { Outcome::Pass } else { Outcome::Fail },
         found: match is_apart {
-            true => format!("{} links, each with a card and a hardware address of its own", links.len()),
+            true => {
+                format!("{} links, each with a card and a hardware address of its own", links.len())
+            }
             false => told.join("; "),
         },
         next: (!is_apart).then(|| {
-            "a shared card has one PCIe link; a shared address is a bond, whose hash decides which link a connection takes".to_owned()
+            "a shared card has one PCIe link; a shared address is a bond, \
+             whose hash decides which link a connection takes"
+                .to_owned()
         }),
     })
 }

@@ -48,7 +48,9 @@ pub fn of_rebuild(array: &str, before: &Memory, during: &Memory) -> Check {
         outcome: if is_short { Outcome::Fail } else { Outcome::Pass },
         found: told.join("; "),
         next: is_short.then(|| {
-            "a smaller stripe cache, fewer jobs: a rebuild that waits for memory stalls the array".to_owned()
+            "a smaller stripe cache, fewer jobs: a rebuild that waits for memory stalls the \
+             array"
+                .to_owned()
         }),
     }
 }

@@ -70,7 +70,8 @@ fn check(target: &str, load: &str, nodes: &BTreeMap<&str, Vec<&Measurement>>) ->
         _ => (
             Outcome::Fail,
             Some(format!(
-                "pin engine and load to node {} and say so, or spread drives over the sockets; it is the way between the sockets that costs",
+                "pin engine and load to node {} and say so, or spread drives over the sockets; \
+                 it is the way between the sockets that costs",
                 best.0
             )),
         ),

@@ -17,7 +17,8 @@ pub fn not_the_media() -> Finding {
     Finding {
         rule: "F14".to_owned(),
         severity: Severity::Warning,
-        reason: "on purpose next to nothing is asked of the media: what the way to the drives carries, never what a drive does"
+        reason: "on purpose next to nothing is asked of the media: \
+                 what the way to the drives carries, never what a drive does"
             .to_owned(),
         correction: None,
     }
@@ -81,7 +82,8 @@ fn check(way: &Together<'_>, raw: &[Together<'_>]) -> Check {
         Some(media) if way.rate > media.rate * CLEARLY_MORE => (
             Outcome::Pass,
             format!(
-                "the way to {} drives carries {} ({how}); their media gave {} at once ({}), {} of it",
+                "the way to {} drives carries {} ({how}); their media gave {} at once ({}), \
+                 {} of it",
                 way.drives,
                 rate(way.rate),
                 rate(media.rate),
@@ -92,7 +94,8 @@ fn check(way: &Together<'_>, raw: &[Together<'_>]) -> Check {
         Some(media) => (
             Outcome::CannotTell,
             format!(
-                "{how} gave {}, the media {} ({}): no cache of the drives answered faster, or the way itself is full; its ceiling is not known",
+                "{how} gave {}, the media {} ({}): no cache of the drives answered faster, \
+                 or the way itself is full; its ceiling is not known",
                 rate(way.rate),
                 rate(media.rate),
                 media.one.workload.name

@@ -133,7 +133,12 @@ impl Profile {
             if value.contains("${STRIPE_DATA}") {
                 let bytes = fill.stripe_data_bytes.ok_or_else(|| {
                     let said = format!("profile {} needs the stripe of the array", self.name);
-                    Refusal::cannot_run("plan.no_stripe", said, "give strip and data_members of the array, and no such profile to raw drives")
+                    Refusal::cannot_run(
+                        "plan.no_stripe",
+                        said,
+                        "give strip and data_members of the array, \
+                         and no such profile to raw drives",
+                    )
                 })?;
                 *value = value.replace("${STRIPE_DATA}", &bytes.to_string());
             }

@@ -108,20 +108,24 @@ fn what_is_no_plan_is_refused_in_one_line_with_its_place() {
             "either a path or members",
         ),
         (
-            "question = \"a\"\n[[arrays]]\nengine = \"btrfs\"\nmembers = [\"a\", \"b\"]\n[[stages]]\nkind = \"rebuild\"\n",
+            "question = \"a\"\n[[arrays]]\nengine = \"btrfs\"\nmembers = [\"a\", \"b\"]\n\
+             [[stages]]\nkind = \"rebuild\"\n",
             "2 members are no raid6",
         ),
         (
-            "question = \"a\"\n[[arrays]]\nengine = \"ext4\"\nmembers = [\"a\", \"b\"]\n[[stages]]\nkind = \"rebuild\"\n",
+            "question = \"a\"\n[[arrays]]\nengine = \"ext4\"\nmembers = [\"a\", \"b\"]\n\
+             [[stages]]\nkind = \"rebuild\"\n",
             "no engine",
         ),
         ("question = \"a\"\n[[stages]]\nkind = \"cliff\"\nsizes = [\"big\"]\n", "'big' is no size"),
         (
-            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"no\"]\n",
+            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\n\
+             profiles = [\"no\"]\n",
             "no profile 'no'",
         ),
         (
-            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"unaligned\"]\n",
+            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\n\
+             profiles = [\"unaligned\"]\n",
             "needs the stripe",
         ),
     ] {
@@ -132,9 +136,11 @@ fn what_is_no_plan_is_refused_in_one_line_with_its_place() {
 
 #[test]
 fn every_profile_that_ships_passes_its_own_rules() {
-    let text = "question = \"a\"\n[[arrays]]\npath = \"f\"\nstrip = \"64k\"\ndata_members = 4\n[[stages]]\nkind = \"array.sweep\"\n\
-                profiles = [\"buffered-1m\", \"burst-1m\", \"full-stripe\", \"mixed-4k\", \"rr-4k\", \"rw-4k\", \"seq-read-1m\", \"seq-write-1m\", \
-                \"sync-4k\", \"unaligned\"]\njobs = [1, 4]\n";
+    let text = "question = \"a\"\n[[arrays]]\npath = \"f\"\nstrip = \"64k\"\ndata_members = 4\n\
+                [[stages]]\nkind = \"array.sweep\"\n\
+                profiles = [\"buffered-1m\", \"burst-1m\", \"full-stripe\", \"mixed-4k\", \
+                \"rr-4k\", \"rw-4k\", \"seq-read-1m\", \"seq-write-1m\", \"sync-4k\", \
+                \"unaligned\"]\njobs = [1, 4]\n";
     for point in expanded(text).unwrap().points() {
         let intent = crate::lint::subject::Intent { preconditioned: true, ..Default::default() };
         let subject =
@@ -163,8 +169,10 @@ fn place(stages: &str) -> Place {
     }
     let at = dir.path().display();
     let text = format!(
-        "question = \"q\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [\"{at}/a\", \"{at}/b\", \"{at}/c\"]\n\
-         [[arrays]]\npath = \"{at}/array\"\ntake_out = [[\"sh\", \"-c\", \"echo out >> {at}/hooks\"]]\n\
+        "question = \"q\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n\
+         drives = [\"{at}/a\", \"{at}/b\", \"{at}/c\"]\n\
+         [[arrays]]\npath = \"{at}/array\"\ntake_out = [[\"sh\", \"-c\", \
+         \"echo out >> {at}/hooks\"]]\n\
          restore = [[\"sh\", \"-c\", \"echo back >> {at}/hooks\"]]\n{stages}"
     );
     let plan = expanded(&text).unwrap();
@@ -204,7 +212,8 @@ fn fio_is_missing(test: &str) -> bool {
     missing
 }
 
-const STAGES: &str = "[[stages]]\nkind = \"precondition\"\n[[stages]]\nkind = \"raw.all\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n\
+const STAGES: &str = "[[stages]]\nkind = \"precondition\"\n[[stages]]\nkind = \"raw.all\"\n\
+                      profiles = [\"rr-4k\"]\ndepths = [1]\n\
                       [[stages]]\nkind = \"degraded\"\nprofiles = [\"rw-4k\"]\ndepths = [1]\n";
 
 #[test]

@@ -58,7 +58,8 @@ fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Ch
     let mean = of_data(zones::mean(&curve)?);
     let rate = units::bytes_per_s;
     let expected = format!(
-        "{data} data drives x the slowest at each place: {} outside, {} inside, {} over the whole width",
+        "{data} data drives x the slowest at each place: \
+         {} outside, {} inside, {} over the whole width",
         rate(outer),
         rate(inner),
         rate(mean)
@@ -82,7 +83,8 @@ fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Ch
                 units::percent(best.bytes_per_s() / mean)
             ),
             Some(
-                "expect the mean of a backup, a scrub or a rebuild; measure at offset=50% and 90%, too",
+                "expect the mean of a backup, a scrub or a rebuild; \
+                 measure at offset=50% and 90%, too",
             ),
         ),
         Some(best) => (
@@ -126,7 +128,8 @@ mod tests {
     fn told(places: usize, array: f64) -> Vec<Check> {
         let drives: Vec<String> = (0..10).map(|at| format!("\"/dev/d{at}\"")).collect();
         let plan = format!(
-            "question = \"x\"\ndrives = [{}]\n[[arrays]]\npath = \"/dev/md0\"\ndata_members = 8\n[[stages]]\nkind = \"zone\"\n",
+            "question = \"x\"\ndrives = [{}]\n[[arrays]]\npath = \"/dev/md0\"\ndata_members = 8\n\
+             [[stages]]\nkind = \"zone\"\n",
             drives.join(", ")
         );
         let plan = Plan::parse(&plan).expect("a plan");

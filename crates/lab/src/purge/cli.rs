@@ -17,8 +17,10 @@ use std::process::ExitCode;
 /// did.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  ashlar lab purge /dev/nvme1n1 --dry-run\n  \
-                  ashlar lab purge /dev/nvme1n1 --method format --to runs/purged --destroy S5XYNA0R\n\n\
-                  EVERYTHING on the drive is lost, and with 'sanitize' everything on all of its namespaces. In a plan it is the stage 'purge'.")]
+                        ashlar lab purge /dev/nvme1n1 --method format --to runs/purged --destroy \
+                        S5XYNA0R\n\n\
+                        EVERYTHING on the drive is lost, and with 'sanitize' everything on all of \
+                        its namespaces. In a plan it is the stage 'purge'.")]
 pub struct Args {
     /// Drives.
     #[arg(required = true, value_name = "DEVICE")]

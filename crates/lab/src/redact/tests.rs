@@ -49,11 +49,13 @@ fn planted() -> Capture {
     let texts = [
         (
             "smartctl-sda",
-            "{\"serial_number\":\"ZQX1B2C3D4\",\"wwn\":{\"naa\":5,\"oui\":3152,\"id\":93817265},\"subnqn\":\"nqn.2019-08.com.example:nvme:ZQX1B2C3D4\"}",
+            "{\"serial_number\":\"ZQX1B2C3D4\",\"wwn\":{\"naa\":5,\"oui\":3152,\"id\":93817265},\
+             \"subnqn\":\"nqn.2019-08.com.example:nvme:ZQX1B2C3D4\"}",
         ),
         (
             "dmidecode-memory",
-            "Memory Device\n\tSerial Number: S4N0QRS7T\n\tAsset Tag: Not Specified\n\tSpeed: 2400 MT/s\n",
+            "Memory Device\n\tSerial Number: S4N0QRS7T\n\tAsset Tag: Not Specified\n\
+             \tSpeed: 2400 MT/s\n",
         ),
         ("lspci", "\tCapabilities: [1b8 v1] Device Serial Number 50-06-05-b0-0a-1b-2c-30\n"),
         (

@@ -157,10 +157,20 @@ pub fn bay(records: &[Record]) -> Section {
     Section {
         word: "bay",
         title: "What does the whole bay do?",
-        head: vec!["load", "in theory", "derivation", "all at once", "of theory", "suffers most from its neighbours"],
+        head: vec![
+            "load",
+            "in theory",
+            "derivation",
+            "all at once",
+            "of theory",
+            "suffers most from its neighbours",
+        ],
         rows: of(records).iter().map(row).collect(),
         notes: vec![
-            "In theory every drive does at the same time what one does alone, and nothing is shared. It is no baseline: arrays are held against what all did at once (raw.all). Where the share is far below 100 %, something that the drives share is full: a link, cores, or the chassis shakes."
+            "In theory every drive does at the same time what one does alone, and nothing is \
+             shared. It is no baseline: arrays are held against what all did at once (raw.all). \
+             Where the share is far below 100 %, something that the drives share is full: \
+             a link, cores, or the chassis shakes."
                 .to_owned(),
         ],
     }

@@ -139,7 +139,8 @@ fn draw_bar(out: &mut String, bar: &Bar, y: f64, scale: f64) {
     let (width, colour) = (bar.value * scale, COLOURS[bar.series % COLOURS.len()]);
     let _ = write!(
         out,
-        r#"<rect x="{LEFT}" y="{y:.1}" width="{width:.1}" height="{BAR}" fill="{colour}"><title>{}</title></rect>"#,
+        "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" fill=\"{colour}\">\
+         <title>{}</title></rect>",
         escape(&bar.label)
     );
     if bar.samples.len() > 1 {
@@ -219,7 +220,8 @@ impl Lines {
             let dashes = ["none", "7 4", "2 3", "9 3 2 3"][series % 4];
             let _ = write!(
                 out,
-                r#"<polyline fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}" points="{}"/>"#,
+                "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+                 stroke-dasharray=\"{dashes}\" points=\"{}\"/>",
                 path.join(" ")
             );
             if line.points.len() <= 40 {
@@ -285,7 +287,8 @@ impl Lines {
 
 pub(super) fn head(width: f64, height: f64, title: &str) -> String {
     format!(
-        r#"<svg class="chart" role="img" aria-label="{0}" viewBox="0 0 {width:.0} {height:.0}" xmlns="http://www.w3.org/2000/svg"><title>{0}</title>"#,
+        "<svg class=\"chart\" role=\"img\" aria-label=\"{0}\" viewBox=\"0 0 {width:.0} \
+         {height:.0}\" xmlns=\"http://www.w3.org/2000/svg\"><title>{0}</title>",
         escape(title)
     )
 }

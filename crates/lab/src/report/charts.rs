@@ -64,13 +64,15 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         relative(
             points,
             "Whose core does more work?",
-            "Relative CPU efficiency: the first engine's rate for each busy core over the other's. Right of the line the first engine does more with a core.",
+            "Relative CPU efficiency: the first engine's rate for each busy core over the other's. \
+             Right of the line the first engine does more with a core.",
             |duel| duel.relative_cpu,
         ),
         relative(
             points,
             "Who keeps the slowest of a thousand waiting less?",
-            "Relative latency efficiency: the other engine's p99.9 over the first one's. Right of the line the first engine answers sooner.",
+            "Relative latency efficiency: the other engine's p99.9 over the first one's. \
+             Right of the line the first engine answers sooner.",
             |duel| duel.relative_latency,
         ),
         latencies(points),
@@ -178,7 +180,8 @@ fn rates(points: &[Point], question: &'static str, unit: RateUnit) -> Chart {
             samples: point.samples.clone(),
         })
     });
-    let reading = "Longer is better. A bar is the median of its rounds, each dot one round; the axis starts at zero.";
+    let reading = "Longer is better. A bar is the median of its rounds, each dot one round; \
+                   the axis starts at zero.";
     chart(points, (question, reading), (bars.svg(question), rows), |point| point.unit() == unit)
 }
 
@@ -191,7 +194,9 @@ fn efficiencies(points: &[Point]) -> Chart {
     });
     bars.mark = Some((1.0, "BASELINE".to_owned()));
     let question = "How much of what the raw drives allow is left?";
-    let reading = "RAID efficiency: the rate over the BASELINE of the same workload, jobs and depth, with the RAID penalty. Above the line the baseline was not the best the drives can do.";
+    let reading = "RAID efficiency: the rate over the BASELINE of the same workload, \
+                   jobs and depth, with the RAID penalty. Above the line the baseline was not the \
+                   best the drives can do.";
     let svg = if bars.groups.is_empty() { String::new() } else { bars.svg(question) };
     chart(points, (question, reading), (svg, rows), |point| point.baseline.is_some())
 }
@@ -268,7 +273,8 @@ fn latencies(points: &[Point]) -> Chart {
         Some(Bar { series: 0, value, label: units::microseconds(p999), samples: Vec::new() })
     });
     let question = "How long do the slowest of a thousand take?";
-    let reading = "p99.9 completion latency; shorter is better. Histograms of all jobs and rounds were added first. Points with too few I/Os for this percentile are left out.";
+    let reading = "p99.9 completion latency; shorter is better. Histograms of all jobs and rounds \
+                   were added first. Points with too few I/Os for this percentile are left out.";
     chart(points, (question, reading), (bars.svg(question), rows), |_| true)
 }
 

@@ -30,7 +30,8 @@ pub fn section(records: &[Record]) -> Section {
         head: vec!["target", "engine", "load", "fio", "bdevperf", "bdevperf over fio"],
         rows: pairs(measured).iter().map(row).collect(),
         notes: vec![
-            "bdevperf polls in SPDK's own process: it has no system calls and no interrupts to pay for, takes whole cores, and prints means only."
+            "bdevperf polls in SPDK's own process: it has no system calls and no interrupts to pay \
+             for, takes whole cores, and prints means only."
                 .to_owned(),
         ],
     }

@@ -126,7 +126,9 @@ fn first_writes(points: &[Point]) -> Chart {
     };
     bars.groups.truncate(24);
     let question = "Does the first write cost more than the second?";
-    let reading = "Each target written whole, twice: the ratio is the second fill over the first. Above 1 the first write had to allocate (a thin volume, a sparse file); below 1 a fresh drive had free flash that it does not have any more.";
+    let reading = "Each target written whole, twice: the ratio is the second fill over the first. \
+                   Above 1 the first write had to allocate (a thin volume, a sparse file); \
+                   below 1 a fresh drive had free flash that it does not have any more.";
     let svg = bars.svg(question);
     finished((question, reading), svg, &told, left_out)
 }
@@ -175,7 +177,8 @@ fn zones(points: &[Point]) -> Chart {
     }
     let (picked, left_out) = fitting(&told);
     let question = "How fast is a drive at which place?";
-    let reading = "Sequential reads at eleven places of the width, from the first block (outer tracks of a disk) to the last. A disk falls to about half; flash is level.";
+    let reading = "Sequential reads at eleven places of the width, from the first block (outer \
+                   tracks of a disk) to the last. A disk falls to about half; flash is level.";
     let svg = lines(&picked, "% of the width", Vec::new()).svg(question);
     finished((question, reading), svg, &told, left_out)
 }
@@ -199,7 +202,9 @@ fn cliffs(points: &[Point]) -> Chart {
     });
     let marks = marks.collect();
     let question = "When is a drive's fast cache full?";
-    let reading = "Sequential writing, one sample a second. A dashed line marks where the rate falls for good, with the bytes that were written by then: publish the rate behind it.";
+    let reading = "Sequential writing, one sample a second. \
+                   A dashed line marks where the rate falls for good, \
+                   with the bytes that were written by then: publish the rate behind it.";
     let svg = lines(&picked, "seconds since the beginning", marks).svg(question);
     finished((question, reading), svg, &told, left_out)
 }
@@ -225,7 +230,8 @@ fn pace(points: &[Point]) -> Chart {
     let (picked, left_out) = fitting(&own);
     let at_once = own.len() > 1;
     let question = "Do all drives keep the same pace?";
-    let reading = "Every drive while all run, one sample a second: the load with the longest series. An array is as fast as the slowest of them at every moment.";
+    let reading = "Every drive while all run, one sample a second: the load with the longest \
+                   series. An array is as fast as the slowest of them at every moment.";
     let mut chart = lines(&picked, "seconds since the beginning", Vec::new());
     chart.y =
         format!("MB/s, {}", own.first().map_or(String::new(), |it| it.point.workload.describe()));

@@ -31,7 +31,9 @@ pub fn jsonl(run: &Run, points: &[Point]) -> String {
                 RateUnit::BytesPerS => "B/s",
                 RateUnit::Iops => "IOPS",
             };
-            lines.step(&step, json!({"measurement": {"name": format!("rate of round {round}"), "unit": unit, "value": sample}}));
+            let name = format!("rate of round {round}");
+            let measured = json!({"name": name, "unit": unit, "value": sample});
+            lines.step(&step, json!({"measurement": measured}));
         }
         let (verdict, kind) = match point.mark() {
             Mark::Invalid => ("figure-invalid", "FAIL"),
@@ -68,8 +70,9 @@ fn checks(lines: &mut Lines, run: &Run, at: usize) -> Option<bool> {
             Outcome::CannotTell | Outcome::NotApplicable => "UNKNOWN",
         };
         all = Some(all.unwrap_or(true) && check.outcome != Outcome::Fail);
-        lines.step(&step, json!({"diagnosis": {
-            "verdict": check.name, "type": kind, "message": format!("{}: {}", check.target, check.found)}}));
+        let message = format!("{}: {}", check.target, check.found);
+        let told = json!({"verdict": check.name, "type": kind, "message": message});
+        lines.step(&step, json!({"diagnosis": told}));
     }
     if all.is_some() {
         lines.step(&step, json!({"testStepEnd": {"status": "COMPLETE"}}));

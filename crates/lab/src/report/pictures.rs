@@ -107,8 +107,10 @@ pub fn data_address(svg: &str) -> String {
 mod tests {
     use super::{Budget, data_address, still};
 
-    const LIVE: &str = "<?xml?><!DOCTYPE svg><svg a=\"1\"><script type=\"x\"><![CDATA[ if (a < b) {} ]]></script><g><title>name (3 samples)</title>\
-                        <rect x=\"1%\" width=\"0.4%\" fg:x=\"0\" fg:w=\"1\"/><text x=\"2\"></text></g><g><title>thin</title><rect width=\"0.2999%\"/></g>\
+    const LIVE: &str = "<?xml?><!DOCTYPE svg><svg a=\"1\"><script type=\"x\">\
+                        <![CDATA[ if (a < b) {} ]]></script><g><title>name (3 samples)</title>\
+                        <rect x=\"1%\" width=\"0.4%\" fg:x=\"0\" fg:w=\"1\"/><text x=\"2\"></text>\
+                        </g><g><title>thin</title><rect width=\"0.2999%\"/></g>\
                         <g><title>wide</title><text x=\"3\">wide</text></g></svg>";
 
     #[test]

@@ -158,7 +158,8 @@ fn above_baseline(point: &Point) -> Option<Finding> {
         rule: "F14".to_owned(),
         severity: Severity::Warning,
         reason: format!(
-            "{} of what the raw drives did at the same load: a cache answers, or the machine was busier while the drives were measured",
+            "{} of what the raw drives did at the same load: \
+             a cache answers, or the machine was busier while the drives were measured",
             units::percent(share)
         ),
         correction: Some("a span beyond every cache, on an idle machine".to_owned()),

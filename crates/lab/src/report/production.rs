@@ -11,27 +11,33 @@ use crate::plan::profile;
 const OWN: [(&str, &str); 9] = [
     (
         "ior-",
-        "every task streams a file of its own and waits for all others at the end; applications write when they have something, and share files",
+        "every task streams a file of its own and waits for all others at the end; \
+         applications write when they have something, and share files",
     ),
     (
         "fill-",
-        "nobody fills a whole drive in one sequential pass; it puts the drive into a known state, no more",
+        "nobody fills a whole drive in one sequential pass; \
+         it puts the drive into a known state, no more",
     ),
     (
         "zone-",
-        "one stream at one place; production seeks between places, which costs a disk far more than the inner tracks do",
+        "one stream at one place; production seeks between places, \
+         which costs a disk far more than the inner tracks do",
     ),
     (
         "cache-",
-        "one kind of write for a whole minute; production mixes guarantees, and flushes of one client wait for the writes of another",
+        "one kind of write for a whole minute; production mixes guarantees, \
+         and flushes of one client wait for the writes of another",
     ),
     (
         "merging-",
-        "neighbouring small I/Os by design; what joins in production depends on the file system and the scheduler",
+        "neighbouring small I/Os by design; what joins in production depends on the file system \
+         and the scheduler",
     ),
     (
         "interrupts-",
-        "a depth that never changes; production moves between one I/O in flight and many, and one setting serves both",
+        "a depth that never changes; production moves between one I/O in flight and many, \
+         and one setting serves both",
     ),
     ("path-", "the media do nothing: no production load is like this, it is a ceiling"),
     ("sw-", "the best case of parity RAID: whole stripes, one after the other, from few clients"),

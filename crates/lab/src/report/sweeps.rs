@@ -89,7 +89,9 @@ fn working_sets(points: &[Point]) -> Chart {
         Some((place, said))
     };
     let question = "How large is the cache that answers?";
-    let reading = "The rate over the size of the working set (zipf 1.2 inside it). A dashed line stands where the rate falls for good: left of it a cache answers, and figures from there are about the cache.";
+    let reading = "The rate over the size of the working set (zipf 1.2 inside it). \
+                   A dashed line stands where the rate falls for good: \
+                   left of it a cache answers, and figures from there are about the cache.";
     let picture = Lines {
         lines: lines(&all, MIB),
         x: "working set, MiB".to_owned(),
@@ -114,7 +116,9 @@ fn block_sizes(points: &[Point]) -> Chart {
         (rate / 1e6, format!("{}, {iops}", units::bytes_per_s(rate)))
     });
     let question = "Which block size brings what?";
-    let reading = "Bytes a second over the size of a block, each median of its rounds; I/Os a second are in the table. Small blocks show what an I/O costs, large ones what the way carries.";
+    let reading = "Bytes a second over the size of a block, each median of its rounds; \
+                   I/Os a second are in the table. Small blocks show what an I/O costs, \
+                   large ones what the way carries.";
     let picture = Lines {
         lines: lines(&all, KIB),
         x: "block, KiB".to_owned(),

@@ -106,7 +106,8 @@ pub fn section(records: &[Record]) -> Section {
         head: vec!["drive", "switched", "load", "off", "on", "on over off", "p99 off", "p99 on"],
         rows: pairs(records).iter().map(row).collect(),
         notes: vec![
-            "plain: no guarantee; fua: each write is on the medium when it returns; flush: a flush after each write. Jobs x depth stand last in each load."
+            "plain: no guarantee; fua: each write is on the medium when it returns; \
+             flush: a flush after each write. Jobs x depth stand last in each load."
                 .to_owned(),
         ],
     }

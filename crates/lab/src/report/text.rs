@@ -37,7 +37,10 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
         headline.invalid,
         cell(&engines(points).join(", "))
     );
-    out.push_str("\n| workload | engine | rate | of BASELINE | CPU | most consumed cores | p50 | p99.9 | mark |\n|---|---|---:|---:|---:|---|---:|---:|---|\n");
+    out.push_str(
+        "\n| workload | engine | rate | of BASELINE | CPU | most consumed cores | p50 | p99.9 | \
+         mark |\n|---|---|---:|---:|---:|---|---:|---:|---|\n",
+    );
     for point in points {
         let efficiency = point.efficiency().map_or_else(|| none(point).to_owned(), units::percent);
         let cpu = point.cpu.as_ref();
@@ -167,7 +170,9 @@ fn percentile_ns(round: &Measurement, fraction: f64) -> String {
 /// One line for each round of each point; rates in plain units, latency in nanoseconds.
 pub fn csv(points: &[Point]) -> String {
     let mut out = String::from(
-        "stage,target,engine,condition,workload,mix,block_bytes,jobs,depth,round,bytes_per_s,iops,latency_mean_ns_read,latency_mean_ns_write,p50_ns,p99_ns,p999_ns,p9999_ns,cpu_busy_s,cpu_wall_s,mark,rules\n",
+        "stage,target,engine,condition,workload,mix,block_bytes,jobs,depth,round,bytes_per_s,iops,\
+         latency_mean_ns_read,latency_mean_ns_write,p50_ns,p99_ns,p999_ns,p9999_ns,cpu_busy_s,\
+         cpu_wall_s,mark,rules\n",
     );
     for point in points {
         for round in &point.rounds {

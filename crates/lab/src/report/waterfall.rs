@@ -151,7 +151,11 @@ fn spread(point: &Point, raw: &RawSum) -> (u32, &'static str) {
 pub fn chart(points: &[Point]) -> Chart {
     let falls = falls(points);
     let question = "What is lost on the way from the raw drives?";
-    let reading = "Raw drives all at once, what the RAID level leaves of them (BASELINE), the array, a file system on it. Each load has a scale of its own from zero to its longest bar; the pale part is what is lost since the step before, and the share is what is left of it. Under RAID the rate is spread over the drives that hold data, random reads over all.";
+    let reading = "Raw drives all at once, what the RAID level leaves of them (BASELINE), the \
+                   array, a file system on it. Each load has a scale of its own from zero to its \
+                   longest bar; the pale part is what is lost since the step before, \
+                   and the share is what is left of it. Under RAID the rate is spread over the \
+                   drives that hold data, random reads over all.";
     let mut rows = Vec::new();
     for fall in &falls {
         rows.extend(fall.steps.iter().map(|step| ChartRow {
@@ -207,7 +211,8 @@ fn draw(out: &mut String, step: &Step, (y, scale): (f64, f64), unit: RateUnit) {
     text(out, (LEFT - 10.0, y + 15.0), "end", "name", &step.name);
     let _ = write!(
         out,
-        r#"<rect x="{LEFT}" y="{y:.1}" width="{width:.1}" height="20" fill="{}"><title>{}</title></rect>"#,
+        "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"20\" fill=\"{}\">\
+         <title>{}</title></rect>",
         step.colour,
         escape(&told)
     );

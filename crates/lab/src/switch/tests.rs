@@ -204,11 +204,13 @@ fn a_drive_that_refuses_to_be_switched_has_nothing_to_restore() {
     fs::write(&device, "").expect("written");
     let controller = real.join("nvme0");
     let get = format!(
-        "$ nvme get-feature {} --feature-id=8\nget-feature:0x08 (Interrupt Coalescing), Current value:00000000\n",
+        "$ nvme get-feature {} --feature-id=8\n\
+         get-feature:0x08 (Interrupt Coalescing), Current value:00000000\n",
         controller.display()
     );
     let refused = format!(
-        "$ nvme set-feature {} --feature-id=8 --value=0\nNVMe status: Feature Not Changeable(0x410e)\n? 1\n",
+        "$ nvme set-feature {} --feature-id=8 --value=0\n\
+         NVMe status: Feature Not Changeable(0x410e)\n? 1\n",
         controller.display()
     );
     let commands = Recorded::parse(&format!("{get}{refused}{get}"));

@@ -227,7 +227,8 @@ fn findings(account: &TraceAccount) -> Vec<Finding> {
     let of_issued = |count: u64| percent(count, writes.ios);
     if let Some(off) = writes.off_stripe.filter(|off| *off > 0 && device.splits > 0) {
         let reason = format!(
-            "{:.0} % of the writes issued begin or end off the full stripe, after {} splits of {} writes{}",
+            "{:.0} % of the writes issued begin or end off the full stripe, \
+             after {} splits of {} writes{}",
             of_issued(off),
             device.splits,
             device.submitted_writes.ios,

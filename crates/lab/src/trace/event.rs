@@ -107,7 +107,8 @@ mod tests {
         let event = |line| Event::parse(line).expect("understood");
         // 6.18: bytes, command and priority beside the sectors.
         let new = event(
-            "  dd-812 [001] d..1.  97.1: block_rq_issue: 7,0 WS 528384 () 10240 + 1032 none,0,0 [dd]",
+            "  dd-812 [001] d..1.  97.1: block_rq_issue: \
+             7,0 WS 528384 () 10240 + 1032 none,0,0 [dd]",
         );
         assert_eq!(
             (new.kind, new.device, new.sector, new.sectors),

@@ -254,7 +254,8 @@ fn findings(layers: &[Layer], steps: &[Step]) -> Vec<String> {
         .max_by(|one, other| one.1.total_cmp(&other.1));
     if let Some((step, more)) = most {
         told.push(format!(
-            "{}: {} puts most of them off the full stripe: {more:.0} percentage points more than came",
+            "{}: {} puts most of them off the full stripe: \
+             {more:.0} percentage points more than came",
             step.direction, step.layer
         ));
     }

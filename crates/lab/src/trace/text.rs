@@ -38,7 +38,8 @@ fn write_all(out: &mut String, account: &TraceAccount) -> std::fmt::Result {
     if let Some((writes, reads)) = account.members_per_write {
         writeln!(
             out,
-            "\nper write      {writes:.2} member writes and {reads:.2} member reads for each write that came in"
+            "\nper write      {writes:.2} member writes and {reads:.2} member reads for each write \
+             that came in"
         )?;
     }
     for finding in &account.findings {

@@ -26,8 +26,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
   ashlar lab trace --layers guest=guest.json --layers host=host.json
   ashlar lab trace --vm domain.xml
 
-In a virtual machine: trace the disk in the guest and the device on the host at the same time, each with --json into a
-file, then set both beside each other with --layers. --vm says how the disks are attached and what to beware of.")]
+In a virtual machine: trace the disk in the guest and the device on the host at the same time, \
+each with --json into a
+file, then set both beside each other with --layers. --vm says how the disks are attached \
+and what to beware of.")]
 pub struct Args {
     /// The device: a whole block device.
     #[arg(required_unless_present_any = ["layers", "vm"])]
@@ -35,7 +37,12 @@ pub struct Args {
 
     /// Set finished traces of the same I/Os beside each other, outermost first: guest=FILE, then
     /// host=FILE, of what --json printed.
-    #[arg(long, value_name = "NAME=FILE", value_parser = layers::named, conflicts_with_all = ["device", "vm"])]
+    #[arg(
+        long,
+        value_name = "NAME=FILE",
+        value_parser = layers::named,
+        conflicts_with_all = ["device", "vm"]
+    )]
     pub layers: Vec<(String, String)>,
 
     /// How a guest's disks are attached: what virsh dumpxml prints, or /proc/PID/cmdline of the
@@ -60,7 +67,12 @@ pub struct Args {
     pub member: Vec<PathBuf>,
 
     /// Room for events of each core.
-    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u64).range(1..=1024)
+    )]
     pub buffer_mib: u64,
 
     /// Keep the trace's text in this file.

@@ -130,7 +130,8 @@ fn submitted(disk: &Disk) -> Vec<Finding> {
     if disk.no_flush {
         say(
             Severity::Error,
-            "flushes of the guest are thrown away: nothing it calls durable is, and its figures are the host's memory",
+            "flushes of the guest are thrown away: nothing it calls durable is, \
+             and its figures are the host's memory",
             "cache='none'",
         );
     } else if !is_direct {
@@ -149,7 +150,8 @@ fn submitted(disk: &Disk) -> Vec<Finding> {
         Some("native" | "io_uring") => {}
         _ => say(
             Severity::Warning,
-            "io='threads': a pool of threads submits one I/O each, so what the guest hands over together comes one by one",
+            "io='threads': a pool of threads submits one I/O each, \
+             so what the guest hands over together comes one by one",
             "io='native' or io_uring with cache='none', and measure both",
         ),
     }
@@ -201,7 +203,8 @@ fn attached(disk: &Disk) -> Vec<Finding> {
     if disk.format.as_deref().is_some_and(|it| it != "raw") {
         say(
             Severity::Warning,
-            "an image that allocates as it is written: first writes cost more, and reads may find nothing",
+            "an image that allocates as it is written: first writes cost more, \
+             and reads may find nothing",
             "a raw device or image, or write it whole first",
         );
     }
@@ -215,14 +218,21 @@ mod tests {
     use std::path::Path;
 
     const DOMAIN: &str = "<domain type='kvm'>\n <!-- <disk device='disk'/> -->\n <devices>\n\
-        <disk type='block' device='disk'>\n <driver name='qemu' type='raw' cache='none' io='native' iothread='1' queues='4'/>\n\
-        <source dev='/dev/disk/by-id/a&amp;b'/>\n\
-         <backingStore type='file'><source file='/below.img'/></backingStore>\
-         <target dev='vda' bus='virtio'/>\n </disk>\n\
-        <disk type='file' device=\"disk\">\n <driver name='qemu' type='qcow2'/>\n <source file='/images/b.qcow2'/>\n <target dev='sda' bus='scsi'/>\n </disk>\n\
-        <disk type='block' device='lun'><driver name='qemu' type='raw' cache='unsafe' io='threads'/><source dev='/dev/sdc'/><target dev='sdb' bus='scsi'/></disk>\n\
-        <disk type='file' device='cdrom'><target dev='hdc' bus='ide'/></disk>\n\
-        <controller type='scsi' index='0' model='virtio-scsi'><driver queues='1' iothread='2'/></controller>\n </devices>\n</domain>\n";
+                          <disk type='block' device='disk'>\n \
+                          <driver name='qemu' type='raw' cache='none' io='native' iothread='1' \
+                          queues='4'/>\n\
+                          <source dev='/dev/disk/by-id/a&amp;b'/>\n\
+                          <backingStore type='file'><source file='/below.img'/></backingStore>\
+                          <target dev='vda' bus='virtio'/>\n </disk>\n\
+                          <disk type='file' device=\"disk\">\n \
+                          <driver name='qemu' type='qcow2'/>\n <source file='/images/b.qcow2'/>\n \
+                          <target dev='sda' bus='scsi'/>\n </disk>\n\
+                          <disk type='block' device='lun'>\
+                          <driver name='qemu' type='raw' cache='unsafe' io='threads'/>\
+                          <source dev='/dev/sdc'/><target dev='sdb' bus='scsi'/></disk>\n\
+                          <disk type='file' device='cdrom'><target dev='hdc' bus='ide'/></disk>\n\
+                          <controller type='scsi' index='0' model='virtio-scsi'>\
+                          <driver queues='1' iothread='2'/></controller>\n </devices>\n</domain>\n";
 
     #[test]
     fn a_libvirt_domain_says_how_each_disk_is_attached() {
@@ -253,16 +263,23 @@ mod tests {
 
     #[test]
     fn a_command_line_of_qemu_says_the_same_in_both_of_its_ways() {
-        let old = "qemu-system-x86_64 -m 1G -object iothread,id=io0 -drive file=/dev/sdb,if=none,id=d0,format=raw,cache=none,aio=native \
-            -device virtio-blk-pci,drive=d0,iothread=io0,num-queues=1 -drive file=/a,,b.img,if=virtio,format=qcow2";
+        let old = "qemu-system-x86_64 -m 1G -object iothread,id=io0 \
+            -drive file=/dev/sdb,if=none,id=d0,format=raw,cache=none,aio=native \
+            -device virtio-blk-pci,drive=d0,iothread=io0,num-queues=1 \
+            -drive file=/a,,b.img,if=virtio,format=qcow2";
         let disks = parse(old);
         assert_eq!(disks.len(), 2, "{disks:?}");
         assert_eq!((disks[0].source.as_str(), disks[0].direct), ("/dev/sdb", Some(true)));
         assert_eq!((disks[0].io.as_deref(), disks[0].queues), (Some("native"), Some(1)));
         assert_eq!((disks[1].bus.as_str(), disks[1].source.as_str()), ("virtio-blk", "/a,b.img"));
-        let new = "qemu\0-blockdev\0{\"driver\":\"host_device\",\"filename\":\"/dev/sdc\",\"aio\":\"io_uring\",\"node-name\":\"s\",\"cache\":{\"direct\":true,\"no-flush\":false}}\0\
-            -blockdev\0{\"node-name\":\"f\",\"driver\":\"raw\",\"file\":\"s\"}\0-device\0{\"driver\":\"virtio-scsi-pci\",\"id\":\"scsi0\",\"num_queues\":8,\"iothread\":\"io1\"}\0\
-            -device\0{\"driver\":\"scsi-block\",\"drive\":\"f\",\"bus\":\"scsi0.0\",\"id\":\"disk0\"}\0";
+        let new = "qemu\0-blockdev\0{\"driver\":\"host_device\",\"filename\":\"/dev/sdc\",\
+            \"aio\":\"io_uring\",\"node-name\":\"s\",\"cache\":{\"direct\":true,\
+            \"no-flush\":false}}\0\
+            -blockdev\0{\"node-name\":\"f\",\"driver\":\"raw\",\"file\":\"s\"}\0\
+            -device\0{\"driver\":\"virtio-scsi-pci\",\"id\":\"scsi0\",\"num_queues\":8,\
+            \"iothread\":\"io1\"}\0\
+            -device\0{\"driver\":\"scsi-block\",\"drive\":\"f\",\"bus\":\"scsi0.0\",\
+            \"id\":\"disk0\"}\0";
         let disks = parse(new);
         let wanted = Disk {
             name: "disk0".into(),
@@ -276,7 +293,8 @@ mod tests {
             ..Disk::default()
         };
         assert_eq!(disks, [wanted]);
-        let shell = "qemu -blockdev '{\"driver\":\"file\",\"filename\":\"/x y\",\"node-name\":\"n\"}' -device ide-hd,drive=n";
+        let shell = "qemu -blockdev '{\"driver\":\"file\",\"filename\":\"/x y\",\
+                     \"node-name\":\"n\"}' -device ide-hd,drive=n";
         let disks = parse(shell);
         assert_eq!((disks[0].source.as_str(), disks[0].bus.as_str()), ("/x y", "ide-hd"));
         assert!(
@@ -317,7 +335,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_text_makes_the_readers_panic(
-            text in "(<(disk|driver|source|controller)?( [a-z]{0,6}=?'?[a-z]{0,4}'?)?/?>?|-(drive|device|blockdev) [{}a-z=,\"':]{0,12} ?|\\PC{0,6}){0,12}"
+            text in "(<(disk|driver|source|controller)?( [a-z]{0,6}=?'?[a-z]{0,4}'?)?/?>?|-(drive|\
+                     device|blockdev) [{}a-z=,\"':]{0,12} ?|\\PC{0,6}){0,12}"
         ) {
             let _any = parse(&text);
         }

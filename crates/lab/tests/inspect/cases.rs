@@ -309,7 +309,8 @@ fn network_cases() -> Vec<Case> {
 
 fn software_cases() -> Vec<Case> {
     let scheduler = "/sys/block/nvme0n1/queue/scheduler";
-    let resync = "md0 : active raid6 sda[0]\n      [=>...]  resync =  8.4% (41/488) finish=7.2min speed=1K/sec";
+    let resync = "md0 : active raid6 sda[0]\n      \
+                  [=>...]  resync =  8.4% (41/488) finish=7.2min speed=1K/sec";
     vec![
         Case {
             check: "background.activity",

@@ -27,8 +27,10 @@ random_read = 900000
 fn what_makers_state_is_used_and_who_says_so_is_told() {
     let text = page::text(&inspection(AFTER), false);
     assert!(
-        text.contains("60 x TOSHIBA MG07SCA14TA: Toshiba MG07SCA 14000 GB: outer edge 265 MB/s, inner edge 145 MB/s")
-            && text.contains("library drives 1: measured at both edges by the user"),
+        text.contains(
+            "60 x TOSHIBA MG07SCA14TA: Toshiba MG07SCA 14000 GB: \
+             outer edge 265 MB/s, inner edge 145 MB/s"
+        ) && text.contains("library drives 1: measured at both edges by the user"),
         "{text}"
     );
     // A model that nobody knows is said, and taken for what its link carries.

@@ -42,7 +42,8 @@ fn a_purged_drive_is_not_a_preconditioned_one_and_is_not_purged_again_on_resumpt
     }
     let plan = place.path().join("plan.toml");
     let text = format!(
-        "question = \"what did it know?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [\"{}\"]\n\
+        "question = \"what did it know?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n\
+         drives = [\"{}\"]\n\
          [[stages]]\nkind = \"precondition\"\n[[stages]]\nkind = \"purge\"\n\
          [[stages]]\nkind = \"raw.each\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n",
         device.0
@@ -68,7 +69,8 @@ fn a_drive_without_a_switch_is_measured_with_the_cache_that_it_has() {
     let Some(device) = Loop::over(test, &place.path().join("drive")) else { return };
     let plan = place.path().join("plan.toml");
     let text = format!(
-        "question = \"what does a flush cost?\"\nruntime_s = 1\ndrives = [\"{}\"]\n[[stages]]\nkind = \"write-cache\"\n",
+        "question = \"what does a flush cost?\"\nruntime_s = 1\ndrives = [\"{}\"]\n[[stages]]\n\
+         kind = \"write-cache\"\n",
         device.0
     );
     std::fs::write(&plan, text).expect("written");
@@ -142,7 +144,8 @@ fn merging_of_a_real_device_is_switched_measured_and_restored() {
     let before = state();
     let plan = place.path().join("plan.toml");
     let text = format!(
-        "question = \"q\"\nruntime_s = 1\nramp_s = 0\ndrives = [\"{}\"]\n[[stages]]\nkind = \"coalescing\"\n",
+        "question = \"q\"\nruntime_s = 1\nramp_s = 0\ndrives = [\"{}\"]\n[[stages]]\n\
+         kind = \"coalescing\"\n",
         device.0
     );
     std::fs::write(&plan, text).expect("written");

@@ -31,9 +31,11 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let slow = "[raw]\nrw=randread\nbs=4k\nrate_iops=10\n";
     std::fs::write(place.path().join("slow.fio"), slow).expect("written");
     let text = format!(
-        "question = \"what does a file system cost?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [{}]\n\
+        "question = \"what does a file system cost?\"\nruntime_s = 1\nramp_s = 0\n\
+         ioengine = \"psync\"\ndrives = [{}]\n\
          [profiles]\nslow = \"slow.fio\"\n\
-         [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\nfile_system = \"ext4\"\nspan = \"8m\"\n{}{}{}",
+         [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\nfile_system = \"ext4\"\n\
+         span = \"8m\"\n{}{}{}",
         drives.join(", "),
         array.0,
         stage("raw.all").replace("rr-4k", "slow"),
@@ -78,11 +80,15 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
 
 /// A program called `ior` that writes or reads its files slowly and prints the table of the real
 /// one, which no package here has.
-const MADE_UP_IOR: &str = "#!/bin/sh\nfile=\nphase=read\nwhile [ $# -gt 0 ]; do case $1 in -o) file=$2; shift;; -w) phase=write;; esac; shift; done\n\
-    if [ $phase = write ]; then head -c 1048576 /dev/urandom > \"$file.00000000\"; else cat \"$file.00000000\" > /dev/null || exit 1; fi\n\
-    echo 'access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter'\n\
+const MADE_UP_IOR: &str = "#!/bin/sh\nfile=\nphase=read\n\
+    while [ $# -gt 0 ]; do case $1 in -o) file=$2; shift;; -w) phase=write;; esac; shift; done\n\
+    if [ $phase = write ]; then head -c 1048576 /dev/urandom > \"$file.00000000\"; \
+    else cat \"$file.00000000\" > /dev/null || exit 1; fi\n\
+    echo 'access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   \
+    close(s)   total(s)   iter'\n\
     if [ $phase = write ]; then rate=0.50; else rate=900000.00; fi\n\
-    echo \"$phase     $rate    1.10    0.000970    1024    1024.00    0.000043   7.95       0.000034   2.00       0\"\n";
+    echo \"$phase     $rate    1.10    0.000970    1024    1024.00    0.000043   7.95       \
+    0.000034   2.00       0\"\n";
 
 #[test]
 fn ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio() {
@@ -95,7 +101,8 @@ fn ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio() {
     let text = format!(
         "question = \"and IOR?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n\
          [[arrays]]\npath = \"{}\"\nfile_system = \"ext4\"\nspan = \"1m\"\n\
-         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"seq-read-1m\", \"seq-write-1m\"]\ndepths = [1]\n\
+         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"seq-read-1m\", \"seq-write-1m\"]\n\
+         depths = [1]\n\
          [[stages]]\nkind = \"ior\"\n",
         array.0
     );

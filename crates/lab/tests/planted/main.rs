@@ -89,7 +89,8 @@ fn above_its_drives(place: &Path, mix: &str) -> PathBuf {
     let shown = |name: &str| place.join(name).display().to_string();
     let text = format!(
         "question = \"is it true?\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
-         drives = [\"{}\", \"{}\", \"{}\"]\n[profiles]\nraw = \"raw.fio\"\ncached = \"cached.fio\"\n\
+         drives = [\"{}\", \"{}\", \"{}\"]\n[profiles]\nraw = \"raw.fio\"\n\
+         cached = \"cached.fio\"\n\
          [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\n\
          [[stages]]\nkind = \"raw.all\"\nprofiles = [\"raw\"]\ndepths = [1]\n\
          [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"cached\"]\ndepths = [1]\n",

@@ -17,7 +17,8 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
     let headline = findings::headline(&points, &[]);
     assert_eq!(
         headline.sentence,
-        "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to differ in 1."
+        "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to \
+         differ in 1."
     );
     let cases = findings::cases(&points);
     assert_eq!(cases.len(), 3, "one line each: {cases:?}");
@@ -148,8 +149,8 @@ fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
     let mut run = two_engines();
     run.records.push(Record::Cpu(Box::new(account)));
     let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
-    for wanted in ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"]
-    {
+    let told = ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"];
+    for wanted in told {
         assert!(html.contains(wanted), "{wanted}");
     }
 }

@@ -32,7 +32,8 @@ fn is(line: &str, group: &str, context: Context, work: &str) {
 
 #[test]
 fn an_engine_s_work_in_a_client_s_context_is_the_engine_s() {
-    let path = "fio;entry_SYSCALL_64_[k];io_submit_one_[k];submit_bio_noacct_[k];md_handle_request [md_mod]_[k];raid5_make_request [raid456]_[k]";
+    let path = "fio;entry_SYSCALL_64_[k];io_submit_one_[k];submit_bio_noacct_[k];\
+                md_handle_request [md_mod]_[k];raid5_make_request [raid456]_[k]";
     is(&format!("{path};_raw_spin_lock_irq_[k] 1"), "md", Context::Client, "locks");
     is(
         &format!("{path};raid5_get_active_stripe [raid456]_[k] 1"),
@@ -47,7 +48,8 @@ fn an_engine_s_work_in_a_client_s_context_is_the_engine_s() {
 
 #[test]
 fn threads_kworkers_and_softirqs_are_told_apart() {
-    let thread = "md0_raid6;ret_from_fork_[k];kthread_[k];md_thread [md_mod]_[k];raid5d [raid456]_[k];handle_stripe [raid456]_[k]";
+    let thread = "md0_raid6;ret_from_fork_[k];kthread_[k];md_thread [md_mod]_[k];\
+                  raid5d [raid456]_[k];handle_stripe [raid456]_[k]";
     is(
         &format!("{thread};raid_run_ops_[k];raid6_avx5124_gen_syndrome [raid6_pq]_[k] 1"),
         "md",
@@ -61,13 +63,15 @@ fn threads_kworkers_and_softirqs_are_told_apart() {
         "reconstruct",
     );
     is(
-        "kworker/u128:3;ret_from_fork_[k];kthread_[k];worker_thread_[k];process_one_work_[k];raid5_do_work [raid456]_[k];handle_active_stripes_[k] 1",
+        "kworker/u128:3;ret_from_fork_[k];kthread_[k];worker_thread_[k];process_one_work_[k];\
+         raid5_do_work [raid456]_[k];handle_active_stripes_[k] 1",
         "md",
         Context::Kworker,
         "stripe cache",
     );
     is(
-        "fio;do_syscall_64_[k];asm_common_interrupt_[k];handle_softirqs_[k];blk_complete_reqs_[k];raid5_end_write_request [raid456]_[k];md_wakeup_thread_[k] 1",
+        "fio;do_syscall_64_[k];asm_common_interrupt_[k];handle_softirqs_[k];blk_complete_reqs_[k];\
+         raid5_end_write_request [raid456]_[k];md_wakeup_thread_[k] 1",
         "md",
         Context::Softirq,
         "submission",
@@ -76,14 +80,16 @@ fn threads_kworkers_and_softirqs_are_told_apart() {
 
 #[test]
 fn what_an_interrupt_does_is_not_the_work_of_whom_it_interrupted() {
-    let line = "md0_raid6;kthread_[k];raid5d [raid456]_[k];asm_sysvec_apic_timer_interrupt_[k];hrtimer_interrupt_[k] 1";
+    let line = "md0_raid6;kthread_[k];raid5d [raid456]_[k];asm_sysvec_apic_timer_interrupt_[k];\
+                hrtimer_interrupt_[k] 1";
     assert_eq!(one(line), None);
 }
 
 #[test]
 fn code_that_several_engines_call_belongs_to_the_caller() {
     is(
-        "kworker/u8:1;kthread_[k];worker_thread_[k];rmw_rbio_work_[k];rmw_rbio_[k];raid6_avx5124_gen_syndrome_[k] 1",
+        "kworker/u8:1;kthread_[k];worker_thread_[k];rmw_rbio_work_[k];rmw_rbio_[k];\
+         raid6_avx5124_gen_syndrome_[k] 1",
         "btrfs",
         Context::Kworker,
         "parity",
@@ -95,7 +101,8 @@ fn code_that_several_engines_call_belongs_to_the_caller() {
         "checksum",
     );
     is(
-        "dd;vfs_write_[k];btrfs_direct_write_[k];btrfs_submit_bbio_[k];btrfs_csum_one_bio_[k];crc32c_x86_3way_[k] 1",
+        "dd;vfs_write_[k];btrfs_direct_write_[k];btrfs_submit_bbio_[k];btrfs_csum_one_bio_[k];\
+         crc32c_x86_3way_[k] 1",
         "btrfs",
         Context::Client,
         "checksum",
@@ -122,7 +129,8 @@ fn the_engine_nearest_to_the_leaf_has_the_work() {
 #[test]
 fn user_space_engines_have_their_threads_whole() {
     is(
-        "ashlar-worker-0;start;ashlar_engine::worker::Worker::run;ashlar_parity::avx512::generate 1",
+        "ashlar-worker-0;start;ashlar_engine::worker::Worker::run;\
+         ashlar_parity::avx512::generate 1",
         "ashlar",
         Context::EngineThread,
         "parity",
@@ -140,7 +148,8 @@ fn user_space_engines_have_their_threads_whole() {
         "polling",
     );
     is(
-        "z_wr_iss;kthread_[k];taskq_thread [spl]_[k];zio_execute [zfs]_[k];vdev_raidz_generate_parity [zfs]_[k] 1",
+        "z_wr_iss;kthread_[k];taskq_thread [spl]_[k];\
+         zio_execute [zfs]_[k];vdev_raidz_generate_parity [zfs]_[k] 1",
         "zfs",
         Context::KernelThread,
         "parity",
@@ -154,7 +163,8 @@ fn idle_is_counted_as_nothing_and_interrupts_on_idle_cores_as_work() {
         tally(&["swapper;do_idle_[k];default_idle_[k] 70", "swapper/3;x 5", "fio;main 20"]);
     assert_eq!((counts.total, counts.idle, counts.client), (95, 75, 20));
     is(
-        "swapper;do_idle_[k];common_interrupt_[k];handle_softirqs_[k];raid5_end_write_request_[k] 1",
+        "swapper;do_idle_[k];common_interrupt_[k];handle_softirqs_[k];\
+         raid5_end_write_request_[k] 1",
         "md",
         Context::Softirq,
         "not told apart",

@@ -90,7 +90,8 @@ pub fn second_host(facts: &Facts<'_>) -> Found {
         .filter(|it| it.is_shared == Some(true) && it.attachments.len() < 2)
         .map(|it| it.name.as_str())
         .collect();
-    let next = "never write from two hosts; zone the drives to one of them with the vendor's tool, or stop the other one";
+    let next = "never write from two hosts; zone the drives to one of them with the vendor's tool, \
+                or stop the other one";
     if !foreign.is_empty() {
         return Found::fail(
             some_of(foreign),
@@ -180,7 +181,8 @@ pub fn port_width(facts: &Facts<'_>) -> Found {
                 half.len(),
                 link.raw()
             ),
-            "use both ports, with a namespace of its own for each or with multipath; or switch the drives to one port of four lanes",
+            "use both ports, with a namespace of its own for each or with multipath; \
+             or switch the drives to one port of four lanes",
         ),
     }
 }
@@ -252,7 +254,8 @@ pub fn sector_size(facts: &Facts<'_>) -> Found {
         (false, _) => Found::fail(
             some_of(emulated.iter().copied()),
             format!(
-                "{} of {} drives take {logical} bytes and write {physical} inside (512e): smaller writes read first",
+                "{} of {} drives take {logical} bytes and write {physical} inside (512e): \
+                 smaller writes read first",
                 emulated.len(),
                 blocks.len()
             ),
@@ -362,7 +365,8 @@ pub fn volatile_write(facts: &Facts<'_>) -> Found {
         count => Found::fail(
             some_of(on),
             format!("{count} of {} drives have a volatile write cache switched on", caches.len()),
-            "print it beside every write result; measure with fsync or sync=1, and once with the cache off",
+            "print it beside every write result; measure with fsync or sync=1, \
+             and once with the cache off",
         ),
     }
 }

@@ -42,7 +42,8 @@ pub fn link_negotiated(facts: &Facts<'_>) -> Found {
                 slow.len(),
                 judged.len()
             ),
-            "reseat the card or cable and train again; look for AER errors; check slot and bifurcation in the firmware's setup",
+            "reseat the card or cable and train again; look for AER errors; \
+             check slot and bifurcation in the firmware's setup",
         ),
     }
 }
@@ -125,7 +126,8 @@ fn balance(counts: &[u64], what: &str, list: String) -> Found {
     Found::fail(
         what,
         list,
-        "move drives, or change the zoning with the vendor's tool; the fullest one sets the pace of an array over all",
+        "move drives, or change the zoning with the vendor's tool; \
+         the fullest one sets the pace of an array over all",
     )
 }
 
@@ -157,7 +159,8 @@ pub fn oversubscribed(facts: &Facts<'_>) -> Found {
         (false, _) => Found::fail(
             "links",
             over.join("; "),
-            "use fewer drives at once, spread them over more controllers, or accept this as the ceiling",
+            "use fewer drives at once, spread them over more controllers, \
+             or accept this as the ceiling",
         ),
         (true, Some((share, tell))) if share > 0.0 => {
             Found::pass("links", format!("fullest is {tell}"))
@@ -254,7 +257,8 @@ pub fn phy_errors_growing(facts: &Facts<'_>) -> Found {
     let Some(before) = before.filter(|it| counted.keys().any(|name| it.contains_key(name))) else {
         return Found::cannot_tell(
             format!(
-                "{} phys have counted {total} errors since their reset, most {worst}; growth needs two looks",
+                "{} phys have counted {total} errors since their reset, most {worst}; \
+                 growth needs two looks",
                 counted.len()
             ),
             "capture before and after a load, then: lab inspect --from AFTER --before BEFORE",
@@ -311,7 +315,8 @@ pub fn queue_count(facts: &Facts<'_>) -> Found {
         count => Found::fail(
             some_of(single),
             format!("{count} of {} drives have 1 hardware queue for {cpus} CPUs", fast.len()),
-            "one CPU serves all their completions; for virtio set num-queues in the host, else look at firmware and driver options",
+            "one CPU serves all their completions; for virtio set num-queues in the host, \
+             else look at firmware and driver options",
         ),
     }
 }

@@ -77,7 +77,8 @@ pub fn receive_spread(facts: &Facts<'_>) -> Found {
                         named(it),
                         listed(&cpus)
                     ),
-                    "start irqbalance, or write /proc/irq/N/smp_affinity_list, one CPU of its own node for each queue",
+                    "start irqbalance, or write /proc/irq/N/smp_affinity_list, \
+                     one CPU of its own node for each queue",
                 );
             }
             (1, _, Some(_)) => {
@@ -87,7 +88,8 @@ pub fn receive_spread(facts: &Facts<'_>) -> Found {
                         "1 receive queue of {} and RPS is off: one CPU does all receiving",
                         named(it)
                     ),
-                    "ethtool -L NAME combined N if the hardware has more queues; else a mask of its node's CPUs into queues/rx-0/rps_cpus",
+                    "ethtool -L NAME combined N if the hardware has more queues; \
+                     else a mask of its node's CPUs into queues/rx-0/rps_cpus",
                 );
             }
             _ => {
@@ -132,7 +134,8 @@ pub fn transmit_spread(facts: &Facts<'_>) -> Found {
             format!(
                 "{queues} transmit queues and XPS is off: a hash, not the CPU, picks the queue"
             ),
-            "write masks into queues/tx-N/xps_cpus: each queue for the CPU that its interrupt goes to",
+            "write masks into queues/tx-N/xps_cpus: each queue for the CPU that its interrupt goes \
+             to",
         ),
     }
 }
@@ -217,7 +220,8 @@ pub fn packets_alike(facts: &Facts<'_>) -> Found {
         _ => Found::fail(
             "network",
             list.join("; "),
-            "give links that serve the same clients one MTU, and try it end to end: ping -M do -s MTU-28",
+            "give links that serve the same clients one MTU, and try it end to end: \
+             ping -M do -s MTU-28",
         ),
     }
 }
@@ -259,7 +263,8 @@ pub fn near_drives(facts: &Facts<'_>) -> Found {
         Some((socket, drives)) => Found::fail(
             format!("socket {socket}"),
             format!(
-                "{drives} drives on socket {socket}, which has no fast interface: what they serve crosses between the sockets"
+                "{drives} drives on socket {socket}, which has no fast interface: \
+                 what they serve crosses between the sockets"
             ),
             "move an interface there, or measure from both sockets and say which",
         ),
@@ -308,7 +313,8 @@ pub fn troubles_growing(facts: &Facts<'_>) -> Found {
             Found::fail(
                 "network",
                 format!("grew between the two captures: {}", list.join(", ")),
-                "drops: more or larger rings (ethtool -G), more queues, flow control; errors: cable and transceiver",
+                "drops: more or larger rings (ethtool -G), more queues, flow control; \
+                 errors: cable and transceiver",
             )
         }
     }
@@ -325,7 +331,8 @@ pub fn retransmitted(facts: &Facts<'_>) -> Found {
     let Some((again, sent)) = both else {
         return Found::cannot_tell(
             "growth needs two looks",
-            "capture before and after a load over the network, then: lab inspect --from AFTER --before BEFORE",
+            "capture before and after a load over the network, then: \
+             lab inspect --from AFTER --before BEFORE",
         );
     };
     if sent < SEGMENTS_MIN {
@@ -344,7 +351,8 @@ pub fn retransmitted(facts: &Facts<'_>) -> Found {
         false => Found::fail(
             "network",
             found,
-            "look for drops at the switch, flow control, and MTU end to end; each of them stalls an I/O for milliseconds",
+            "look for drops at the switch, flow control, and MTU end to end; \
+             each of them stalls an I/O for milliseconds",
         ),
     }
 }

@@ -6,7 +6,8 @@ use crate::inspect::server::memory::Bank;
 use crate::inspect::topology::flow::REBUILD_PASSES;
 use std::collections::BTreeMap;
 
-const AS_ROOT: &str = "run it as root where /dev/mem or the SMBIOS tables can be read; a guest cannot see its host's modules";
+const AS_ROOT: &str = "run it as root where /dev/mem or the SMBIOS tables can be read; \
+                       a guest cannot see its host's modules";
 
 fn banks(facts: &Facts<'_>) -> Result<BTreeMap<u64, Bank>, Found> {
     let Some(memory) = &facts.server.memory else {
@@ -47,7 +48,8 @@ pub fn channels_populated(facts: &Facts<'_>) -> Found {
         _ => Found::fail(
             "memory",
             found.join("; "),
-            "add modules in matching slots: at least one on half of each socket's channels, best one on every channel",
+            "add modules in matching slots: at least one on half of each socket's channels, \
+             best one on every channel",
         ),
     }
 }
@@ -91,7 +93,8 @@ pub fn bandwidth_for_rebuild(facts: &Facts<'_>) -> Found {
             least = Some((
                 passes,
                 format!(
-                    "{name}: {capacity} for {flows} from the drives, {passes:.1} passes over each byte; a rebuild makes about {REBUILD_PASSES}"
+                    "{name}: {capacity} for {flows} from the drives, \
+                     {passes:.1} passes over each byte; a rebuild makes about {REBUILD_PASSES}"
                 ),
             ));
         }
@@ -120,7 +123,8 @@ pub fn bandwidth_for_rebuild(facts: &Facts<'_>) -> Found {
         Some((_, found)) => Found::fail(
             "memory",
             format!("{found}: {carried} of {demand} at best"),
-            "populate more channels; until then a rebuild runs at memory's pace, not at the drives'",
+            "populate more channels; until then a rebuild runs at memory's pace, \
+             not at the drives'",
         ),
     }
 }
@@ -141,7 +145,8 @@ pub fn speed_configured(facts: &Facts<'_>) -> Found {
         (_, Some((rated, configured))) => Found::fail(
             "memory",
             format!("{slower} modules run at {configured} MT/s and are made for {rated}"),
-            "compare with what the processor's data sheet allows; if it allows more, set it in the firmware",
+            "compare with what the processor's data sheet allows; \
+             if it allows more, set it in the firmware",
         ),
     }
 }
@@ -159,7 +164,8 @@ pub fn memory_errors(facts: &Facts<'_>) -> Found {
         Some((corrected, uncorrected)) => Found::fail(
             "memory",
             format!(
-                "{corrected} corrected and {uncorrected} uncorrected errors since the system was started"
+                "{corrected} corrected and {uncorrected} uncorrected errors since the system was \
+                 started"
             ),
             "find the module by its EDAC labels and replace it",
         ),

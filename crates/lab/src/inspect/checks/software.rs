@@ -67,7 +67,8 @@ pub fn memory_space(facts: &Facts<'_>) -> Found {
         return Found::fail(
             "memory",
             format!("{found}; that grew by {} between the two captures{most}", size(growth)),
-            "an engine that keeps what it reads or logs: look at its cache limits, and watch slabtop during a rebuild",
+            "an engine that keeps what it reads or logs: \
+             look at its cache limits, and watch slabtop during a rebuild",
         );
     }
     Found::pass("memory", found)

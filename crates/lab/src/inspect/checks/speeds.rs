@@ -55,7 +55,8 @@ pub fn bandwidth_measured(facts: &Facts<'_>) -> Found {
                 carried.iter().map(list).collect::<Vec<_>>().join(", "),
                 silent(facts, "dmidecode")
             ),
-            "run as root where the SMBIOS tables can be read; keep this figure and compare with --before",
+            "run as root where the SMBIOS tables can be read; \
+             keep this figure and compare with --before",
         );
     };
     let mut found = Vec::new();
@@ -66,7 +67,8 @@ pub fn bandwidth_measured(facts: &Facts<'_>) -> Found {
         if share > SHARE_MAX {
             return Found::cannot_tell(
                 format!(
-                    "{}: more than its modules can; caches held it, or the firmware's tables are wrong",
+                    "{}: more than its modules can; caches held it, \
+                     or the firmware's tables are wrong",
                     list(&(*socket, *rate))
                 ),
                 "compare the tables with the modules themselves",
@@ -121,8 +123,9 @@ fn below(speeds: &Speeds, socket: u64, ceiling: Rate, found: String) -> Found {
     Found::fail(
         "memory",
         found,
-        "stop what else runs and measure again; then look in the firmware's setup for mirroring, sparing, interleaving and power limits, and \
-         whether the modules are in the slots that the board's manual names",
+        "stop what else runs and measure again; then look in the firmware's setup for mirroring, \
+         sparing, interleaving and power limits, and whether the modules are in the slots that the \
+         board's manual names",
     )
 }
 
@@ -169,7 +172,8 @@ pub fn nodes_alike(facts: &Facts<'_>) -> Found {
         false => Found::fail(
             "cpu",
             found,
-            "compare modules and slots of the sockets, then cooling and power limits; an array over both runs at the pace of the slower one",
+            "compare modules and slots of the sockets, then cooling and power limits; \
+             an array over both runs at the pace of the slower one",
         ),
     }
 }
@@ -207,7 +211,8 @@ pub fn score_scales(facts: &Facts<'_>) -> Found {
         Some((_, found)) => Found::fail(
             "cpu",
             found,
-            "look for other load, a CPU quota (cgroup, hypervisor), power limits and heat; CPU figures of such a machine mean little",
+            "look for other load, a CPU quota (cgroup, hypervisor), power limits and heat; \
+             CPU figures of such a machine mean little",
         ),
     }
 }
@@ -235,7 +240,8 @@ pub fn as_before(facts: &Facts<'_>) -> Found {
         None => {
             return Found::cannot_tell(
                 "nothing to compare with",
-                "lab capture --measure of this server in good order, or of one of its class, then: lab inspect --measure --before DIR",
+                "lab capture --measure of this server in good order, or of one of its class, then: \
+                 lab inspect --measure --before DIR",
             );
         }
     };
@@ -261,7 +267,8 @@ pub fn as_before(facts: &Facts<'_>) -> Found {
         Some((_, found)) => Found::fail(
             "cpu",
             found,
-            "what changed between the two: firmware, modules, cooling, other load? measure again before believing either",
+            "what changed between the two: firmware, modules, cooling, \
+             other load? measure again before believing either",
         ),
     }
 }

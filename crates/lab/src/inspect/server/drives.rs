@@ -2,7 +2,8 @@
 //! sysfs tells it.
 //!
 //! ```text
-//! ../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/expander-1:0/port-1:0:4/end_device-1:0:4/.../block/sde
+//! ../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/expander-1:0/port-1:0:4/
+//!     end_device-1:0:4/.../block/sde
 //! ../devices/pci0000:40/0000:40:01.1/0000:41:00.0/nvme/nvme0/nvme0n1
 //! ```
 

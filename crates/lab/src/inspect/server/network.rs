@@ -258,10 +258,12 @@ mod tests {
         let troubles: Vec<(String, u64)> = own_troubles(own).into_iter().collect();
         assert_eq!(troubles.len(), 2);
         assert_eq!(troubles[0], ("ethtool rx_out_of_buffer".to_owned(), 4));
-        let table = "RX flow hash indirection table for eth0 with 8 RX ring(s):\n    0:      0     1     2     3\n    \
+        let table = "RX flow hash indirection table for eth0 with 8 RX ring(s):\n    \
+            0:      0     1     2     3\n    \
             8:      0     1     2     3\nRSS hash key:\n1a:2b:3c\n";
         assert_eq!(hashed(table), Some(4));
-        let modes = "Settings for eth0:\n\tSupported link modes:   10000baseT/Full\n\t                        25000baseCR/Full\n\t\
+        let modes = "Settings for eth0:\n\tSupported link modes:   10000baseT/Full\n\
+            \t                        25000baseCR/Full\n\t\
             Supported pause frame use: No\n\tAdvertised link modes:  100000baseCR4/Full\n";
         assert_eq!(fastest(modes), Some(25_000));
         assert_eq!((hashed(""), fastest("")), (None, None));

@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_path_of_sysfs_tells_the_chain() {
-        let path = "../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/target1:0:0/1:0:0:0/block/sda";
+        let path = "../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/target1:0:0/\
+                    1:0:0:0/block/sda";
         assert_eq!(chain(path), ["0000:00:03.0", "0000:05:00.0"]);
     }
 

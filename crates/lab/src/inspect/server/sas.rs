@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn the_story_s_error_log_is_read_and_vacant_phys_are_absent() {
-        let text = "Report phy error log response:\n  Expander change count: 567\n  phy identifier: 52\n  \
+        let text = "Report phy error log response:\n  Expander change count: 567\n  \
+            phy identifier: 52\n  \
             invalid dword count: 168\n  running disparity error count: 172\n  \
             loss of dword synchronization count: 5\n  phy reset problem count: 0\n\
             Report phy error log result: Phy vacant\n";

@@ -101,7 +101,8 @@ fn background(source: &Source, software: &mut Software) {
 /// Below this, a server is called idle.
 const PRESSURE_PERCENT_MAX: f64 = 1.0;
 
-/// `      [=>....]  resync =  8.4% (4120/48829) finish=120.1min speed=99K/sec`, with the array's name before it.
+/// `      [=>....]  resync =  8.4% (4120/48829) finish=120.1min speed=99K/sec`, with the array's
+/// name before it.
 fn md_jobs(text: &str) -> Vec<String> {
     let (mut jobs, mut array) = (Vec::new(), "");
     for line in text.lines() {
@@ -169,7 +170,8 @@ mod tests {
 
     #[test]
     fn slabs_are_objects_times_their_size() {
-        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\nraid6-md0 10 20 4096 : x\ndentry 1 3 192\n";
+        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\n\
+                    raid6-md0 10 20 4096 : x\ndentry 1 3 192\n";
         let slabs: Vec<(String, u64)> = slabs(text).into_iter().collect();
         assert_eq!(slabs, [("dentry".to_owned(), 576), ("raid6-md0".to_owned(), 81_920)]);
     }
@@ -178,14 +180,16 @@ mod tests {
     fn md_tells_what_it_is_doing() {
         let text = "Personalities : [raid6]\nmd0 : active raid6 sdd[3] sdc[2] sdb[1] sda[0]\n      \
             97656832 blocks level 6, 64k chunk, algorithm 2 [4/4] [UUUU]\n      \
-            [=>...................]  resync =  8.4% (4120576/48828416) finish=7.2min speed=103014K/sec\n";
+            [=>...................]  resync =  8.4% (4120576/48828416) finish=7.2min \
+            speed=103014K/sec\n";
         assert_eq!(md_jobs(text), ["md0: resync = 8.4%"]);
         assert!(md_jobs("Personalities : [raid6]\nunused devices: <none>").is_empty());
     }
 
     #[test]
     fn pressure_is_that_of_the_last_minute() {
-        let text = "some avg10=3.00 avg60=0.02 avg300=1.89 total=49\nfull avg10=0.00 avg60=9.00 avg300=1.18 total=6";
+        let text = "some avg10=3.00 avg60=0.02 avg300=1.89 total=49\n\
+                    full avg10=0.00 avg60=9.00 avg300=1.18 total=6";
         assert_eq!(pressure(text), Some(0.02));
     }
 }

@@ -73,16 +73,28 @@ impl Build<'_> {
             (Some(rate), _) => (Some(rate), "given by the operator".to_owned()),
             (None, Some((rate, sentence))) => (Some(rate), sentence),
             (None, None) if drive.kind == DriveKind::Virtual => {
-                self.assume(format!("{}: nothing is known of what the host gives this guest's disk; it takes no part in the flow (--drive-rate)", drive.name));
+                self.assume(format!(
+                    "{}: nothing is known of what the host gives this guest's disk; \
+                     it takes no part in the flow (--drive-rate)",
+                    drive.name
+                ));
                 (None, "a guest's disk: its host does not say".to_owned())
             }
             (None, None) if drive.is_rotational == Some(true) => {
-                self.assume(format!("{}: taken for {SPINNING_MEGA} MB/s, as spinning drives of today do at the outer edge (--drive-rate): {why_not}", drive.model));
+                self.assume(format!(
+                    "{}: taken for {SPINNING_MEGA} MB/s, as spinning drives of today do at the \
+                     outer edge (--drive-rate): {why_not}",
+                    drive.model
+                ));
                 (Some(Rate::mega(SPINNING_MEGA)), "assumed for a spinning drive".to_owned())
             }
             (None, None) => {
                 let link = self.drive_link(drive, drive.attachments.first());
-                self.assume(format!("{}: taken to be as fast as its own link; its data sheet may say less (--drive-rate): {why_not}", drive.model));
+                self.assume(format!(
+                    "{}: taken to be as fast as its own link; \
+                     its data sheet may say less (--drive-rate): {why_not}",
+                    drive.model
+                ));
                 (link.1, "as fast as its own link".to_owned())
             }
         };
@@ -284,7 +296,8 @@ impl Build<'_> {
             None => Some(measured),
             Some(computed) => {
                 self.assume(format!(
-                    "memory of socket {socket}: {measured} were measured, more than its modules can; {computed} are taken"
+                    "memory of socket {socket}: {measured} were measured, \
+                     more than its modules can; {computed} are taken"
                 ));
                 None
             }
@@ -304,7 +317,11 @@ impl Build<'_> {
         let pairs: Vec<(usize, usize)> = pairs.filter(|(from, to)| from != to).collect();
         let known: Vec<Option<Rate>> = pairs.iter().map(|pair| self.tried_between(*pair)).collect();
         if self.given.inter_socket.is_none() && known.iter().any(Option::is_none) {
-            self.assume("the link between sockets does not say what it carries (usual: 40 to 200 GB/s); no flow is led over it (--inter-socket, --measure)".to_owned());
+            self.assume(
+                "the link between sockets does not say what it carries (usual: 40 to 200 GB/s); \
+                 no flow is led over it (--inter-socket, --measure)"
+                    .to_owned(),
+            );
             return;
         }
         for ((from, to), measured) in pairs.into_iter().zip(known) {

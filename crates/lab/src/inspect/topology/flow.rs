@@ -275,7 +275,8 @@ mod tests {
             // Every drive reaches memory somehow.
             links.extend([(Some(0), Some(4), Some(5)), (Some(1), Some(5), Some(5))]);
             links.extend(media.iter().enumerate().map(|(at, rate)| (None, Some(at), Some(*rate))));
-            links.extend(sinks.iter().enumerate().map(|(at, rate)| (Some(at + 4), None, Some(*rate))));
+            let memory = |(at, rate): (usize, &u64)| (Some(at + 4), None, Some(*rate));
+            links.extend(sinks.iter().enumerate().map(memory));
             let graph = topology(6, &links);
             let flow = flow(&graph, 1);
             for (at, rate) in flow.by_link.iter().enumerate() {
@@ -284,7 +285,9 @@ mod tests {
             for node in 0..6 {
                 let sum = |pick: &dyn Fn(&Link) -> bool| graph.links.iter().zip(&flow.by_link)
                     .filter(|(link, _)| pick(link)).map(|(_, rate)| rate.0).sum::<u64>();
-                assert_eq!(sum(&|link| link.to == Some(node)), sum(&|link| link.from == Some(node)));
+                let (comes, goes) =
+                    (sum(&|link| link.to == Some(node)), sum(&|link| link.from == Some(node)));
+                assert_eq!(comes, goes);
             }
             // Cut = narrowest links + saturated media on the far side: never less than what flows.
             let cut: u64 = flow.narrowest.iter().map(|at| links[*at].2.unwrap_or(0)).sum();

@@ -10,8 +10,9 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L01",
         title: "a block device without direct=1",
         severity: Error,
-        why: "Without direct=1 the page cache answers: reads come from memory, writes are counted before they reach \
-              the device. The figure is the memory's, often many times what the device or its link can do.",
+        why: "Without direct=1 the page cache answers: reads come from memory, \
+              writes are counted before they reach the device. \
+              The figure is the memory's, often many times what the device or its link can do.",
         bad: "[a]\nfilename=/dev/sdz\nrw=randread\n",
         good: "[a]\nfilename=/dev/sdz\nrw=randread\ndirect=1\n",
         check: direct,
@@ -20,7 +21,8 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L02",
         title: "libaio with buffered I/O",
         severity: Error,
-        why: "io_submit blocks on buffered files: libaio becomes synchronous and iodepth means nothing.",
+        why: "io_submit blocks on buffered files: libaio becomes synchronous and iodepth means \
+              nothing.",
         bad: "[a]\nioengine=libaio\niodepth=32\nfilename=f\n",
         good: "[a]\nioengine=libaio\niodepth=32\nfilename=f\ndirect=1\n",
         check: libaio,
@@ -29,8 +31,9 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L04",
         title: "touched size below 2 x memory or a small part of the device",
         severity: Warning,
-        why: "Tens of GB fit into the caches of hosts, controllers and drives. What is touched must be more than twice \
-              the memory where the page cache may answer, and at least 10 % of a device, or the caches are measured.",
+        why: "Tens of GB fit into the caches of hosts, controllers and drives. \
+              What is touched must be more than twice the memory where the page cache may answer, \
+              and at least 10 % of a device, or the caches are measured.",
         bad: "[a]\nfilename=f\nsize=1g\n",
         good: "[a]\nfilename=f\nsize=64g\n",
         check: size,
@@ -39,8 +42,8 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L16",
         title: "zeros or repeated buffers where data may be compressed or deduplicated",
         severity: Error,
-        why: "A target that compresses or deduplicates stores almost nothing of zeros or of buffers that repeat. \
-              Drives may do so without saying.",
+        why: "A target that compresses or deduplicates stores almost nothing of zeros or of \
+              buffers that repeat. Drives may do so without saying.",
         bad: "[a]\nfilename=f\nrw=write\nzero_buffers\n",
         good: "[a]\nfilename=f\nrw=write\nrefill_buffers\n",
         check: buffers,

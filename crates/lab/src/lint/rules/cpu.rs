@@ -11,8 +11,8 @@ pub(super) static RULES: [Rule; 5] = [
         id: "L20",
         title: "polling without poll queues, or with a thread that is not counted",
         severity: Warning,
-        why: "hipri does nothing where the driver has no poll queues. sqthread_poll runs a kernel thread that is busy \
-              even when it does nothing: its CPU time belongs to the result.",
+        why: "hipri does nothing where the driver has no poll queues. sqthread_poll runs a kernel \
+              thread that is busy even when it does nothing: its CPU time belongs to the result.",
         bad: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=io_uring\nhipri\n",
         good: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=io_uring\n",
         check: polling,
@@ -21,10 +21,12 @@ pub(super) static RULES: [Rule; 5] = [
         id: "L21",
         title: "interrupt coalescing with one I/O in flight",
         severity: Error,
-        why: "Coalescing lets a drive wait before it says that an I/O is complete. With depth 1 or one job that wait is \
-              the latency that is measured. It is for depth 16 and more, in 16 jobs and more.",
+        why: "Coalescing lets a drive wait before it says that an I/O is complete. \
+              With depth 1 or one job that wait is the latency that is measured. \
+              It is for depth 16 and more, in 16 jobs and more.",
         bad: "[a]\nfilename=/dev/nvme9n1\ndirect=1\nrw=randread\niodepth=1\n",
-        good: "[a]\nfilename=/dev/nvme9n1\ndirect=1\nrw=randread\nioengine=io_uring\niodepth=16\nnumjobs=16\n",
+        good: "[a]\nfilename=/dev/nvme9n1\ndirect=1\nrw=randread\nioengine=io_uring\niodepth=16\n\
+               numjobs=16\n",
         check: coalescing,
     },
     Rule {
@@ -40,8 +42,10 @@ pub(super) static RULES: [Rule; 5] = [
         id: "L26",
         title: "governor, turbo, C-states, SMT or mitigations are not recorded",
         severity: Warning,
-        why: "Each of them moves results by more than most engines differ. A result without them cannot be repeated.",
-        bad: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \"job options\": {\"rw\": \"read\"}}]}",
+        why: "Each of them moves results by more than most engines differ. \
+              A result without them cannot be repeated.",
+        bad: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \
+              \"job options\": {\"rw\": \"read\"}}]}",
         good: "[a]\nfilename=f\n",
         check: environment,
     },
@@ -49,8 +53,8 @@ pub(super) static RULES: [Rule; 5] = [
         id: "L27",
         title: "this fio cannot do what the job asks for",
         severity: Warning,
-        why: "io_uring came with fio 3.13, io_uring_cmd with 3.31, libblkio with 3.34; sprandom and steady state by \
-              latency after 3.33.",
+        why: "io_uring came with fio 3.13, io_uring_cmd with 3.31, libblkio with 3.34; \
+              sprandom and steady state by latency after 3.33.",
         bad: "[a]\nfilename=f\nioengine=libblkio\n",
         good: "[a]\nfilename=f\nioengine=io_uring\n",
         check: version,

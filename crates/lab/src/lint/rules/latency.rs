@@ -9,8 +9,8 @@ pub(super) static RULES: [Rule; 3] = [
         id: "L12",
         title: "several jobs without group_reporting",
         severity: Warning,
-        why: "Each job then has its own percentiles, and percentiles cannot be averaged. The lab adds the json+ bins of \
-              all jobs; whoever reads fio's own text will be misled.",
+        why: "Each job then has its own percentiles, and percentiles cannot be averaged. The lab \
+              adds the json+ bins of all jobs; whoever reads fio's own text will be misled.",
         bad: "[a]\nfilename=f\nrw=randread\nnumjobs=8\n",
         good: "[a]\nfilename=f\nrw=randread\nnumjobs=8\ngroup_reporting\n",
         check: grouped,
@@ -19,8 +19,8 @@ pub(super) static RULES: [Rule; 3] = [
         id: "L13",
         title: "latency is not measured",
         severity: Error,
-        why: "gtod_reduce, disable_lat and disable_clat turn latency off. IOPS without latency cannot be judged: Little's \
-              law cannot be checked and p99.9 is not there.",
+        why: "gtod_reduce, disable_lat and disable_clat turn latency off. IOPS without latency \
+              cannot be judged: Little's law cannot be checked and p99.9 is not there.",
         bad: "[a]\nfilename=f\ngtod_reduce=1\n",
         good: "[a]\nfilename=f\n",
         check: measured,
@@ -29,8 +29,8 @@ pub(super) static RULES: [Rule; 3] = [
         id: "L14",
         title: "no p99.9, or too few I/Os for it",
         severity: Warning,
-        why: "Engines are compared by p99.9. It needs to be in percentile_list, and 10,000 I/Os before ten of them lie \
-              beyond it.",
+        why: "Engines are compared by p99.9. It needs to be in percentile_list, \
+              and 10,000 I/Os before ten of them lie beyond it.",
         bad: "[a]\nfilename=f\npercentile_list=50:95:99\n",
         good: "[a]\nfilename=f\npercentile_list=50:99:99.9\n",
         check: percentiles,

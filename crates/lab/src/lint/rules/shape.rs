@@ -12,8 +12,9 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L05",
         title: "block size off the device's blocks",
         severity: Warning,
-        why: "A direct write that is no multiple of the logical block is refused by the device; one that is no multiple \
-              of 4096 makes drives and arrays read, modify and write. The etcd recipe (bs=2300) is such a test.",
+        why: "A direct write that is no multiple of the logical block is refused by the device; \
+              one that is no multiple of 4096 makes drives and arrays read, modify and write. \
+              The etcd recipe (bs=2300) is such a test.",
         bad: "[etcd]\nfilename=f\nrw=write\nbs=2300\nfdatasync=1\n",
         good: "[log]\nfilename=f\nrw=write\nbs=4k\nfdatasync=1\n",
         check: block_size,
@@ -22,8 +23,8 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L06",
         title: "offset, increment or partition off 4 KiB, strip or stripe",
         severity: Warning,
-        why: "I/O that begins in the middle of a physical block, strip or stripe touches one more of each than its size \
-              says, every time.",
+        why: "I/O that begins in the middle of a physical block, \
+              strip or stripe touches one more of each than its size says, every time.",
         bad: "[a]\nfilename=/dev/sdz\ndirect=1\noffset=1k\n",
         good: "[a]\nfilename=/dev/sdz\ndirect=1\noffset=1m\n",
         check: alignment,
@@ -32,8 +33,9 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L07",
         title: "sequential writes smaller than a full stripe",
         severity: Warning,
-        why: "On parity RAID a write below a full stripe reads old data first unless the array gathers writes. It is a \
-              test worth doing, called 'unaligned', and no test of sequential bandwidth.",
+        why: "On parity RAID a write below a full stripe reads old data first unless the array \
+              gathers writes. It is a test worth doing, called 'unaligned', \
+              and no test of sequential bandwidth.",
         bad: "[a]\nfilename=/dev/md9\ndirect=1\nrw=write\nbs=128k\n",
         good: "[a]\nfilename=/dev/md9\ndirect=1\nrw=write\nbs=512k\n",
         check: full_stripe,
@@ -42,8 +44,8 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L09",
         title: "synchronous engine with iodepth above 1",
         severity: Error,
-        why: "psync, sync, pvsync and mmap have one I/O in flight, whatever iodepth says; the result would be filed \
-              under a depth that never was.",
+        why: "psync, sync, pvsync and mmap have one I/O in flight, whatever iodepth says; \
+              the result would be filed under a depth that never was.",
         bad: "[a]\nfilename=f\nioengine=psync\niodepth=32\n",
         good: "[a]\nfilename=f\nioengine=io_uring\niodepth=32\n",
         check: synchronous,
@@ -52,8 +54,9 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L10",
         title: "several sequential jobs over the same blocks",
         severity: Error,
-        why: "Jobs that begin at the same offset read and write the same blocks at nearly the same time: caches and \
-              write merging answer for all but the first. Increments beyond 100 % wrap around to the same effect.",
+        why: "Jobs that begin at the same offset read and write the same blocks at nearly the same \
+              time: caches and write merging answer for all but the first. \
+              Increments beyond 100 % wrap around to the same effect.",
         bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\nnumjobs=8\n",
         good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\nnumjobs=8\noffset_increment=10%\n",
         check: same_blocks,
@@ -62,8 +65,9 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L11",
         title: "several devices in one job",
         severity: Warning,
-        why: "One job serves its files in turn: the slow device holds up the others and its own figure is hidden in the \
-              sum. For a stress test of all drives it is an error: one job per drive.",
+        why: "One job serves its files in turn: the slow device holds up the others and its own \
+              figure is hidden in the sum. For a stress test of all drives it is an error: \
+              one job per drive.",
         bad: "[a]\nfilename=/dev/sdy:/dev/sdz\ndirect=1\n",
         good: "[a]\nfilename=/dev/sdy\ndirect=1\n[b]\nfilename=/dev/sdz\ndirect=1\n",
         check: several_devices,
@@ -72,8 +76,8 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L17",
         title: "the second run repeats the same random offsets",
         severity: Warning,
-        why: "randrepeat=1 is fio's default: a second run asks for the same blocks in the same order, and caches that \
-              kept them answer.",
+        why: "randrepeat=1 is fio's default: a second run asks for the same blocks in the same \
+              order, and caches that kept them answer.",
         bad: "[a]\nfilename=f\nrw=randread\n",
         good: "[a]\nfilename=f\nrw=randread\nrandrepeat=0\n",
         check: repeats,
@@ -82,8 +86,8 @@ pub(super) static RULES: [Rule; 8] = [
         id: "L25",
         title: "depth beyond what the queues take",
         severity: Warning,
-        why: "I/Os beyond nr_requests or the drive's own queue wait in the host: latency grows, nothing else. libaio \
-              jobs beyond fs.aio-max-nr do not start.",
+        why: "I/Os beyond nr_requests or the drive's own queue wait in the host: \
+              latency grows, nothing else. libaio jobs beyond fs.aio-max-nr do not start.",
         bad: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=libaio\niodepth=1024\n",
         good: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=libaio\niodepth=32\n",
         check: depth,
@@ -108,12 +112,13 @@ fn block_size(case: &mut Case<'_>) {
                 unit.filter(|unit| *unit > 0 && bytes % unit != 0 && job.is_direct())
             {
                 let reason = format!(
-                    "bs={bytes} is no multiple of the device's {unit} byte blocks: it will be refused"
+                    "bs={bytes} is no multiple of the device's {unit} byte blocks: \
+                     it will be refused"
                 );
                 case.say_as(Error, job, "bs", (reason, rounded));
             } else if bytes == ETCD_BYTES {
-                let reason = "bs=2300 is the etcd recipe: it measures appends to a file by fdatasync, each with a \
-                              read-modify-write, and no device's write rate";
+                let reason = "bs=2300 is the etcd recipe: it measures appends to a file by \
+                              fdatasync, each with a read-modify-write, and no device's write rate";
                 case.say(job, "bs", reason, format!("{rounded}, or name the result 'etcd recipe'"));
             } else if bytes % PAGE_BYTES != 0 {
                 case.say(
@@ -221,7 +226,8 @@ fn same_blocks(case: &mut Case<'_>) {
                 let percent = value::percent(text).unwrap_or(0.0) * to_f64(copies);
                 if percent > 100.0 {
                     let reason = format!(
-                        "{copies} jobs, {text} apart, are {percent:.0} % of the target: the last ones wrap around"
+                        "{copies} jobs, {text} apart, are {percent:.0} % of the target: \
+                         the last ones wrap around"
                     );
                     case.say(job, "offset_increment", reason, share);
                 }
@@ -291,7 +297,8 @@ fn depth(case: &mut Case<'_>) {
             match &facts.queue_requests {
                 Ok(most) if all > *most => {
                     let reason = format!(
-                        "{copies} x {depth} I/Os for {name}, whose queue takes {most}: the rest waits in the host"
+                        "{copies} x {depth} I/Os for {name}, whose queue takes {most}: \
+                         the rest waits in the host"
                     );
                     case.say(job, "iodepth", reason, format!("iodepth={}", (most / copies).max(1)));
                 }

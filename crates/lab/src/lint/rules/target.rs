@@ -10,9 +10,10 @@ pub(super) static RULES: [Rule; 3] = [
         id: "L08",
         title: "reading what was never written, or was trimmed",
         severity: Error,
-        why: "Sparse files, thin volumes and trimmed drives answer reads of unwritten blocks without touching any media: \
-              the figure is the path's, often above what the media can do. Looked at: the holes of files and of the files \
-              below loop devices, discards since the machine started, and samples that read as zeros.",
+        why: "Sparse files, thin volumes and trimmed drives answer reads of unwritten blocks \
+              without touching any media: the figure is the path's, often above what the media can \
+              do. Looked at: the holes of files and of the files below loop devices, \
+              discards since the machine started, and samples that read as zeros.",
         bad: "[a]\nfilename=f\nrw=randread\n",
         good: "[fill]\nfilename=f\nrw=write\nbs=1m\n[a]\nstonewall\nfilename=f\nrw=randread\n",
         check: unwritten,
@@ -21,8 +22,8 @@ pub(super) static RULES: [Rule; 3] = [
         id: "L18",
         title: "writing to a target that is in use, or is not there",
         severity: Error,
-        why: "Writes destroy what is on a mounted, held or signed device. And a name in /dev that does not exist is \
-              created by fio as a plain file in memory, which is then measured.",
+        why: "Writes destroy what is on a mounted, held or signed device. And a name in /dev that \
+              does not exist is created by fio as a plain file in memory, which is then measured.",
         bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\n",
         good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=read\n",
         check: occupied,
@@ -31,8 +32,9 @@ pub(super) static RULES: [Rule; 3] = [
         id: "L19",
         title: "durability claimed without sync, fsync or fdatasync",
         severity: Error,
-        why: "A write that is complete is in a cache. It is durable after a flush (fsync, fdatasync) or when it was \
-              issued as synchronous (sync=1). With a volatile write cache on, that rests on the drive's honesty.",
+        why: "A write that is complete is in a cache. It is durable after a flush (fsync, \
+              fdatasync) or when it was issued as synchronous (sync=1). \
+              With a volatile write cache on, that rests on the drive's honesty.",
         bad: "[wal]\nfilename=f\nrw=write\n",
         good: "[wal]\nfilename=f\nrw=write\nfdatasync=1\n",
         check: durable,

@@ -10,8 +10,9 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L03",
         title: "no time_based and runtime, or too short",
         severity: Warning,
-        why: "A job that ends with its size ends when the cache is full on a fast target. 60 s are the least for reads; \
-              writes must pass the drive's fast cache; published figures need 300 s.",
+        why: "A job that ends with its size ends when the cache is full on a fast target. \
+              60 s are the least for reads; writes must pass the drive's fast cache; \
+              published figures need 300 s.",
         bad: "[a]\nfilename=f\nruntime=30\ntime_based\n",
         good: "[a]\nfilename=f\nruntime=300\ntime_based\n",
         check: runtime,
@@ -20,7 +21,8 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L15",
         title: "no ramp_time",
         severity: Warning,
-        why: "The first seconds fill queues and caches and wake CPUs up; they belong to no steady figure.",
+        why: "The first seconds fill queues and caches and wake CPUs up; \
+              they belong to no steady figure.",
         bad: "[a]\nfilename=f\nruntime=60\ntime_based\n",
         good: "[a]\nfilename=f\nruntime=60\ntime_based\nramp_time=10\n",
         check: ramp,
@@ -29,8 +31,9 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L22",
         title: "writes to flash without a preconditioning record",
         severity: Warning,
-        why: "A fresh or trimmed SSD writes several times faster than one in steady state. Write the device whole twice, \
-              keep the record, then measure. An error for figures that are to be published.",
+        why: "A fresh or trimmed SSD writes several times faster than one in steady state. \
+              Write the device whole twice, keep the record, then measure. \
+              An error for figures that are to be published.",
         bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=randwrite\n",
         good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=randread\n",
         check: preconditioning,
@@ -39,8 +42,9 @@ pub(super) static RULES: [Rule; 4] = [
         id: "L23",
         title: "background work is going on",
         severity: Error,
-        why: "Resync, scrub, rebuild, lazy initialisation and trim share the devices with the benchmark. Wait for the end, \
-              or measure their impact on purpose and say so in the result's name.",
+        why: "Resync, scrub, rebuild, lazy initialisation and trim share the devices with the \
+              benchmark. Wait for the end, or measure their impact on purpose and say so in the \
+              result's name.",
         bad: "# while md resyncs\n[a]\nfilename=/dev/sdz\ndirect=1\n",
         good: "# when md is idle\n[a]\nfilename=/dev/sdz\ndirect=1\n",
         check: background,

@@ -138,7 +138,8 @@ fn drives_are_held_against_what_their_maker_states_for_exactly_them() {
 fn a_library_of_ones_own_says_what_a_drive_should_do() {
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("own.toml");
-    let text = "format = 1\nname = \"own\"\nversion = 1\n[[family]]\nname = \"Ours\"\nmodel = 'NOBODY KNOWS ME'\nmedium = \"flash\"\nsource = \"our own sheet\"\n\
+    let text = "format = 1\nname = \"own\"\nversion = 1\n[[family]]\nname = \"Ours\"\n\
+        model = 'NOBODY KNOWS ME'\nmedium = \"flash\"\nsource = \"our own sheet\"\n\
         [[family.capacity]]\ngigabytes = 1000\nsequential_read = 4000\n";
     std::fs::write(&path, text).expect("written");
     let library = Library::with(&[path]).expect("understood");

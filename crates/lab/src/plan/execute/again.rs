@@ -116,7 +116,8 @@ pub(super) fn above_layer_below(share: f64) -> Option<Finding> {
         rule: "F14".to_owned(),
         severity,
         reason: format!(
-            "{} of what the array did at the same load without a file system: a cache answers, or the machine drifted",
+            "{} of what the array did at the same load without a file system: \
+             a cache answers, or the machine drifted",
             units::percent(share)
         ),
         correction: Some("a larger span, direct I/O, more rounds of both".to_owned()),
@@ -129,14 +130,16 @@ fn drifted(raw: &str, (first, second): (f64, f64), stays_above: bool) -> Finding
         false => (
             Severity::Warning,
             format!(
-                "above what the raw run {raw} allowed before ({was}), but not above what it gave right after ({now}): the machine drifted; both raw runs are kept"
+                "above what the raw run {raw} allowed before ({was}), but not above what it gave \
+                 right after ({now}): the machine drifted; both raw runs are kept"
             ),
             "an idle machine, and more rounds of raw.all",
         ),
         true => (
             Severity::Info,
             format!(
-                "the raw run {raw} was measured again right after it: {now}, {was} before; the figure stays above what they allow"
+                "the raw run {raw} was measured again right after it: {now}, {was} before; \
+                 the figure stays above what they allow"
             ),
             "a span beyond every cache",
         ),
@@ -149,7 +152,8 @@ fn not_repeated(raw: &str) -> Finding {
         rule: "F14".to_owned(),
         severity: Severity::Info,
         reason: format!(
-            "the raw run {raw} was not measured again, which would have overwritten the array: whether the machine was slower then cannot be told"
+            "the raw run {raw} was not measured again, which would have overwritten the array: \
+             whether the machine was slower then cannot be told"
         ),
         correction: Some("several rounds of raw.all, on an idle machine".to_owned()),
     }

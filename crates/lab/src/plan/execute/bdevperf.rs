@@ -83,7 +83,8 @@ impl Session<'_> {
             }
             other => {
                 let said = format!("bdevperf ended with {other} ({why}): {}", ran.complaint());
-                let hint = "its outputs are kept under evidence/; SPDK wants huge pages (scripts/setup.sh)";
+                let hint = "its outputs are kept under evidence/; \
+                            SPDK wants huge pages (scripts/setup.sh)";
                 return Err(Refusal::cannot_run("bdevperf.failed", said, hint));
             }
         }
@@ -132,7 +133,8 @@ fn polls(cores: u32) -> Finding {
         rule: "A14".to_owned(),
         severity: Severity::Warning,
         reason: format!(
-            "by bdevperf: {cores} polling core(s), busy whatever they do, with load and engine in one process; means only, no percentiles"
+            "by bdevperf: {cores} polling core(s), busy whatever they do, \
+             with load and engine in one process; means only, no percentiles"
         ),
         correction: None,
     }

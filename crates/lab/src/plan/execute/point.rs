@@ -163,7 +163,8 @@ fn buffered() -> Finding {
     Finding {
         rule: "L01".to_owned(),
         severity: Severity::Warning,
-        reason: "buffered on purpose: memory answers first, and how many I/Os are in flight is the kernel's affair"
+        reason: "buffered on purpose: memory answers first, \
+                 and how many I/Os are in flight is the kernel's affair"
             .to_owned(),
         correction: Some("set it beside the same load with direct I/O".to_owned()),
     }

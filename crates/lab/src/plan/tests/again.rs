@@ -15,7 +15,8 @@ use crate::validity::{Mark, Severity};
 /// An array that is asked for 8 MB/s, and raw drives that are asked for `raw`; two stages.
 fn staged(raw: &str, mix: &str) -> Place {
     let place = place(&format!(
-        "strip = \"64k\"\ndata_members = 2\n[[stages]]\nkind = \"raw.all\"\nprofiles = [\"seq-{mix}-1m\"]\ndepths = [1]\n\
+        "strip = \"64k\"\ndata_members = 2\n[[stages]]\nkind = \"raw.all\"\n\
+         profiles = [\"seq-{mix}-1m\"]\ndepths = [1]\n\
          [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"seq-{mix}-1m\"]\ndepths = [1]\n"
     ));
     let mut place = place;

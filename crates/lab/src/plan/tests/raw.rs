@@ -48,7 +48,8 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
 
 #[test]
 fn drives_are_scaled_by_doubling_and_the_last_step_has_all_of_them() {
-    let text = "question = \"q\"\ndrives = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n[[stages]]\nkind = \"raw.scale\"\nprofiles = [\"rr-4k\"]\n";
+    let text = "question = \"q\"\ndrives = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n[[stages]]\n\
+                kind = \"raw.scale\"\nprofiles = [\"rr-4k\"]\n";
     let all = expanded(text).unwrap();
     let steps: Vec<(usize, String)> =
         all.points().map(|point| (point.targets.len(), point.workload.name.clone())).collect();

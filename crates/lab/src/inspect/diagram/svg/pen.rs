@@ -74,7 +74,8 @@ impl Pen<'_> {
                 };
                 let _ = write!(
                     out,
-                    "<text class=\"rate\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                    "<text class=\"rate\" text-anchor=\"middle\" x=\"{x:.1}\" \
+                     y=\"{:.1}\">{}</text>",
                     y - 9.0,
                     escape(&text)
                 );
@@ -112,7 +113,8 @@ impl Pen<'_> {
         let class = if is_hot { "boxhot" } else { "box" };
         let _ = write!(
             out,
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"7\"/>"
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{BOX_WIDTH}\" \
+             height=\"{BOX_HEIGHT}\" rx=\"7\"/>"
         );
         let title = match (node.place, node.count) {
             (Place::Drives, count) if count > 1 => format!("{count} x {}", model(&node.title, 13)),
@@ -171,8 +173,11 @@ impl Pen<'_> {
         };
         let _ = write!(
             out,
-            "<text class=\"{class}\" x=\"{0:.1}\" y=\"{1:.1}\">{2}</text><rect class=\"gauge\" x=\"{0:.1}\" y=\"{3:.1}\" width=\"{room:.1}\" height=\"7\" rx=\"3\"/>\
-             <rect class=\"{fill}\" x=\"{0:.1}\" y=\"{3:.1}\" width=\"{4:.1}\" height=\"7\" rx=\"3\"/>",
+            "<text class=\"{class}\" x=\"{0:.1}\" y=\"{1:.1}\">{2}</text>\
+             <rect class=\"gauge\" x=\"{0:.1}\" y=\"{3:.1}\" width=\"{room:.1}\" height=\"7\" \
+             rx=\"3\"/>\
+             <rect class=\"{fill}\" x=\"{0:.1}\" y=\"{3:.1}\" width=\"{4:.1}\" height=\"7\" \
+             rx=\"3\"/>",
             x + 10.0,
             y + 34.0,
             escape(&short(&text, 27)),
