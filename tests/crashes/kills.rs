@@ -304,8 +304,8 @@ fn answered_writes_survive_a_killed_daemon() {
     found.restarts.sort();
     let restart = |percent: usize| found.restarts[(kills - 1) * percent / 100].as_millis();
     let line = format!(
-        "kills: {kills} ({:?}; {} with a rebuild under way), {} answered writes, 0 lost; start to first answered write: \
-         median {} ms, 99 % {} ms, longest {} ms",
+        "kills: {kills} ({:?}; {} with a rebuild under way), {} answered writes, 0 lost; \
+         start to first answered write: median {} ms, 99 % {} ms, longest {} ms",
         found.lives,
         found.mid_rebuild,
         found.answered,

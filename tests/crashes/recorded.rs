@@ -349,8 +349,8 @@ fn whatever_a_power_cut_leaves_of_a_recorded_run_assembles_and_holds_what_was_fl
     });
     assert!(found.mixed > found.images, "next to nothing was under way at the cuts");
     let line = format!(
-        "crash images: {} from {} entries of {} records, all assembled, 0 blocks wrong ({} blocks might hold more than \
-         one thing); {} read by the second reader too, {} by the real program",
+        "crash images: {} from {} entries of {} records, all assembled, 0 blocks wrong ({} blocks \
+         might hold more than one thing); {} read by the second reader too, {} by the real program",
         found.images,
         found.entries,
         rounds * RUNS.len(),

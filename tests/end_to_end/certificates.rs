@@ -25,12 +25,14 @@ impl Role {
     fn template(self) -> &'static str {
         match self {
             Role::Server => {
-                "cn = server\ndns_name = localhost\nip_address = 127.0.0.1\ntls_www_server\nsigning_key\n\
+                "cn = server\ndns_name = localhost\nip_address = 127.0.0.1\ntls_www_server\n\
+                 signing_key\n\
                  expiration_days = 2\n"
             }
             Role::Client => "cn = client\ntls_www_client\nsigning_key\nexpiration_days = 2\n",
             Role::LateClient => {
-                "cn = client\ntls_www_client\nsigning_key\nactivation_date = \"2020-01-01 00:00:00\"\n\
+                "cn = client\ntls_www_client\nsigning_key\n\
+                 activation_date = \"2020-01-01 00:00:00\"\n\
                  expiration_date = \"2020-02-01 00:00:00\"\n"
             }
         }

@@ -167,7 +167,10 @@ fn lose(world: &World, slot: usize, doomed: Option<&Doomed>, load: &Load) {
 
 /// One test for each level.
 macro_rules! levels {
-    ($($test:ident: $name:literal, $arguments:expr, $members:literal members, $losses:literal lost;)*) => {$(
+    ($(
+        $test:ident: $name:literal, $arguments:expr,
+        $members:literal members, $losses:literal lost;
+    )*) => {$(
         #[test]
         fn $test() {
             let arguments: &'static [&'static str] = &$arguments;

@@ -33,7 +33,8 @@ impl Encrypted {
         let port = free_port();
         let server = server.display();
         let config = format!(
-            "{further}\n[[nbd]]\nlisten = \"0.0.0.0:{port}\"\n[nbd.tls]\ncertificate = \"{server}/server-cert.pem\"\n\
+            "{further}\n[[nbd]]\nlisten = \"0.0.0.0:{port}\"\n[nbd.tls]\n\
+             certificate = \"{server}/server-cert.pem\"\n\
              key = \"{server}/server-key.pem\"\nca = \"{server}/ca-cert.pem\"\n"
         );
         std::fs::write(world.path("a.toml"), config).expect("write");

@@ -177,5 +177,6 @@ fn connections_that_never_get_on_keep_nobody_out_and_hold_little() {
 fn is_open(stream: &UnixStream) -> bool {
     stream.set_nonblocking(true).expect("a socket");
     let mut stream = stream;
-    matches!(stream.read(&mut [0; 64]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    let got = stream.read(&mut [0; 64]);
+    matches!(got, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
 }

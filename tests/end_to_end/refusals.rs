@@ -21,7 +21,8 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "n+m", "m0", "m1", "m2", "m3"],
-        "ashlar: level n+m needs the number of parity strips; add --parity with a number from 4 to 32",
+        "ashlar: level n+m needs the number of parity strips; \
+         add --parity with a number from 4 to 32",
     ),
     (
         &["-l", "60", "m0", "m1", "m2", "m3"],
@@ -29,11 +30,13 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "m0", "m1", "m1"],
-        "ashlar: m1 is given twice; nothing was written; each member and each spare needs a device of its own",
+        "ashlar: m1 is given twice; nothing was written; \
+         each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "m0", "m1", "./m1"],
-        "ashlar: m1 is given twice; nothing was written; each member and each spare needs a device of its own",
+        "ashlar: m1 is given twice; nothing was written; \
+         each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "m0", "m1", "gone"],
@@ -41,19 +44,23 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "m0", "m1", "small"],
-        "ashlar: small: 1048576 bytes are too small for a member: 4194304 are needed for one strip; use larger devices or smaller strips; nothing was written",
+        "ashlar: small: 1048576 bytes are too small for a member: 4194304 are needed for one \
+         strip; use larger devices or smaller strips; nothing was written",
     ),
     (
         &["-l", "5", "m0", "m1", "foreign"],
-        "ashlar: foreign carries ext2 at byte 1080; nothing was written; if its content may go, say so by name: --destroy foreign",
+        "ashlar: foreign carries ext2 at byte 1080; nothing was written; \
+         if its content may go, say so by name: --destroy foreign",
     ),
     (
         &["-l", "5", "m0", "m1", "folder"],
-        "ashlar: folder: neither a block device nor a regular file; name one of these; nothing was written",
+        "ashlar: folder: neither a block device nor a regular file; name one of these; \
+         nothing was written",
     ),
     (
         &["-l", "5", "-n", "4", "m0", "m1", "m2"],
-        "ashlar: 3 devices given and --raid-devices says 4; nothing was written; name every member once, spares with --spare",
+        "ashlar: 3 devices given and --raid-devices says 4; nothing was written; \
+         name every member once, spares with --spare",
     ),
     (
         &["-l", "5", "--strip-size", "64", "m0", "m1", "m2"],
@@ -61,11 +68,13 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "--size", "1.5G", "m0", "m1", "m2"],
-        "ashlar: m0 has 64 MiB, and 1.50 GiB of each device were to be used; use larger devices, or less of each; nothing was written",
+        "ashlar: m0 has 64 MiB, and 1.50 GiB of each device were to be used; \
+         use larger devices, or less of each; nothing was written",
     ),
     (
         &["-l", "5", "--size", "1", "m0", "m1", "m2"],
-        "ashlar: m0: 1 bytes are too small for a member: 4194304 are needed for one strip; use more of each device, or smaller strips; nothing was written",
+        "ashlar: m0: 1 bytes are too small for a member: 4194304 are needed for one strip; \
+         use more of each device, or smaller strips; nothing was written",
     ),
     (
         &["-l", "5", "--block-size", "1K", "m0", "m1", "m2"],
@@ -73,31 +82,39 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "--destroy", "m4", "m0", "m1", "m2"],
-        "ashlar: --destroy names m4, which is not among the devices; nothing was written; name only devices that the array takes, as they are named there",
+        "ashlar: --destroy names m4, which is not among the devices; nothing was written; \
+         name only devices that the array takes, as they are named there",
     ),
     (
         &["-l", "5", "--spare", "m0", "m0", "m1", "m2"],
-        "ashlar: m0 is given twice; nothing was written; each member and each spare needs a device of its own",
+        "ashlar: m0 is given twice; nothing was written; \
+         each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "--spare", "m4", "--spare", "m4", "m0", "m1", "m2"],
-        "ashlar: m4 is given twice; nothing was written; each member and each spare needs a device of its own",
+        "ashlar: m4 is given twice; nothing was written; \
+         each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "m0", "m1", "pipe"],
-        "ashlar: pipe: neither a block device nor a regular file; name one of these; nothing was written",
+        "ashlar: pipe: neither a block device nor a regular file; name one of these; \
+         nothing was written",
     ),
     (
         &["-l", "5", "m0", "m1", "/dev/tty"],
-        "ashlar: /dev/tty: neither a block device nor a regular file; name one of these; nothing was written",
+        "ashlar: /dev/tty: neither a block device nor a regular file; name one of these; \
+         nothing was written",
     ),
     (
         &["-l", "5", "--spare", "pipe", "m0", "m1", "m2"],
-        "ashlar: pipe: neither a block device nor a regular file; name one of these; nothing was written",
+        "ashlar: pipe: neither a block device nor a regular file; name one of these; \
+         nothing was written",
     ),
     (
         &["-l", "raidz2", "m0", "m1", "m2", "m3"],
-        "ashlar: invalid value 'raidz2' for '--level <LEVEL>': 'raidz2' is not a level; write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70; nothing was done; two parities are level 6; see 'ashlar create --help'",
+        "ashlar: invalid value 'raidz2' for '--level <LEVEL>': 'raidz2' is not a level; \
+         write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70; nothing was done; two parities are level 6; \
+         see 'ashlar create --help'",
     ),
 ];
 
@@ -183,7 +200,8 @@ fn what_is_done_already_is_said_and_not_done_again() {
     same_line(
         &world,
         &["assemble", "m0", "m1", "m2", "m3"],
-        "ashlar: array 'tank0' is running already, with 3 of these devices; the others: out of it; nothing was changed; 'ashlar re-add ARRAY DEVICE' takes back a member that was away",
+        "ashlar: array 'tank0' is running already, with 3 of these devices; the others: out of it; \
+         nothing was changed; 'ashlar re-add ARRAY DEVICE' takes back a member that was away",
     );
     world.ok(&["replace", "tank0", "1", "m1", "--destroy", "m1", "--wait"]);
 }
@@ -350,35 +368,46 @@ fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
     for (arguments, line) in [
         (
             &["create", "t", "--levl", "6"] as &[&str],
-            "ashlar: unexpected argument '--levl' found; nothing was done; see 'ashlar create --help'",
+            "ashlar: unexpected argument '--levl' found; nothing was done; \
+             see 'ashlar create --help'",
         ),
         (
             &["create", "t", "m0"],
-            "ashlar: the following required arguments were not provided: --level <LEVEL>; nothing was done; see 'ashlar create --help'",
+            "ashlar: the following required arguments were not provided: --level <LEVEL>; \
+             nothing was done; see 'ashlar create --help'",
         ),
         (
             &["create", "t", "-l", "8", "m0"],
-            "ashlar: invalid value '8' for '--level <LEVEL>': '8' is not a level; write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70; nothing was done; see 'ashlar create --help'",
+            "ashlar: invalid value '8' for '--level <LEVEL>': '8' is not a level; write 0, 1, 5, \
+             6, 7.3, n+m, 10, 50, 60 or 70; nothing was done; see 'ashlar create --help'",
         ),
         (
             &["create", "t", "-l", "6", "--strip-size", "64Q", "m0"],
-            "ashlar: invalid value '64Q' for '--strip-size <SIZE>': '64Q' is not a size; write for example 64K, 1.5TiB or 500GB; nothing was done; see 'ashlar create --help'",
+            "ashlar: invalid value '64Q' for '--strip-size <SIZE>': '64Q' is not a size; \
+             write for example 64K, 1.5TiB or 500GB; nothing was done; see 'ashlar create --help'",
         ),
         (
             &["scrub", "tank0", "--pause", "--cancel"],
-            "ashlar: the argument '--pause' cannot be used with '--cancel'; nothing was done; see 'ashlar scrub --help'",
+            "ashlar: the argument '--pause' cannot be used with '--cancel'; nothing was done; \
+             see 'ashlar scrub --help'",
         ),
         (
             &["delete", "tank0"],
-            "ashlar: unrecognized subcommand 'delete'; nothing was done; 'ashlar stop ARRAY' keeps its data; 'ashlar destroy ARRAY' ends it, 'ashlar wipe DEVICE' clears a device; see 'ashlar --help'",
+            "ashlar: unrecognized subcommand 'delete'; nothing was done; 'ashlar stop ARRAY' keeps \
+             its data; 'ashlar destroy ARRAY' ends it, 'ashlar wipe DEVICE' clears a device; see \
+             'ashlar --help'",
         ),
         (
             &["serve", "--workers", "0"],
-            "ashlar: invalid value '0' for '--workers <COUNT>': 0 is not in 1..=65535; nothing was done; see 'ashlar serve --help'",
+            "ashlar: invalid value '0' for '--workers <COUNT>': 0 is not in 1..=65535; \
+             nothing was done; see 'ashlar serve --help'",
         ),
         (
             &[],
-            "ashlar: 'ashlar' requires a subcommand but one was not provided [subcommands: serve, create, assemble, stop, destroy, status, volumes, fail, replace, re-add, spare, wipe, scrub, rebuild, attach, detach, events, notify, metrics, keeper, examine, salvage, bench, lab, completions, man, openapi, help]; nothing was done; see 'ashlar --help'",
+            "ashlar: 'ashlar' requires a subcommand but one was not provided [subcommands: serve, \
+             create, assemble, stop, destroy, status, volumes, fail, replace, re-add, spare, wipe, \
+             scrub, rebuild, attach, detach, events, notify, metrics, keeper, examine, salvage, \
+             bench, lab, completions, man, openapi, help]; nothing was done; see 'ashlar --help'",
         ),
     ] {
         assert_eq!(world.run(arguments).status.code(), Some(2), "{arguments:?}");

@@ -81,7 +81,11 @@ fn a_vanished_member_is_named_and_too_many_do_not_start() {
     same_line(
         &world,
         &["assemble", "m0", "m1", "m2", "m3"],
-        "ashlar: array tank0: lacks 3 of 4 members and can do without 2: slot 1 (not usable or not found), slot 2 (not usable or not found), slot 3 (not usable or not found); nothing was written; attach the missing devices and assemble again; could not look at: m1: there is no such device or file; check the name, m2: there is no such device or file; check the name, m3: there is no such device or file; check the name",
+        "ashlar: array tank0: lacks 3 of 4 members and can do without 2: slot 1 (not usable or not \
+         found), slot 2 (not usable or not found), slot 3 (not usable or not found); nothing was \
+         written; attach the missing devices and assemble again; \
+         could not look at: m1: there is no such device or file; check the name, m2: there is no \
+         such device or file; check the name, m3: there is no such device or file; check the name",
     );
     assert_eq!(before, world.snapshot(&["m0"]));
 }
@@ -104,19 +108,26 @@ fn members_of_an_older_generation_or_of_another_array_or_twice_are_not_used() {
     for (arguments, line) in [
         (
             &["m0", "m1", "m2"] as &[&str],
-            "ashlar: array tank0: lacks 3 of 4 members and can do without 2: slot 0 (out since generation 3), slot 1 (out since generation 4), slot 3 (not usable or not found); nothing was written; attach the missing devices and assemble again",
+            "ashlar: array tank0: lacks 3 of 4 members and can do without 2: \
+             slot 0 (out since generation 3), slot 1 (out since generation 4), slot 3 (not usable \
+             or not found); nothing was written; attach the missing devices and assemble again",
         ),
         (
             &["m2", "m3", "m3.copy"],
-            "ashlar: array tank0: m3 and m3.copy are the same member (slot 3; perhaps one is a clone of the other); nothing was written; assemble again with only the right one of them",
+            "ashlar: array tank0: m3 and m3.copy are the same member (slot 3; \
+             perhaps one is a clone of the other); nothing was written; \
+             assemble again with only the right one of them",
         ),
         (
             &["m2", "m3", "x0"],
-            "ashlar: the devices belong to several arrays: tank0 (UUID, 2 members), other (UUID, 1 members); nothing was written; name one of them by its UUID; `ashlar assemble --uuid UUID` chooses",
+            "ashlar: the devices belong to several arrays: \
+             tank0 (UUID, 2 members), other (UUID, 1 members); nothing was written; \
+             name one of them by its UUID; `ashlar assemble --uuid UUID` chooses",
         ),
         (
             &["--name", "tank0", "x0", "x1"],
-            "ashlar: no member of array tank0 was found on the 2 devices looked at; nothing was written; check the list of devices, and run examine on each to see what it holds",
+            "ashlar: no member of array tank0 was found on the 2 devices looked at; nothing was \
+             written; check the list of devices, and run examine on each to see what it holds",
         ),
     ] {
         same_line(&world, &[&["assemble"], arguments].concat(), line);
@@ -125,6 +136,14 @@ fn members_of_an_older_generation_or_of_another_array_or_twice_are_not_used() {
     let started = world.ok(&["assemble", "--name", "tank0", "m0", "m1", "m2", "m3", "x0"]);
     assert_eq!(started.trim(), "array 'tank0' is running, degraded: slot 0, slot 1 out");
 }
+
+/// What a start says of members that were started without each other.
+const SPLIT: &str = "ashlar: array tank0: its members were started separately and split: m0 m1 \
+                     (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation \
+                     UUID); nothing was written and both sides are as they were; examine both, \
+                     then assemble again and name the incarnation to trust (the other side will be \
+                     rebuilt from it and lose what only it has); \
+                     `ashlar assemble --incarnation UUID` chooses";
 
 #[test]
 fn two_sides_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen() {
@@ -144,21 +163,15 @@ fn two_sides_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen(
     }
     let all = ["m0", "m1", "m2", "m3"];
     let before = world.snapshot(&all);
-    same_line(
-        &world,
-        &[&["assemble"], all.as_slice()].concat(),
-        "ashlar: array tank0: its members were started separately and split: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
-    );
-    same_line(
-        &world,
-        &[&["assemble", "--dry-run"], all.as_slice()].concat(),
-        "ashlar: array tank0: its members were started separately and split: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
-    );
+    same_line(&world, &[&["assemble"], all.as_slice()].concat(), SPLIT);
+    same_line(&world, &[&["assemble", "--dry-run"], all.as_slice()].concat(), SPLIT);
     let nobody = "00000000-0000-4000-8000-000000000000";
     same_line(
         &world,
         &[&["assemble", "--trust", nobody], all.as_slice()].concat(),
-        "ashlar: array tank0: no member carries the incarnation to trust, UUID; nothing was written; take the incarnation from the refusal or from examine; `ashlar assemble --incarnation UUID` chooses",
+        "ashlar: array tank0: no member carries the incarnation to trust, UUID; \
+         nothing was written; take the incarnation from the refusal or from examine; \
+         `ashlar assemble --incarnation UUID` chooses",
     );
     let line = world.refused(&[&["salvage"], all.as_slice()].concat());
     let sides =

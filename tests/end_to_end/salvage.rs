@@ -134,7 +134,9 @@ fn round_trip(test: &str, arguments: &[&str], members: usize, losses: usize, kil
 
 /// One test for each level.
 macro_rules! levels {
-    ($($test:ident: $arguments:expr, $members:literal members, $losses:literal lost, $kill:literal;)*) => {$(
+    ($(
+        $test:ident: $arguments:expr, $members:literal members, $losses:literal lost, $kill:literal;
+    )*) => {$(
         #[test]
         fn $test() {
             round_trip(stringify!($test), &$arguments, $members, $losses, $kill);
@@ -145,16 +147,21 @@ macro_rules! levels {
 levels! {
     raid0_is_read_by_the_second_reader: ["-l", "0"], 3 members, 0 lost, false;
     raid1_is_read_by_the_second_reader: ["-l", "1"], 3 members, 2 lost, true;
-    raid5_is_read_by_the_second_reader: ["-l", "5", "--strip-size", "16K"], 4 members, 1 lost, false;
+    raid5_is_read_by_the_second_reader:
+        ["-l", "5", "--strip-size", "16K"], 4 members, 1 lost, false;
     raid6_is_read_by_the_second_reader: ["-l", "6"], 6 members, 2 lost, false;
-    raid6_is_read_by_the_second_reader_after_a_kill: ["-l", "6", "--strip-size", "4K"], 5 members, 2 lost, true;
+    raid6_is_read_by_the_second_reader_after_a_kill:
+        ["-l", "6", "--strip-size", "4K"], 5 members, 2 lost, true;
     raid7_3_is_read_by_the_second_reader: ["-l", "7.3"], 7 members, 3 lost, false;
     n_plus_m_is_read_by_the_second_reader: ["-l", "nm", "--parity", "5"], 9 members, 5 lost, false;
     raid10_is_read_by_the_second_reader: ["-l", "10"], 6 members, 1 lost, false;
     raid50_is_read_by_the_second_reader: ["-l", "50", "--group-size", "3"], 6 members, 1 lost, true;
-    raid60_is_read_by_the_second_reader: ["-l", "60", "--group-size", "4"], 8 members, 2 lost, false;
-    raid70_is_read_by_the_second_reader: ["-l", "70", "--group-size", "5"], 10 members, 3 lost, false;
-    blocks_of_512_bytes_are_read_by_the_second_reader: ["-l", "5", "--block-size", "512"], 3 members, 1 lost, false;
+    raid60_is_read_by_the_second_reader:
+        ["-l", "60", "--group-size", "4"], 8 members, 2 lost, false;
+    raid70_is_read_by_the_second_reader:
+        ["-l", "70", "--group-size", "5"], 10 members, 3 lost, false;
+    blocks_of_512_bytes_are_read_by_the_second_reader:
+        ["-l", "5", "--block-size", "512"], 3 members, 1 lost, false;
 }
 
 #[test]

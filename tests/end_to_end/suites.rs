@@ -179,7 +179,8 @@ fn fsx() -> Option<PathBuf> {
 }
 
 /// Reads must come from the device, not from the kernel's cache: it is told to forget, often.
-const FSX_WEIGHTS: &str = "[weights]\nread = 10\nwrite = 10\nmapread = 5\nmapwrite = 0.3\nfsync = 0.2\nfdatasync = 0.2\n\
+const FSX_WEIGHTS: &str = "[weights]\nread = 10\nwrite = 10\nmapread = 5\nmapwrite = 0.3\n\
+                           fsync = 0.2\nfdatasync = 0.2\n\
                            posix_fadvise = 10\ninvalidate = 0\n";
 
 fn fsx_agrees(test: &str, way: Way) {
@@ -199,7 +200,8 @@ fn fsx_agrees(test: &str, way: Way) {
         run(text(&fsx), &[&options[..], &target].concat());
     };
     let of_device = format!(
-        "blockmode = true\nnosizechecks = true\nflen = 1048576\n[opsize]\nmax = 65536\n{FSX_WEIGHTS}close_open = 0\n\
+        "blockmode = true\nnosizechecks = true\nflen = 1048576\n[opsize]\nmax = 65536\n\
+         {FSX_WEIGHTS}close_open = 0\n\
          truncate = 0\n"
     );
     in_three_states(
@@ -210,7 +212,8 @@ fn fsx_agrees(test: &str, way: Way) {
         },
     );
     let of_file = format!(
-        "flen = 1048576\n[opsize]\nmax = 65536\n{FSX_WEIGHTS}close_open = 1\ntruncate = 5\nposix_fallocate = 2\n\
+        "flen = 1048576\n[opsize]\nmax = 65536\n{FSX_WEIGHTS}close_open = 1\ntruncate = 5\n\
+         posix_fallocate = 2\n\
          punch_hole = 5\nsendfile = 2\ncopy_file_range = 2\n"
     );
     let prepare = |world: &World, device: &str| mount(world, device, "mkfs.xfs", &["-q", "-f"]);

@@ -12,7 +12,10 @@ use fastrand::Rng;
 
 const HONEST: [&str; 9] = [
     r#"{"name": "tank0", "level": "6", "devices": ["a", "b", "c", "d"], "strip_bytes": 65536}"#,
-    r#"{"name": "t", "level": "n+m", "parity": 2, "devices": ["a"], "policy": "log", "dry_run": true}"#,
+    concat!(
+        r#"{"name": "t", "level": "n+m", "parity": 2, "devices": ["a"], "#,
+        r#""policy": "log", "dry_run": true}"#
+    ),
     r#"{"devices": ["a", "b"], "read_only": true}"#,
     r#"{"array": "tank0", "force": true}"#,
     r#"{"array": "tank0", "member": "3"}"#,

@@ -218,8 +218,9 @@ mod tests {
             ),
             (
                 &["create", "t", "-l", "raidz2", "a"],
-                "invalid value 'raidz2' for '--level <LEVEL>': 'raidz2' is not a level; write 0, 1, 5, 6, 7.3, \
-                 n+m, 10, 50, 60 or 70; nothing was done; two parities are level 6; see 'ashlar create --help'",
+                "invalid value 'raidz2' for '--level <LEVEL>': 'raidz2' is not a level; \
+                 write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70; nothing was done; \
+                 two parities are level 6; see 'ashlar create --help'",
             ),
             (
                 &["rebuild", "start", "t"],
@@ -227,8 +228,8 @@ mod tests {
             ),
             (
                 &["create", "t", "-n", "three", "-l", "5", "a"],
-                "invalid value 'three' for '--raid-devices <COUNT>': write a whole number; nothing was done; \
-                 see 'ashlar create --help'",
+                "invalid value 'three' for '--raid-devices <COUNT>': write a whole number; \
+                 nothing was done; see 'ashlar create --help'",
             ),
             (&["melt"], "unrecognized subcommand 'melt'; nothing was done; see 'ashlar --help'"),
         ] {

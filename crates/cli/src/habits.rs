@@ -25,7 +25,8 @@ const COMMANDS: [Habit; 18] = [
     ),
     (
         &["add", "sparepool"],
-        "'ashlar spare add DEVICE' for a new device, 'ashlar re-add ARRAY DEVICE' for one that was away",
+        "'ashlar spare add DEVICE' for a new device, 'ashlar re-add ARRAY DEVICE' for one that was \
+         away",
     ),
     (
         &["remove", "offline", "set-faulty"],

@@ -209,8 +209,8 @@ fn not_found(entry: &ArrayConfig, count: usize) -> String {
         None => "an array".to_owned(),
     };
     format!(
-        "no member of {wanted} was found on the {count} devices of {}; nothing was written; look at \
-         each with `ashlar examine`",
+        "no member of {wanted} was found on the {count} devices of {}; nothing was written; \
+         look at each with `ashlar examine`",
         entry.devices.join(" ")
     )
 }

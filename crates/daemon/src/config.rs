@@ -452,7 +452,10 @@ pub struct VhostConfig {
 
 /// Why a file was refused: one line that names file and line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{file}{}: {what}; nothing was started", line.map_or(String::new(), |line| format!(" line {line}")))]
+#[error(
+    "{file}{}: {what}; nothing was started",
+    line.map_or(String::new(), |line| format!(" line {line}"))
+)]
 pub struct ConfigError {
     file: String,
     line: Option<usize>,

@@ -63,8 +63,8 @@ fn slot_line(slot: &SlotVerdict, readings: &[MemberReading]) -> String {
 fn why_read_only(reason: ReadOnlyReason) -> String {
     match reason {
         ReadOnlyReason::DirtyDegraded => {
-            "because it stopped uncleanly and lacks members: what was being written then may be wrong \
-             (--accept-dirty-degraded starts it read-write)"
+            "because it stopped uncleanly and lacks members: what was being written then may be \
+             wrong (--accept-dirty-degraded starts it read-write)"
                 .to_owned()
         }
         ReadOnlyReason::UnknownFeatures { unknown } => {

@@ -81,7 +81,8 @@ fn raw(socket: &PathBuf, request: &str) -> String {
 fn post(path: &str, body: &str) -> String {
     let bytes = body.len();
     format!(
-        "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n{body}"
+        "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n\
+         {body}"
     )
 }
 

@@ -106,8 +106,8 @@ impl FileDevice {
             return Err(OpenRefusal::new(path, "has no space: its size is less than a block"));
         }
         if access == Access::Exclusive && !facts.is_direct {
-            let reason = "its file system has no direct I/O, and its cache may lose writes unnoticed; \
-                          use a file on ext4, XFS or btrfs";
+            let reason = "its file system has no direct I/O, and its cache may lose writes \
+                          unnoticed; use a file on ext4, XFS or btrfs";
             return Err(OpenRefusal::new(path, reason));
         }
         let zeros = BufMut::zeroed(ZEROS_BYTES).freeze();

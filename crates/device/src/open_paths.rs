@@ -138,8 +138,8 @@ impl PathOpener {
         }
         let owed = owed();
         let reason = format!(
-            "the device did not answer in time and still has {owed} commands of this process: a late write would land on \
-             newer data; repeat this when it has answered them, or pull it"
+            "the device did not answer in time and still has {owed} commands of this process: a \
+             late write would land on newer data; repeat this when it has answered them, or pull it"
         );
         Err(OpenRefusal::new(path, reason))
     }

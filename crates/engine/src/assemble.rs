@@ -380,12 +380,14 @@ fn accept_lost_map(plan: &mut Plan, spec: &AssembleSpec, lost: &[usize]) -> Resu
         return Err(Refusal::new(
             "array.map_lost",
             format!(
-                "which stripes of array '{name}' were ever written is not known: {count} pages of the written map, the \
-                 first of them page {}, are damaged on every member that is there",
+                "which stripes of array '{name}' were ever written is not known: \
+                 {count} pages of the written map, the first of them page {}, \
+                 are damaged on every member that is there",
                 lost[0]
             ),
-            "bring back a member that is missing, or copy the data out with `ashlar salvage`; --accept-lost-map starts \
-             it all the same: what was written is there, what never was reads as anything; nothing was written",
+            "bring back a member that is missing, or copy the data out with `ashlar salvage`; \
+             --accept-lost-map starts it all the same: what was written is there, \
+             what never was reads as anything; nothing was written",
         ));
     }
     let generation = plan.superblock.generation + 1;

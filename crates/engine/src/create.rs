@@ -145,8 +145,8 @@ fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
         return Err(Refusal::new(
             "array.checksums_need_log",
             format!(
-                "checksums are kept with the policy 'log' only, not with '{}': after a crash nothing else could \
-                 tell a block that was being written from one that is damaged",
+                "checksums are kept with the policy 'log' only, not with '{}': after a crash \
+                 nothing else could tell a block that was being written from one that is damaged",
                 spec.policy.name()
             ),
             "use the policy 'log', or no checksums; nothing was written",

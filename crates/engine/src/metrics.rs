@@ -19,7 +19,11 @@ pub use stages::{STAGE_SAMPLE_EVERY, StageLatencies, WriteStage};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
-    ($(#[$doc:meta])* $set:ident, $snapshot:ident { $($(#[$field_doc:meta])* $field:ident),* $(,)? }) => {
+    (
+        $(#[$doc:meta])* $set:ident, $snapshot:ident {
+            $($(#[$field_doc:meta])* $field:ident),* $(,)?
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
         pub struct $set { $($(#[$field_doc])* pub $field: Counter),* }

@@ -89,7 +89,8 @@ pub(crate) async fn stop(
         Refusal::new(
             "array.stopped_unclean",
             format!("array '{}' is stopped but its members could not be told", array.name()),
-            "its next start resyncs what was being written; check the members with `ashlar examine`",
+            "its next start resyncs what was being written; \
+             check the members with `ashlar examine`",
         )
     })
 }

@@ -29,7 +29,8 @@
 //! - `write_plan` full stripe, read-modify-write, reconstruct-write or decode-then-write, band by
 //!   band
 //! - `strip_io`   the reads and writes of a plan, merged per strip
-//! - `read_plan`  what to read for a part of a stripe, and which survivors reconstruct what cannot be read
+//! - `read_plan`  what to read for a part of a stripe, and which survivors reconstruct what cannot
+//!   be read
 
 #![forbid(unsafe_code)]
 

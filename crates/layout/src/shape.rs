@@ -55,7 +55,8 @@ pub enum ShapeError {
     },
     /// The strip size is not one of the nine that exist.
     #[error(
-        "a strip of {} cannot be; it must be a power of two from 4 KiB to 1 MiB, for example 64 KiB",
+        "a strip of {} cannot be; it must be a power of two from 4 KiB to 1 MiB, \
+         for example 64 KiB",
         ByteSize(*.strip_bytes)
     )]
     StripSize {
@@ -153,7 +154,10 @@ pub enum ShapeError {
         strip_bytes: u64,
     },
     /// Members of more than 4 EiB together.
-    #[error("{rows} strips of {} per member make an array of more than 4 EiB", ByteSize(*.strip_bytes))]
+    #[error(
+        "{rows} strips of {} per member make an array of more than 4 EiB",
+        ByteSize(*.strip_bytes)
+    )]
     TooLarge {
         /// Strips per member.
         rows: u64,
@@ -168,7 +172,8 @@ pub enum ShapeError {
     },
     /// A superblock whose counts do not belong to its level.
     #[error(
-        "no {level} array has {groups} groups of {data_strips} data and {parity_strips} parity strips"
+        "no {level} array has {groups} groups of {data_strips} data and {parity_strips} parity \
+         strips"
     )]
     NoSuchCode {
         /// The level found.

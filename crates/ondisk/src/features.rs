@@ -2,9 +2,11 @@
 //!
 //! | class | an unknown flag means |
 //! |---|---|
-//! | compatible | nothing: read and write. Writing drops the flag and its bytes, so such a feature must survive that |
+//! | compatible | nothing: read and write |
 //! | read-only compatible | read, never write |
 //! | incompatible | keep away |
+//!
+//! Writing drops an unknown compatible flag and its bytes, so such a feature must survive that.
 
 /// Feature flags of a superblock, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -97,7 +97,8 @@ pub enum PlanFault {
     },
     /// The region size given is not a power of two of whole stripes.
     #[error(
-        "a region must be a power of two times {stripe_bytes} bytes (one stripe), not {region_bytes}"
+        "a region must be a power of two times {stripe_bytes} bytes (one stripe), \
+         not {region_bytes}"
     )]
     Region {
         /// As given.

@@ -14,7 +14,8 @@
 //! # use ashlar_parity::{Code, Kernel, Locality};
 //! let (data, mut out) = ([0u8; 64], [0u8; 64]);
 //! let mut parity = [Some(&mut out[..]), Some(&mut out[..])];
-//! Code::new(1, 2, Kernel::best()).unwrap().generate(&[&data], &mut parity, Locality::Cached).unwrap();
+//! let code = Code::new(1, 2, Kernel::best()).unwrap();
+//! code.generate(&[&data], &mut parity, Locality::Cached).unwrap();
 //! ```
 //!
 //! Every backend gives the same bytes as [`reference`](Kernel::by_name). Nothing is allocated. For

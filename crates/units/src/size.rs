@@ -28,7 +28,8 @@ pub fn to_usize(bytes: u64) -> usize {
 
 /// A size in bytes that reads and prints with units: `64K`, `64KiB`, `1.5TiB`, `500GB`.
 ///
-/// Bare `K`, `M`, `G`, `T`, `P` and the `iB` forms are powers of 1024; the `B` forms are powers of 1000.
+/// Bare `K`, `M`, `G`, `T`, `P` and the `iB` forms are powers of 1024; the `B` forms are powers of
+/// 1000.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ByteSize(pub u64);
 

@@ -257,7 +257,8 @@ impl Table<'_> {
                 if self.sum(place.member, number) != Some(wanted) {
                     let name = &self.drive_slots.all[self.members[place.member.at()]].name;
                     self.stage.fail(format!(
-                        "stripe {stripe}, {strip:?}: the table of {name} has another checksum of block {number}"
+                        "stripe {stripe}, {strip:?}: the table of {name} has another checksum of \
+                         block {number}"
                     ));
                 }
             }

@@ -389,7 +389,8 @@ impl fmt::Display for Config {
         let cached = self.disks.iter().filter(|disk| disk.has_volatile_cache).count();
         writeln!(
             f,
-            "  devices  {}, {cached} with a volatile cache, {} bytes written whole ({} stated), latency {:?}",
+            "  devices  {}, {cached} with a volatile cache, {} bytes written whole ({} stated), \
+             latency {:?}",
             self.disks.len(),
             disk.atomic_write_bytes,
             self.stated_atomic_bytes,

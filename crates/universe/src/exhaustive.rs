@@ -116,8 +116,9 @@ impl fmt::Display for Covered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} workloads, {} crash points, {} crash states, {} of them different and started ({} with lost members, {} \
-             with a torn write), {} points left out for more states than the bound",
+            "{} workloads, {} crash points, {} crash states, \
+             {} of them different and started ({} with lost members, {} with a torn write), \
+             {} points left out for more states than the bound",
             self.cases,
             self.points,
             self.states,

@@ -205,8 +205,8 @@ fn many(count: u64, options: &Options) -> ExitCode {
     let are_goals_met = sum.print_goals() || !options.expects_goals;
     let per_minute = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) * 60.0 / seconds;
     println!(
-        "{count} universes from seed {}: {} went wrong; {} device operations, {per_minute:.0} universes a \
-         minute on {} threads, {} marks reached, {} of {} expected ones missing",
+        "{count} universes from seed {}: {} went wrong; {} device operations, {per_minute:.0} \
+         universes a minute on {} threads, {} marks reached, {} of {} expected ones missing",
         options.from,
         sum.failed.len(),
         sum.operations,
@@ -294,8 +294,9 @@ impl Sum {
         let of_hundred = |universes: u64| universes * 100 / count;
         let (crashed, in_start) = (of_hundred(self.crashed), of_hundred(self.crashed_in_start));
         println!(
-            "faults a universe: {median} in the median (goal {}); with a crash and the start after it: {} of {count} \
-             (goal {} %); with a crash during such a start: {} ({in_start} %, goal {} %)",
+            "faults a universe: {median} in the median (goal {}); \
+             with a crash and the start after it: {} of {count} (goal {} %); \
+             with a crash during such a start: {} ({in_start} %, goal {} %)",
             GOALS.0, self.crashed, GOALS.1, self.crashed_in_start, GOALS.2
         );
         median >= GOALS.0 && crashed >= GOALS.1 && in_start >= GOALS.2

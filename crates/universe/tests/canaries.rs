@@ -169,7 +169,10 @@ fn a_failing_universe_is_made_smaller_and_still_fails() {
         assert_eq!(again.what, least.what);
         let (lives, acts, clients, left) = sizes(least.limits);
         assert!(left < requests / 2, "{left} of {requests} requests");
-        println!("universe {seed} fails with {lives} lives, {acts} acts, {clients} clients, {left} requests");
+        println!(
+            "universe {seed} fails with {lives} lives, {acts} acts, {clients} clients, \
+             {left} requests"
+        );
     })
     .join()
     .expect("no panic");

@@ -37,7 +37,8 @@ const MACHINE_PATHS: [&str; 4] = [
 ];
 
 /// Beyond ASCII, what documents may use: signs that have no plain spelling.
-const SIGNS: &str = "\u{b5}\u{b7}\u{d7}\u{2192}\u{2264}\u{2265}\u{2248}\u{2295}\u{2260}\u{2212}\u{2502}\u{251c}\u{2514}\u{2500}\u{e9}";
+const SIGNS: &str = "\u{b5}\u{b7}\u{d7}\u{2192}\u{2264}\u{2265}\u{2248}\u{2295}\u{2260}\u{2212}\
+                     \u{2502}\u{251c}\u{2514}\u{2500}\u{e9}";
 
 pub fn check(tree: &Tree, report: &mut Report) {
     for file in &tree.files {

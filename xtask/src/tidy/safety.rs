@@ -45,7 +45,8 @@ fn forbidden_elsewhere(tree: &Tree, report: &mut Report) {
             let path = format!("{package}/{root}");
             let Some(text) = tree.text(&path) else { continue };
             if !code_only(text).contains("#![forbid(unsafe_code)]") {
-                let what = "lacks #![forbid(unsafe_code)]; only parity, iobuf, ring and ublk may go without";
+                let what = "lacks #![forbid(unsafe_code)]; only parity, iobuf, \
+                            ring and ublk may go without";
                 report.findings.push(Finding::file(&path, what));
             }
         }

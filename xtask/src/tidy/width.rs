@@ -14,7 +14,8 @@ const MARKDOWN_MAX: usize = 120;
 const RUST_MAX: usize = 100;
 
 const WIDE_PAGES: &str = "xtask/wide-pages.toml";
-const WIDE_PAGES_HEAD: &str = "# Pages with lines of more than 120 characters. The list may shrink, not grow:\n\
+const WIDE_PAGES_HEAD: &str = "# Pages with lines of more than 120 characters. \
+                               The list may shrink, not grow:\n\
                                # cargo xtask tidy --ratchet\n";
 
 /// Lines of Rust that are too long, package by package.

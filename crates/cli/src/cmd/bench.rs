@@ -72,7 +72,12 @@ pub struct Args {
     write: bool,
 
     /// Share of reads with --write, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
     reads: u8,
 
     /// Make every write durable before it completes (FUA).
@@ -100,7 +105,13 @@ pub struct Args {
     span: ByteSize,
 
     /// Length of the measurement, in seconds.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     seconds: u64,
 
     /// Measure an export: start a private daemon with a memory array, in turns with the engine

@@ -218,7 +218,8 @@ fn check_name(args: &Args) -> Result<(), Fault> {
     }
     let count = args.devices.len();
     let message = format!(
-        "'{name}' is given as the name of the array, and there is a device or file called so; nothing was written"
+        "'{name}' is given as the name of the array, and there is a device or file called so; \
+         nothing was written"
     );
     let meant = format!("{hint}; if it is to be called '{name}', say --raid-devices {count}, too");
     Err(Fault::new(codes::REQUEST_MALFORMED, message, meant))

@@ -26,7 +26,12 @@ pub struct Args {
     watch: bool,
 
     /// Seconds between updates with --watch.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     every: u64,
 
     /// List every member.

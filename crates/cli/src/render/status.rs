@@ -248,7 +248,8 @@ fn replayed(replayed: &Replayed) -> String {
         count => format!(", {} {words}", grouped(count)),
     };
     format!(
-        "log    {} updates rolled forward ({}), {} dropped, {} rows in doubt{}{}, at the last start in {}.{:03} s",
+        "log    {} updates rolled forward ({}), {} dropped, {} rows in doubt{}{}, at the last \
+         start in {}.{:03} s",
         grouped(replayed.rolled_forward),
         ByteSize(replayed.bytes),
         grouped(replayed.dropped),
@@ -343,7 +344,8 @@ fn load(array: &ArrayStatus) -> Option<String> {
         format!("; {}.{:02} member writes a write", percent / 100, percent % 100)
     });
     Some(format!(
-        "load   {} reads {}, {} writes {}\n       stripes {} full, {} rmw, {} rcw, {} decoded{cost}",
+        "load   {} reads {}, {} writes {}\n       \
+         stripes {} full, {} rmw, {} rcw, {} decoded{cost}",
         grouped(counters.reads),
         latency(reads),
         grouped(counters.writes),

@@ -22,7 +22,8 @@ pub(super) fn check(serve: &Serve) -> Result<(), String> {
     let workers = serve.workers.map_or(cores, usize::from);
     if workers == 0 || serve.workers.is_some() && workers > most {
         return Err(format!(
-            "{workers} workers are not possible on {cores} cores: take 1 to {most}; one for each core is the default"
+            "{workers} workers are not possible on {cores} cores: take 1 to {most}; \
+             one for each core is the default"
         ));
     }
     let least = to_u64(EngineConfig::payload_bytes_min() * workers);

@@ -34,9 +34,10 @@ pub fn parse(address: &str, may_be_tcp: bool) -> Result<Listen, ApiError> {
         let message = format!(
             "NBD at {address} would be clear text without a login for {reach}; nothing was changed"
         );
-        let hint = "take --nbd unix:PATH, which only its owner and group may open; or demand TLS with --nbd-tls FOLDER, in \
-                    the configuration tls = { folder = \"FOLDER\" }; or, if everybody who can reach it may read and destroy \
-                    every volume, say --nbd-trusted-network, in the configuration trusted_network = true";
+        let hint = "take --nbd unix:PATH, which only its owner and group may open; or demand TLS \
+                    with --nbd-tls FOLDER, in the configuration tls = { folder = \"FOLDER\" }; \
+                    or, if everybody who can reach it may read and destroy every volume, \
+                    say --nbd-trusted-network, in the configuration trusted_network = true";
         return Err(ApiError::new(codes::EXPORT_IMPOSSIBLE, message, hint));
     }
     Ok(Listen::Tcp(parsed))

@@ -422,7 +422,8 @@ async fn recognise(
     if mark.map_or(0, |mark| mark.sequence) < entry.out_flushed && !sings(Canary::OlderCopyTrusted)
     {
         return Err(stale(
-            "is an older copy of that member: it lacks writes that the others know to be flushed on it",
+            "is an older copy of that member: it lacks writes that the others know to be flushed \
+             on it",
         ));
     }
     Ok((entry.slot, entry.uuid))

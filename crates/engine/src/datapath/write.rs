@@ -40,7 +40,8 @@ use std::rc::Rc;
 ///    `before_first_write`) it is durable that a stripe without data is unwritten
 /// 5. `plan`          only now: members can fail while we wait for 1 to 4
 /// 6. `gather`        read what the plan asks for (nothing, for a full stripe)
-/// 7. `heal`          if a read failed: put right what can be, once, and plan again without the rest
+/// 7. `heal`          if a read failed: put right what can be, once, and plan again without the
+///    rest
 /// 8. `kind_of`       the record holds parity alone, if the device writes a block whole
 /// 9. `compute`       parity, in memory
 /// 10. `log`          the record is durable on every holder, if the array keeps a log; before that,

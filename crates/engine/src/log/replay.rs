@@ -87,8 +87,8 @@ pub(crate) async fn look(
     }
     if read_only.is_none() && is_beyond(&local.array, &sources, &kept) {
         let what = format!(
-            "array '{}' stopped with updates under way, and the logs of more members cannot be relied on than the \
-             parity can replace; nothing was written",
+            "array '{}' stopped with updates under way, and the logs of more members cannot be \
+             relied on than the parity can replace; nothing was written",
             array.name()
         );
         let next =
@@ -318,7 +318,8 @@ fn lost(array: &Array) -> Refusal {
     Refusal::new(
         "array.not_started",
         format!(
-            "array '{}' could not roll its log forward: more members failed than the parity can replace",
+            "array '{}' could not roll its log forward: more members failed than the parity can \
+             replace",
             array.name()
         ),
         "attach the members that failed and assemble again; the log is kept until then",
@@ -333,10 +334,12 @@ fn to_be_written(array: &Array, stripes: usize, why: WhyReadOnly) -> Refusal {
             format!("to start it for writing, run: ashlar assemble --name {name} DEVICE..."),
         ),
         WhyReadOnly::Judged(ReadOnlyReason::DirtyDegraded) => (
-            "it lacks members and was not shut down cleanly, so that it is not started for writing by itself",
+            "it lacks members and was not shut down cleanly, \
+             so that it is not started for writing by itself",
             format!(
-                "attach the members that are missing, or start it and accept that blocks of missing members which were being \
-                 written then may be wrong: ashlar assemble --accept-dirty-degraded --name {name} DEVICE..."
+                "attach the members that are missing, or start it and accept that blocks of \
+                 missing members which were being written then may be wrong: \
+                 ashlar assemble --accept-dirty-degraded --name {name} DEVICE..."
             ),
         ),
         WhyReadOnly::Judged(ReadOnlyReason::UnknownFeatures { .. }) => (
@@ -347,8 +350,9 @@ fn to_be_written(array: &Array, stripes: usize, why: WhyReadOnly) -> Refusal {
     Refusal::new(
         "array.log_not_replayed",
         format!(
-            "array '{name}' stopped with updates under way: {stripes} stripes are to be put right from the log before \
-             anything is read, and {what}; nothing was written and all data is as it was"
+            "array '{name}' stopped with updates under way: \
+             {stripes} stripes are to be put right from the log before anything is read, \
+             and {what}; nothing was written and all data is as it was"
         ),
         next,
     )

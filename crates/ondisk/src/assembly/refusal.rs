@@ -43,8 +43,9 @@ pub(super) fn only_newer(readings: &[MemberReading], request: &AssemblyRequest) 
         return None;
     }
     let line = format!(
-        "array {array}: {} cannot be understood ({fault}), nor can any of its other members; nothing was written and all data is \
-         as it was; start the array with the program that wrote it, or a newer one",
+        "array {array}: {} cannot be understood ({fault}), nor can any of its other members; \
+         nothing was written and all data is as it was; \
+         start the array with the program that wrote it, or a newer one",
         reading.path
     );
     Some(refusal(RefusalKind::Unsupported, line))
@@ -58,7 +59,8 @@ pub(super) fn several_arrays(found: &[FoundArray]) -> Refusal {
     refusal(
         RefusalKind::SeveralArrays,
         format!(
-            "the devices belong to several arrays: {}; nothing was written; name one of them by its UUID",
+            "the devices belong to several arrays: {}; nothing was written; \
+             name one of them by its UUID",
             names.join(", ")
         ),
     )
@@ -72,8 +74,8 @@ pub(super) fn unsupported(
     refusal(
         RefusalKind::Unsupported,
         format!(
-            "array {}: {} cannot be understood ({fault}); nothing was written and all data is as it was; \
-             start the array with the program that wrote it, or a newer one",
+            "array {}: {} cannot be understood ({fault}); nothing was written and all data is as \
+             it was; start the array with the program that wrote it, or a newer one",
             best.array_name, reading.path
         ),
     )
@@ -83,8 +85,9 @@ pub(super) fn generations_used_up(best: &Superblock) -> Refusal {
     refusal(
         RefusalKind::GenerationsUsedUp,
         format!(
-            "array {}: its superblocks say generation {}, which no array gets to, so they were damaged or forged; nothing was \
-             written and all data is as it was; assemble without the devices that say so, or copy the data with `ashlar salvage`",
+            "array {}: its superblocks say generation {}, which no array gets to, \
+             so they were damaged or forged; nothing was written and all data is as it was; \
+             assemble without the devices that say so, or copy the data with `ashlar salvage`",
             best.array_name, best.generation
         ),
     )
@@ -123,9 +126,10 @@ pub(super) fn split_brain(
     refusal(
         RefusalKind::SplitBrain,
         format!(
-            "array {}: its members were started separately and split: {} against {}; nothing was written \
-             and both sides are as they were; examine both, then assemble again and name the incarnation \
-             to trust (the other side will be rebuilt from it and lose what only it has)",
+            "array {}: its members were started separately and split: {} against {}; nothing was \
+             written and both sides are as they were; examine both, \
+             then assemble again and name the incarnation to trust (the other side will be rebuilt \
+             from it and lose what only it has)",
             speaker.array_name,
             side(&rest, readings),
             side(apart, readings),
@@ -169,8 +173,8 @@ pub(super) fn too_many_missing(
     refusal(
         RefusalKind::TooManyMissing,
         format!(
-            "array {}: {of_group}lacks {} of {} members and can do without {}: {}; nothing was written; \
-             {next}",
+            "array {}: {of_group}lacks {} of {} members and can do without {}: {}; \
+             nothing was written; {next}",
             best.array_name,
             missing.len(),
             members.len(),
@@ -190,8 +194,8 @@ fn next_without(older: &[Older<'_>]) -> String {
     };
     let by_hand: String = older.iter().map(by_hand).collect();
     format!(
-        "put back the devices that the copies were made of and assemble again; what is there can be copied out, with wrong \
-         blocks: `ashlar salvage MEMBER... --to FILE{by_hand}`"
+        "put back the devices that the copies were made of and assemble again; what is there can \
+         be copied out, with wrong blocks: `ashlar salvage MEMBER... --to FILE{by_hand}`"
     )
 }
 

@@ -137,7 +137,10 @@ fn an_array_with_checksums_needs_the_log_and_the_room() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(500)
+    })]
 
     #[test]
     fn whatever_the_bytes_decoding_returns(
@@ -147,8 +150,11 @@ proptest! {
         bytes[at] = byte;
         let intact = identity(2).encode(seed, &sums()) == bytes;
         assert_eq!(identity(2).decode(&bytes).is_ok(), intact);
-        let noise: Vec<u8> = (0..length).map(|at| seed.wrapping_mul(at as u64 | 1).to_le_bytes()[at % 8]).collect();
-        let known = identity(2).decode(&noise).map(|page| page.sums.iter().all(|sum| *sum == UNKNOWN));
+        let noise: Vec<u8> = (0..length)
+            .map(|at| seed.wrapping_mul(at as u64 | 1).to_le_bytes()[at % 8])
+            .collect();
+        let page = identity(2).decode(&noise);
+        let known = page.map(|page| page.sums.iter().all(|sum| *sum == UNKNOWN));
         assert!(known.is_err() || known == Ok(true), "noise is never a page that knows something");
     }
 }

@@ -33,7 +33,8 @@ fn the_document_was_changed_together_with_the_format() {
     let wanted = format!("`format.rs` CRC-32C: `{checksum:08x}`");
     assert!(
         DOCUMENT.contains(&wanted),
-        "crates/ondisk/src/format.rs changed: bring docs/on-disk-format.md up to date, then let it say\n\
+        "crates/ondisk/src/format.rs changed: bring docs/on-disk-format.md up to date, \
+         then let it say\n\
          {wanted}"
     );
 }

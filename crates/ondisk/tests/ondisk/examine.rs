@@ -132,7 +132,10 @@ fn a_device_that_changed_its_size_is_told() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(300)
+    })]
 
     /// Whatever lies on a device, and however little of it could be read, examining says something.
     #[test]

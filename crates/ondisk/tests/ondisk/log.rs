@@ -296,11 +296,17 @@ fn a_batch_does_not_call_its_own_records_settled() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Damage in the header that the checksum does not see, as a broken program would write it.
     #[test]
-    fn forged_headers_never_panic(changes in proptest::collection::vec((0..400usize, any::<u8>()), 1..6)) {
+    fn forged_headers_never_panic(
+        changes in proptest::collection::vec((0..400usize, any::<u8>()), 1..6),
+    ) {
         let _verdict = forged(|bytes| {
             for (at, byte) in changes {
                 bytes[at] = byte;

@@ -224,10 +224,16 @@ fn content_that_is_impossible_under_a_right_checksum_is_told() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn damaged_areas_never_panic(changes in proptest::collection::vec((0..32 * 4096usize, any::<u8>()), 0..40)) {
+    fn damaged_areas_never_panic(
+        changes in proptest::collection::vec((0..32 * 4096usize, any::<u8>()), 0..40),
+    ) {
         let mut area = vec![0; 32 * BLOCK];
         let mut at = 0;
         for sequence in 1..6 {

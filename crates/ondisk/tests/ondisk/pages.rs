@@ -75,14 +75,19 @@ fn bits_are_numbered_without_gaps_over_pages() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(100)
+    })]
 
     #[test]
     fn any_page_comes_back_as_it_was(
-        page in any::<u32>(), sequence in any::<u64>(), seed in any::<u64>(), intent in any::<bool>(),
+        page in any::<u32>(), sequence in any::<u64>(), seed in any::<u64>(),
+        intent in any::<bool>(),
     ) {
         let kind = if intent { BitmapKind::WriteIntent } else { BitmapKind::WrittenMap };
-        let bits = std::array::from_fn(|at| seed.rotate_left(u32::try_from(at % 64).expect("small")));
+        let turned = |by: usize| seed.rotate_left(u32::try_from(by % 64).expect("small"));
+        let bits = std::array::from_fn(turned);
         let own = identity(kind, page);
         let back = own.decode(&own.encode(sequence, &bits)).expect("own output");
         proptest::prop_assert_eq!((back.sequence, back.bits), (sequence, bits));

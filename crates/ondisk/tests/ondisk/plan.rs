@@ -151,7 +151,10 @@ fn reserves_can_be_left_out_or_set() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(300)
+    })]
 
     #[test]
     fn the_rows_found_are_exact_for_any_device(

@@ -332,7 +332,10 @@ fn a_spare_comes_back_as_it_was_and_every_flip_is_detected() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
 
     #[test]
     fn any_array_comes_back_as_it_was(

@@ -57,7 +57,10 @@ pub fn every_alignment_of_every_length_is_right(subject: &impl Subject) -> Claim
                         let (skew, locality) = (&skew, *locality);
                         let case = Case { all: &all, changed: &changed, code, skew, locality };
                         case.hold().map_err(|what| {
-                            format!("{k}+{m}, {bytes} bytes at {alignment}, arrangement {way}, {locality:?}: {what}")
+                            format!(
+                                "{k}+{m}, {bytes} bytes at {alignment}, arrangement {way}, \
+                                 {locality:?}: {what}"
+                            )
                         })?;
                     }
                 }

@@ -80,14 +80,15 @@ impl fmt::Display for Tally {
         let refused = self.sets - self.assembled;
         writeln!(
             f,
-            "{} member sets, {} of them with records forged under right checksums: {} assembled ({} read-only), {refused} \
-             refused with every device as it was",
+            "{} member sets, {} of them with records forged under right checksums: \
+             {} assembled ({} read-only), {refused} refused with every device as it was",
             self.sets, self.forged, self.assembled, self.read_only
         )?;
         writeln!(
             f,
-            "of those assembled {} read right in every block, {} had blocks that were answered with errors, {} had blocks \
-             that nothing protects from what was done; blocks right {}, errors {}, unprotected {}",
+            "of those assembled {} read right in every block, \
+             {} had blocks that were answered with errors, {} had blocks that nothing protects \
+             from what was done; blocks right {}, errors {}, unprotected {}",
             self.intact,
             self.with_errors,
             self.with_excused,

@@ -29,7 +29,8 @@ use target::Target;
 /// works even where the engine has a fault.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar salvage /dev/sd[b-k] --to /mnt/big/tank0.img\n\n\
-    Exit codes: 0: all there. 1: refused. 2: command line not understood. 3: something is lost, in doubt or disagrees.")]
+    Exit codes: 0: all there. 1: refused. 2: command line not understood. \
+    3: something is lost, in doubt or disagrees.")]
 pub struct Args {
     /// Members or copies of members, in any order.
     #[arg(required = true, value_name = "MEMBER")]
@@ -110,8 +111,8 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
 }
 
 fn open(paths: &[PathBuf]) -> Result<Vec<FileImage>, Fault> {
-    let hint = "see that it is there and that you may read it; or leave it out, and what it held is \
-        reconstructed where that is possible";
+    let hint = "see that it is there and that you may read it; \
+        or leave it out, and what it held is reconstructed where that is possible";
     let open = |path: &PathBuf| {
         let image = FileImage::open(path).map_err(|error| Fault::file(path, &error, hint))?;
         let kind = image.file().metadata().map_err(|error| Fault::file(path, &error, hint))?;
@@ -186,7 +187,9 @@ fn explained(refused: &Refused, paths: &[PathBuf], sides: &[Side]) -> Fault {
         Refused::NoImages => (refused.to_string(), "name the members of one array".to_owned()),
         Refused::NoSuperblock(_) => (
             refused.to_string(),
-            "add a member with at least one intact copy of its superblock; 'ashlar examine' shows them".to_owned(),
+            "add a member with at least one intact copy of its superblock; \
+             'ashlar examine' shows them"
+                .to_owned(),
         ),
         Refused::TwoArrays([(one, one_name), (other, other_name)]) => (
             format!("{} is a member of {one_name}, {} of {other_name}", name(one), name(other)),

@@ -209,8 +209,8 @@ impl Report {
 }
 
 fn partly(what: &str) -> Fault {
-    let hint = "add members that are missing above, or older copies of them with --slot N=MEMBER; with \
-        --skip-lost a second run completes the first";
+    let hint = "add members that are missing above, or older copies of them with --slot N=MEMBER; \
+        with --skip-lost a second run completes the first";
     Fault::partly("salvage.incomplete", format!("{what}; the members are as they were"), hint)
 }
 

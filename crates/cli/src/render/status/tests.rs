@@ -13,8 +13,9 @@ fn status(states: &[&str], jobs: &str) -> Status {
         .enumerate()
         .map(|(slot, state)| {
             format!(
-                r#"{{"slot": {slot}, "path": "/dev/sd{slot}", "serial": "Z{slot}", "state": "{state}",
-                "device_bytes": 1099511627776, "read_errors": 0, "write_errors": 0, "slow_reads": 0, "repaired_blocks": 0,
+                r#"{{"slot": {slot}, "path": "/dev/sd{slot}", "serial": "Z{slot}",
+                "state": "{state}", "device_bytes": 1099511627776, "read_errors": 0,
+                "write_errors": 0, "slow_reads": 0, "repaired_blocks": 0,
                 "in_flight": 0, "reads": 0, "read_bytes": 0, "writes": 0, "write_bytes": 0,
                 "read_latency": {latency}, "write_latency": {latency}}}"#
             )
@@ -23,8 +24,9 @@ fn status(states: &[&str], jobs: &str) -> Status {
     let state = if states.iter().all(|state| *state == "in_sync") { "clean" } else { "degraded" };
     let text = format!(
         r#"{{"version": "0", "uptime_seconds": 7500, "process_id": 1, "resident_bytes": 1048576,
-        "arrays": [{{"name": "tank0", "uuid": "u", "level": "raid6", "data_strips": 2, "parity_strips": 2,
-          "groups": 1, "strip_bytes": 65536, "volume_bytes": 2199023255552, "state": "{state}",
+        "arrays": [{{"name": "tank0", "uuid": "u", "level": "raid6", "data_strips": 2,
+          "parity_strips": 2, "groups": 1, "strip_bytes": 65536,
+          "volume_bytes": 2199023255552, "state": "{state}",
           "tolerates": 1, "policy": "resync", "kernel": "avx2", "generation": 1,
           "intent": {{"count": 128, "of": 1048576}}, "written_stripes": {{"count": 1, "of": 2}},
           "members": [{members}], "jobs": [{jobs}],
@@ -32,7 +34,8 @@ fn status(states: &[&str], jobs: &str) -> Status {
           "counters": {{"writes": 10, "member_reads": 30, "member_writes": 30, "rmw_writes": 10}},
           "read_latency": {latency}, "write_latency": {latency}}}],
         "spare_pools": [{{"name": "tank0", "spares": []}}],
-        "exports": [{{"protocol": "nbd", "requests": 0, "address": "127.0.0.1:10809", "clients": 0}}],
+        "exports": [{{"protocol": "nbd", "requests": 0, "address": "127.0.0.1:10809",
+          "clients": 0}}],
         "workers": [{{"worker": 0, "in_flight": 0, "requests": 1000, "pieces": 12345}}],
         "pools": [{{"name": "buffers_bytes", "limit": 1048576, "in_use": 0, "high_water": 4096,
           "waits": 0}}]}}"#,
@@ -69,7 +72,8 @@ fn a_start_that_looked_at_the_log_says_what_it_made_of_it() {
     status.arrays[0].replayed =
         Some(serde_json::from_str(replayed).expect("as the daemon sends it"));
     let screen = screen(&status, false, false);
-    let line = "log    1,234 updates rolled forward (8 MiB), 2 dropped, 16 rows in doubt, at the last start in 2.034 s";
+    let line = "log    1,234 updates rolled forward (8 MiB), 2 dropped, 16 rows in doubt, \
+                at the last start in 2.034 s";
     assert_eq!(screen.lines().nth(3), Some(line), "{screen}");
 }
 
@@ -78,8 +82,8 @@ fn blocks_that_a_start_put_back_and_rows_that_it_left_are_in_its_line_if_there_a
     let mut status = status(&["in_sync"; 4], "");
     let replayed = Replayed { rows_in_doubt: 2000, put_back: 1025, ..Replayed::default() };
     status.arrays[0].replayed = Some(replayed);
-    let line = "log    0 updates rolled forward (0 B), 0 dropped, 2,000 rows in doubt, 1,025 blocks put back by their checksums, \
-                at the last start in 0.000 s";
+    let line = "log    0 updates rolled forward (0 B), 0 dropped, 2,000 rows in doubt, \
+                1,025 blocks put back by their checksums, at the last start in 0.000 s";
     assert_eq!(screen(&status, false, false).lines().nth(3), Some(line));
     status.arrays[0].replayed = Some(Replayed { put_back: 0, rows_left: 3, ..replayed });
     assert!(screen(&status, false, false).contains("in doubt, 3 of them left as they were, at"));
@@ -109,8 +113,8 @@ fn of_mirrors_the_copies_are_counted() {
 
 #[test]
 fn a_degraded_array_says_which_slot_and_how_far_its_rebuild_is() {
-    let job = r#"{"kind": "rebuild", "slot": 3, "done_stripes": 41, "total_stripes": 100, "bytes": 0,
-        "bytes_per_second": 641728512, "left_seconds": 7500, "paused": false}"#;
+    let job = r#"{"kind": "rebuild", "slot": 3, "done_stripes": 41, "total_stripes": 100,
+        "bytes": 0, "bytes_per_second": 641728512, "left_seconds": 7500, "paused": false}"#;
     let states = ["in_sync", "out", "in_sync", "rebuilding"];
     let screen = screen(&status(&states, job), false, false);
     assert!(screen.contains("DEGRADED (2 members out, 1 more tolerated)"), "{screen}");
