@@ -30,7 +30,8 @@ pub struct Heard {
 /// Size of the file, in bytes.
 const FILE_BYTES: u64 = 256 << 10;
 
-/// Hear requests one after the other: each takes as many bytes of `input` as its header says, or 80.
+/// Hear requests one after the other: each takes as many bytes of `input` as its header says, or
+/// 80.
 ///
 /// # Panics
 /// If something that must stay true does not.

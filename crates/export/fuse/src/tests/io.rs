@@ -72,7 +72,10 @@ proptest! {
     #[test]
     fn changes_of_any_alignment_leave_what_an_array_would_hold(
         block_bytes in prop_oneof![Just(512u32), Just(4096)],
-        changes in proptest::collection::vec((0..SIZE + 100, 1..40_000u64, any::<u8>(), 0..3u8), 1..12),
+        changes in proptest::collection::vec(
+            (0..SIZE + 100, 1..40_000u64, any::<u8>(), 0..3u8),
+            1..12,
+        ),
     ) {
         run(1, async |handle| {
             let (busy, volume) = (BusyBlocks::new(), Coarse::new(&handle, block_bytes, SIZE));

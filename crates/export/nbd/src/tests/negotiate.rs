@@ -323,7 +323,10 @@ fn option_headers_need_their_magic() {
 proptest! {
     #[test]
     fn no_option_data_makes_it_panic_or_reply_twice(
-        options in proptest::collection::vec((0u32..13, proptest::collection::vec(any::<u8>(), 0..80)), 1..8)
+        options in proptest::collection::vec(
+            (0u32..13, proptest::collection::vec(any::<u8>(), 0..80)),
+            1..8,
+        )
     ) {
         let mut client = Client::new(two());
         for (option, data) in options {

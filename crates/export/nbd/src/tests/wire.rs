@@ -30,7 +30,9 @@ fn encoded(dialect: Dialect, body: ReplyBody) -> Vec<u8> {
 proptest! {
     #[test]
     fn a_request_survives_the_wire(
-        dialect in prop_oneof![Just(Dialect::Simple), Just(Dialect::Structured), Just(Dialect::Extended)],
+        dialect in prop_oneof![
+            Just(Dialect::Simple), Just(Dialect::Structured), Just(Dialect::Extended),
+        ],
         flags in any::<u16>(), type_code in any::<u16>(), cookie in any::<u64>(),
         offset in any::<u64>(), bytes in any::<u32>(),
     ) {
@@ -48,7 +50,9 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_request_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+    fn no_bytes_make_the_request_decoder_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..64),
+    ) {
         for dialect in DIALECTS {
             // Random bytes have the right magic once in four thousand million.
             prop_assert!(decode_request(dialect, &bytes).is_err());

@@ -134,7 +134,8 @@ h.zero(4096, 4096, nbd.CMD_FLAG_NO_HOLE)
 h.trim(65536, 196608, nbd.CMD_FLAG_FUA)
 h.cache(M, 0)
 got = []
-h.pread_structured(4096, 0, lambda data, at, status, error: got.append(bytes(data)), nbd.CMD_FLAG_DF)
+h.pread_structured(4096, 0, lambda data, at, status, error: got.append(bytes(data)), \
+    nbd.CMD_FLAG_DF)
 assert got == [b'a' * 4096]
 seen = []
 h.block_status(M, 0, lambda context, at, entries, error: seen.append((context, entries)))
