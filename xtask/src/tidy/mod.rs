@@ -73,7 +73,7 @@ pub fn check(tree: &Tree) -> Report {
 
 /// Files of recorded counts and lists that can be lowered, with their new text.
 pub fn lowered_ratchets(tree: &Tree) -> Vec<(String, String)> {
-    let counts = [safety::UNSAFE, safety::EXCEPTIONS, width::LONG_LINES];
+    let counts = [safety::UNSAFE, safety::EXCEPTIONS];
     counts.iter().filter_map(|ratchet| ratchet.lowered(tree)).chain(width::lowered(tree)).collect()
 }
 

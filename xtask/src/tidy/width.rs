@@ -3,10 +3,11 @@
 //! A line of Markdown without a blank before the limit is no finding: a URL or a row of digits
 //! cannot be broken. Pages that are not yet clean are listed in xtask/wide-pages.toml. A page that
 //! became clean gets a note, and `cargo xtask tidy --ratchet` takes it from the list; nothing adds
-//! one. Rust lines are counted for each package in xtask/long-line-count.toml, and the counts may
-//! only fall.
+//! one.
+//!
+//! Every line of Rust has to fit. A long literal continues after a `\` at the end of its line, or
+//! `concat!` joins its parts. A long captured output lies in a file beside its test.
 
-use super::ratchet::Ratchet;
 use super::{Finding, Report};
 use crate::tree::Tree;
 
@@ -18,18 +19,13 @@ const WIDE_PAGES_HEAD: &str = "# Pages with lines of more than 120 characters. \
                                The list may shrink, not grow:\n\
                                # cargo xtask tidy --ratchet\n";
 
-/// Lines of Rust that are too long, package by package.
-pub const LONG_LINES: Ratchet = Ratchet {
-    path: "xtask/long-line-count.toml",
-    what: "Rust lines of more than 100 characters",
-    head: "# Rust lines of more than 100 characters in each package. May fall, not rise:\n\
-           # cargo xtask tidy --ratchet\n",
-    advice: "break one; grep -rnE --include=*.rs '^.{101}' finds them",
-    count: |text| text.lines().filter(|line| line.chars().count() > RUST_MAX).count(),
-};
-
 pub fn check(tree: &Tree, report: &mut Report) {
-    LONG_LINES.hold(tree, report);
+    for (path, text) in tree.rust() {
+        for (at, _) in text.lines().enumerate().filter(|(_, line)| length(line) > RUST_MAX) {
+            let what = format!("more than {RUST_MAX} characters; break the line or its literal");
+            report.findings.push(Finding::at(path, at + 1, what));
+        }
+    }
     let listed = listed(tree);
     for (path, text) in tree.with_extension("md") {
         let is_listed = listed.iter().any(|page| page == path);
@@ -55,6 +51,11 @@ pub fn lowered(tree: &Tree) -> Option<(String, String)> {
         .collect();
     let text = format!("{WIDE_PAGES_HEAD}pages = [\n{pages}]\n");
     (tree.text(WIDE_PAGES) != Some(&text)).then(|| (WIDE_PAGES.to_owned(), text))
+}
+
+/// Characters, not bytes.
+fn length(line: &str) -> usize {
+    line.chars().count()
 }
 
 /// Numbers, from 1, of the lines that are too long and could be broken.
@@ -110,11 +111,22 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_of_rust_needs_room_in_the_count() {
-        let code = ("crates/ring/src/a.rs", &*format!("// {}", "x".repeat(98)));
-        let manifest = ("crates/ring/Cargo.toml", "[package]");
-        assert_eq!(found(check, &[manifest, code]).len(), 1);
-        let room = ("xtask/long-line-count.toml", "\"crates/ring\" = 1\n");
-        assert!(found(check, &[manifest, code, room]).is_empty());
+    fn a_long_line_of_rust_is_found_wherever_it_is() {
+        let comment = format!("//! Good.\n// {}\n", "x".repeat(98));
+        let literal = format!("const A: &str = \"{}\";\n", "x".repeat(100));
+        assert_eq!(
+            found(check, &[("crates/ring/src/a.rs", &comment), ("tests/b.rs", &literal)]),
+            [
+                "crates/ring/src/a.rs:2: more than 100 characters; break the line or its literal",
+                "tests/b.rs:1: more than 100 characters; break the line or its literal",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_hundred_characters_fit_however_many_bytes_they_are() {
+        assert!(found(check, &[("a.rs", &"x".repeat(100))]).is_empty());
+        assert!(found(check, &[("a.rs", &"\u{b1}".repeat(100))]).is_empty());
+        assert_eq!(found(check, &[("a.rs", &"\u{b1}".repeat(101))]).len(), 1);
     }
 }
