@@ -13,12 +13,6 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// How long to wait for a device that was let go just now, by udev or by its array: a replaced
-/// device is closed within 5 s.
-const LET_GO: Duration = Duration::from_secs(8);
-/// How long between tries.
-const TRY_AGAIN: Duration = Duration::from_millis(50);
-
 /// A device that nobody else has.
 pub struct HeldDevice {
     path: String,
@@ -32,15 +26,7 @@ impl HeldDevice {
     /// # Errors
     /// Why it cannot be had; nothing was written.
     pub fn take(path: &str) -> Result<HeldDevice, OpenRefusal> {
-        let mut waited = Duration::ZERO;
-        let alone = loop {
-            match FileDevice::open(path, Access::Exclusive, Duration::ZERO) {
-                Ok(alone) => break alone,
-                Err(refusal) if waited >= LET_GO => return Err(refusal),
-                Err(_) => std::thread::sleep(TRY_AGAIN),
-            }
-            waited += TRY_AGAIN;
-        };
+        let alone = FileDevice::open(path, Access::Exclusive, Duration::ZERO)?;
         Ok(HeldDevice { path: path.to_owned(), label: look::label(path), _alone: alone })
     }
 

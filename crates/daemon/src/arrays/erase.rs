@@ -16,7 +16,15 @@ use ashlar_api::v1::array::Destroy;
 use ashlar_api::v1::member::Wipe;
 use ashlar_device::Physical;
 use ashlar_engine::ArrayStatus;
+use std::time::Duration;
+use tokio::time::Instant;
 use uuid::Uuid;
+
+/// How long to wait for a device that was let go just now, by udev or by its array: a replaced
+/// device is closed within 5 s.
+const LET_GO: Duration = Duration::from_secs(8);
+/// How long between tries.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 impl Serves<Wipe> for Arrays {
     async fn serve(&self, call: Wipe) -> Result<Done, ApiError> {
@@ -123,11 +131,20 @@ impl Arrays {
     }
 }
 
+/// Takes the device, or says what is wrong with it after it had time to be let go.
 async fn take(path: &str) -> Result<HeldDevice, ApiError> {
-    let asked = path.to_owned();
-    let taken = aside(move || HeldDevice::take(&asked)).await;
-    let hint = "nothing was written";
-    taken.map_err(|refusal| ApiError::new("device.not_opened", refusal.to_string(), hint))
+    let until = Instant::now() + LET_GO;
+    loop {
+        let asked = path.to_owned();
+        let refusal = match aside(move || HeldDevice::take(&asked)).await {
+            Ok(held) => return Ok(held),
+            Err(refusal) => refusal.to_string(),
+        };
+        if Instant::now() >= until {
+            return Err(ApiError::new("device.not_opened", refusal, "nothing was written"));
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
 }
 
 /// That no array needs the device.
