@@ -12,19 +12,19 @@
 
 use crate::admit::{Order, Terms};
 use crate::counters::{NbdCounters, add};
-use crate::inbound::Inbound;
+use crate::inbound::{Inbound, receive_head};
 use crate::negotiate::{Agreement, Negotiation, PAYLOAD_BYTES_MAX, Protection, Step};
 use crate::options::{OPTION_HEADER_BYTES, decode_option_header, greeting};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, ReplyEncoder};
 use crate::slot::{Group, Job, Shared, Work};
 use crate::socket::Socket;
 use crate::tls::TlsTerms;
-use crate::wire::{BadMagic, REQUEST_BYTES_MAX, RequestHead, decode_request};
+use crate::wire::{BadMagic, RequestHead};
 use crate::{Exports, Limits};
 use ashlar_iobuf::Buf;
 use ashlar_ring::local::Queue;
 use ashlar_ring::{Handle, Ring, within};
-use ashlar_session::{Credit, Slots, Stall, pieces};
+use ashlar_session::{Credit, Slots, Stream, pieces};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::Volume;
 use std::io;
@@ -101,8 +101,7 @@ impl<E: Exports> NbdServer<E> {
     /// their own and their replies are lost. This is how to stop a session from outside.
     pub async fn serve(&self, socket: OwnedFd) -> Result<SessionEnd, SessionError> {
         let _open = self.counters.sessions.count_open();
-        prepare(&socket)?;
-        let socket = Socket::new(self.ring.clone(), socket);
+        let socket = Socket::new(self.ring.clone(), socket)?;
         let mut inbound = Inbound::new(socket.clone());
         let (limits, tls) = (&self.limits, self.tls.as_ref());
         let handshake = Handshake { socket: &socket, limits, tls };
@@ -129,15 +128,6 @@ impl<E: Exports> NbdServer<E> {
         // If it does not listen any more, it does not care.
         let _ = within(&self.handle, self.limits.session.drain_time, socket.say_goodbye()).await;
     }
-}
-
-fn prepare(socket: &OwnedFd) -> io::Result<()> {
-    use rustix::net::{AddressFamily, sockopt};
-    if sockopt::socket_domain(socket)? != AddressFamily::UNIX {
-        sockopt::set_tcp_nodelay(socket, true)?;
-        sockopt::set_socket_keepalive(socket, true)?;
-    }
-    Ok(())
 }
 
 /// The first phase.
@@ -215,9 +205,7 @@ impl Handshake<'_> {
             return Err(SessionError::Handshake("an option is too long"));
         }
         let mut data = vec![0; bytes];
-        if !data.is_empty() && !inbound.take(&mut data).await? {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
+        inbound.take_rest(&mut data).await?;
         Ok(Some((number, data)))
     }
 
@@ -250,8 +238,8 @@ impl<V: Volume> Session<V> {
     fn start<E>(server: &NbdServer<E>, agreement: Agreement<V>, socket: Rc<Socket>) -> Session<V> {
         let (handle, limits) = (server.handle.clone(), server.limits.clone());
         let counters = server.counters.clone();
-        let out = Outbound::new(handle.clone(), socket, agreement.dialect, counters.clone());
-        handle.spawn(Stall::watch(Rc::downgrade(&out), handle.clone(), limits.session.send_time));
+        let encoder = ReplyEncoder { dialect: agreement.dialect, counters: counters.clone() };
+        let out = Outbound::start(&handle, socket, encoder, limits.session.send_time);
         let shared = Rc::new(Shared {
             volume: agreement.volume,
             facts: agreement.facts,
@@ -262,7 +250,6 @@ impl<V: Volume> Session<V> {
             credit: Credit::new(limits.session.slots, limits.session.bytes_in_flight_max),
         });
         Slots::start(&handle, limits.session.slots, || shared.clone().run_slot());
-        handle.spawn(shared.out.clone().run());
         let has_allocation_context = agreement.has_allocation_context;
         Session { handle, limits, counters, shared, has_allocation_context }
     }
@@ -275,20 +262,15 @@ impl<V: Volume> Session<V> {
             dialect,
             has_allocation_context: self.has_allocation_context,
         };
-        let mut header = [0; REQUEST_BYTES_MAX];
-        let header = &mut header[..dialect.request_bytes()];
         loop {
-            let is_there = inbound.take(header).await;
+            let received = receive_head(inbound, dialect).await;
             if self.shared.out.is_too_slow() {
                 return Err(SessionError::SendTimeout);
             }
-            if !is_there? {
-                return Ok(SessionEnd::HungUp);
-            }
+            let Some(head) = received? else { return Ok(SessionEnd::HungUp) };
             if self.shared.out.is_broken() {
                 return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
             }
-            let head = decode_request(dialect, header)?;
             if head.payload_bytes > u64::from(PAYLOAD_BYTES_MAX) {
                 return Err(SessionError::PayloadTooLong(head.payload_bytes));
             }

@@ -148,7 +148,7 @@ impl<V: Volume> Shared<V> {
             if self.out.is_broken() {
                 return;
             }
-            self.out.count_read(piece.bytes);
+            self.out.encoder().count_read(piece.bytes);
             at = piece.end();
             // While this job holds the wire, others hold the pool's buffers: waiting for one could
             // be for ever. So if the volume keeps a share of what it gave, memory of our own takes
@@ -203,7 +203,7 @@ impl<V: Volume> Shared<V> {
 
     fn reply(&self, job: Job, body: ReplyBody, payload: Option<Buf>) {
         let head = ReplyHead { cookie: job.cookie, request_offset: job.request_offset, body };
-        self.out.push(Outgoing { head, payload, ticket: job.work.ticket });
+        self.push(Outgoing { head, payload, _ticket: job.work.ticket });
     }
 
     /// Answer a request that was not let in.
@@ -212,7 +212,14 @@ impl<V: Volume> Shared<V> {
         let body =
             ReplyBody::Error { error, message: text_for(error), offset: None, is_last: true };
         let head = ReplyHead { cookie, request_offset, body };
-        self.out.push(Outgoing { head, payload: None, ticket });
+        self.push(Outgoing { head, payload: None, _ticket: ticket });
+    }
+
+    fn push(&self, outgoing: Outgoing) {
+        if matches!(outgoing.head.body, ReplyBody::Error { .. }) {
+            self.out.encoder().count_error();
+        }
+        self.out.push(outgoing);
     }
 }
 

@@ -8,57 +8,23 @@
 use crate::tls::{Channel, TlsTerms};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::{BufResult, Ring};
+use ashlar_session::{PlainSocket, Stream};
 use std::cell::OnceCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Both directions of a connection.
 pub struct Socket {
-    ring: Ring,
-    descriptor: Arc<OwnedFd>,
+    /// What the network carries, TLS or not.
+    plain: PlainSocket,
     tls: OnceCell<Channel>,
 }
 
 impl Socket {
-    pub fn new(ring: Ring, descriptor: OwnedFd) -> Rc<Socket> {
-        Rc::new(Socket { ring, descriptor: Arc::new(descriptor), tls: OnceCell::new() })
-    }
-
-    /// Receive once, up to the buffer's length; 0 is the end of the stream.
-    ///
-    /// # Errors
-    /// What the socket says; `InvalidData` if it is not what the TLS peer sent, `UnexpectedEof` if
-    /// it was cut off.
-    pub async fn receive(&self, buf: BufMut) -> BufResult<usize, BufMut> {
-        match self.tls.get() {
-            None => self.ring.receive(&self.descriptor, buf).await,
-            // In a box, so that sessions in clear text need not have room for it.
-            Some(channel) => Box::pin(channel.receive(self, buf)).await,
-        }
-    }
-
-    /// Fill the whole buffer.
-    ///
-    /// # Errors
-    /// `UnexpectedEof` if the stream ends before; else as [`Socket::receive`].
-    pub async fn receive_all(&self, buf: BufMut) -> BufResult<(), BufMut> {
-        match self.tls.get() {
-            None => self.ring.receive_all(&self.descriptor, buf).await,
-            Some(channel) => Box::pin(channel.receive_all(self, buf)).await,
-        }
-    }
-
-    /// Send all bytes of all parts, in order.
-    ///
-    /// # Errors
-    /// What the socket says; how much was sent is not known then.
-    pub async fn send_all(&self, parts: Vec<Buf>) -> BufResult<(), Vec<Buf>> {
-        match self.tls.get() {
-            None => self.ring.send_all(&self.descriptor, parts).await,
-            Some(channel) => Box::pin(channel.send_all(self, parts)).await,
-        }
+    pub fn new(ring: Ring, descriptor: OwnedFd) -> io::Result<Rc<Socket>> {
+        let plain = PlainSocket::new(ring, descriptor)?;
+        Ok(Rc::new(Socket { plain, tls: OnceCell::new() }))
     }
 
     /// Make a TLS session of the connection, before anything is sent or received through it.
@@ -69,7 +35,7 @@ impl Socket {
     /// # Panics
     /// If it is one already.
     pub async fn secure(&self, terms: &TlsTerms) -> io::Result<()> {
-        let channel = Box::pin(Channel::open(self, terms)).await?;
+        let channel = Box::pin(Channel::open(&self.plain, terms)).await?;
         assert!(self.tls.set(channel).is_ok(), "a connection is secured once");
         Ok(())
     }
@@ -77,23 +43,37 @@ impl Socket {
     /// Tell a TLS peer that nothing follows. Nothing else may be sending.
     pub async fn say_goodbye(&self) {
         if let Some(channel) = self.tls.get() {
-            Box::pin(channel.close(self)).await;
+            Box::pin(channel.close(&self.plain)).await;
+        }
+    }
+}
+
+/// Receiving also fails with `InvalidData` if the bytes are not what the TLS peer sent, and with
+/// `UnexpectedEof` if it was cut off.
+impl Stream for Socket {
+    async fn receive(&self, buf: BufMut) -> BufResult<usize, BufMut> {
+        match self.tls.get() {
+            None => self.plain.receive(buf).await,
+            // In a box, so that sessions in clear text need not have room for it.
+            Some(channel) => Box::pin(channel.receive(&self.plain, buf)).await,
         }
     }
 
-    /// End both directions at once; tasks that wait for one of them get an error.
-    pub fn break_off(&self) {
-        // It can only fail because the peer was faster.
-        let _ = rustix::net::shutdown(&*self.descriptor, rustix::net::Shutdown::Both);
+    async fn receive_all(&self, buf: BufMut) -> BufResult<(), BufMut> {
+        match self.tls.get() {
+            None => self.plain.receive_all(buf).await,
+            Some(channel) => Box::pin(channel.receive_all(&self.plain, buf)).await,
+        }
     }
 
-    /// Receive what the network carries, TLS or not.
-    pub async fn receive_raw(&self, buf: BufMut) -> BufResult<usize, BufMut> {
-        self.ring.receive(&self.descriptor, buf).await
+    async fn send_all(&self, parts: Vec<Buf>) -> BufResult<(), Vec<Buf>> {
+        match self.tls.get() {
+            None => self.plain.send_all(parts).await,
+            Some(channel) => Box::pin(channel.send_all(&self.plain, parts)).await,
+        }
     }
 
-    /// Send what the network is to carry.
-    pub async fn send_raw(&self, parts: Vec<Buf>) -> BufResult<(), Vec<Buf>> {
-        self.ring.send_all(&self.descriptor, parts).await
+    fn break_off(&self) {
+        self.plain.break_off();
     }
 }

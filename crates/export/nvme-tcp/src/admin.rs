@@ -6,7 +6,7 @@
 
 use crate::counters::add;
 use crate::handshake::{Command, no_transfer};
-use crate::inbound::{Inbound, Incoming};
+use crate::inbound::{Incoming, PduInbound};
 use crate::outbound::{Outbound, Outgoing};
 use crate::registry::{AdminMessage, ControllerPlace, IoMessage};
 use crate::reservations::Change;
@@ -86,7 +86,7 @@ impl<V: Volumes> AdminSession<V> {
     /// Serve the queue until it ends.
     pub async fn run(
         &self,
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         messages: Receiver<AdminMessage>,
     ) -> Result<SessionEnd, SessionError> {
         let mut result = Ok(SessionEnd::Ended);
@@ -107,7 +107,7 @@ impl<V: Volumes> AdminSession<V> {
     }
 
     /// Commands, one after the other.
-    async fn receive(&self, inbound: &mut Inbound) -> Result<SessionEnd, SessionError> {
+    async fn receive(&self, inbound: &mut PduInbound) -> Result<SessionEnd, SessionError> {
         loop {
             let Some(incoming) = inbound.next().await? else { return Ok(SessionEnd::HungUp) };
             let entry = match incoming.step {
@@ -135,7 +135,7 @@ impl<V: Volumes> AdminSession<V> {
 
     async fn in_time(
         &self,
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         incoming: &Incoming,
         entry: ashlar_nvme_protocol::Submission,
     ) -> Result<Command, SessionError> {

@@ -5,7 +5,7 @@
 //! few KiB until it is over.
 
 use crate::counters::add;
-use crate::inbound::{Inbound, Incoming};
+use crate::inbound::{Incoming, PduInbound};
 use crate::registry::{AdminMessage, ControllerPlace, IoMessage, NewController, QueueEntry};
 use crate::session::{NvmeServer, SessionError};
 use crate::target::HostTerms;
@@ -22,11 +22,11 @@ use ashlar_nvme_protocol::nqn::{Host, Nqn};
 use ashlar_nvme_protocol::pdu::{Body, C2hData, Terms, encode};
 use ashlar_nvme_protocol::queue::{NotTaken, Queue};
 use ashlar_nvme_protocol::{Completion, Data, Status, Submission, Transfer, place};
+use ashlar_ring::Handle;
 use ashlar_ring::mailbox::{Receiver, mailbox};
-use ashlar_ring::{Handle, Ring};
+use ashlar_session::{PlainSocket, Stream};
 use ashlar_units::to_usize;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What a connection became.
@@ -88,18 +88,17 @@ fn invalid(parameter: InvalidParameter) -> Refusal {
 /// The first phase of a connection.
 pub struct Handshake<'a> {
     handle: &'a Handle,
-    ring: &'a Ring,
     target: &'a Arc<Target>,
-    socket: &'a Arc<OwnedFd>,
+    socket: &'a PlainSocket,
 }
 
 impl<'a> Handshake<'a> {
-    pub fn new<V: Volumes>(server: &'a NvmeServer<V>, socket: &'a Arc<OwnedFd>) -> Handshake<'a> {
-        Handshake { handle: &server.handle, ring: &server.ring, target: &server.target, socket }
+    pub fn new<V: Volumes>(server: &'a NvmeServer<V>, socket: &'a PlainSocket) -> Handshake<'a> {
+        Handshake { handle: &server.handle, target: &server.target, socket }
     }
 
     /// Until the connection is a queue; `None` if the host leaves.
-    pub async fn run(&self, inbound: &mut Inbound) -> Result<Option<Connected>, SessionError> {
+    pub async fn run(&self, inbound: &mut PduInbound) -> Result<Option<Connected>, SessionError> {
         let Some(first) = inbound.next().await? else { return Ok(None) };
         let response = match first.step {
             Step::Greet(response) => response,
@@ -121,7 +120,7 @@ impl<'a> Handshake<'a> {
     }
 
     /// The next command with the data of its capsule.
-    async fn next(&self, inbound: &mut Inbound) -> Result<Option<Command>, SessionError> {
+    async fn next(&self, inbound: &mut PduInbound) -> Result<Option<Command>, SessionError> {
         let Some(incoming) = inbound.next().await? else { return Ok(None) };
         match incoming.step {
             Step::Command(entry) => Ok(Some(Command::receive(inbound, &incoming, entry).await?)),
@@ -226,7 +225,7 @@ impl<'a> Handshake<'a> {
     /// Until the host proved who it is; `false` if it leaves.
     async fn authenticate(
         &self,
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         connected: &mut Connected,
     ) -> Result<bool, SessionError> {
         let Some(parties) = parties(connected, self.target) else { return Ok(true) };
@@ -257,13 +256,13 @@ impl<'a> Handshake<'a> {
         Ok(false)
     }
 
-    async fn answer(&self, inbound: &Inbound, completion: Completion) -> io::Result<()> {
+    async fn answer(&self, inbound: &PduInbound, completion: Completion) -> io::Result<()> {
         self.answer_with(inbound, completion, &[]).await
     }
 
     async fn answer_with(
         &self,
-        inbound: &Inbound,
+        inbound: &PduInbound,
         completion: Completion,
         data: &[u8],
     ) -> io::Result<()> {
@@ -290,7 +289,7 @@ impl<'a> Handshake<'a> {
     }
 
     async fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.ring.send_all(self.socket, vec![Buf::copied(bytes)]).await.0
+        self.socket.send_all(vec![Buf::copied(bytes)]).await.0
     }
 }
 
@@ -356,7 +355,7 @@ pub struct Command {
 impl Command {
     /// Receive the data of a capsule that is not of a read or a write.
     pub async fn receive(
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         incoming: &Incoming,
         entry: Submission,
     ) -> io::Result<Command> {

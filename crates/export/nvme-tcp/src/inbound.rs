@@ -1,29 +1,16 @@
 //! The receiving half of a connection: bytes, then PDUs.
 //!
-//! What must stay true: bytes are handed out in order and once. Small PDUs are received many at a
-//! time and cost a copy of their data; long data goes straight into its buffer. A PDU's data is
-//! taken or skipped before the next PDU is looked for.
+//! What must stay true: a PDU's data is taken or skipped before the next PDU is looked for.
 //! Not here: what a PDU means.
 
 use ashlar_iobuf::BufMut;
 use ashlar_nvme_protocol::connection::{Connection, Step};
 use ashlar_nvme_protocol::digest::{DIGEST_BYTES, digest};
 use ashlar_nvme_protocol::pdu::{COMMON_BYTES, Fatal, HEADER_BYTES_MAX, Pdu, PduHead, Side};
-use ashlar_ring::Ring;
-use ashlar_units::{to_u64, to_usize};
+use ashlar_session::{Inbound, PlainSocket};
+use ashlar_units::to_u64;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
-/// Room for received bytes that nobody took yet: seven 4 KiB writes or 450 reads a receive.
-const HELD_BYTES_MAX: usize = 32 << 10;
-
-/// The same before a host has connected a queue, when anybody may be there in any number.
-const HELD_BYTES_FIRST: usize = 2 << 10;
-
-/// Data from here on is likely followed by more of its kind: then only the next header is received
-/// ahead, because copying half of each costs more than a second receive.
-const LONG_DATA_BYTES: usize = 16 << 10;
+use std::rc::Rc;
 
 /// Why no further PDU can be received.
 #[derive(Debug)]
@@ -56,34 +43,18 @@ pub struct Incoming {
     has_digest: bool,
 }
 
-/// A socket's bytes, some of them received ahead.
-pub struct Inbound {
-    ring: Ring,
-    socket: Arc<OwnedFd>,
+/// A host's PDUs.
+pub struct PduInbound {
+    bytes: Inbound<PlainSocket>,
     connection: Connection,
     header: [u8; HEADER_BYTES_MAX],
     header_bytes: usize,
-    /// `None` only while a receive is under way.
-    held: Option<BufMut>,
-    /// Held bytes that were not taken yet: `held[start..end]`.
-    start: usize,
-    end: usize,
-    last_data_bytes: usize,
 }
 
-impl Inbound {
-    pub fn new(ring: Ring, socket: Arc<OwnedFd>, connection: Connection) -> Inbound {
-        Inbound {
-            ring,
-            socket,
-            connection,
-            header: [0; HEADER_BYTES_MAX],
-            header_bytes: 0,
-            held: Some(BufMut::zeroed(HELD_BYTES_FIRST)),
-            start: 0,
-            end: 0,
-            last_data_bytes: 0,
-        }
+impl PduInbound {
+    pub fn new(socket: Rc<PlainSocket>, connection: Connection) -> PduInbound {
+        let bytes = Inbound::new(socket);
+        PduInbound { bytes, connection, header: [0; HEADER_BYTES_MAX], header_bytes: 0 }
     }
 
     pub fn connection(&self) -> &Connection {
@@ -97,19 +68,14 @@ impl Inbound {
 
     /// Commands are to come: receive many at a time from here on.
     pub fn widen(&mut self) {
-        let held = self.held.as_ref().expect("no receive is under way");
-        let mut wider = BufMut::zeroed(HELD_BYTES_MAX);
-        let left = &held[self.start..self.end];
-        wider[..left.len()].copy_from_slice(left);
-        (self.start, self.end) = (0, left.len());
-        self.held = Some(wider);
+        self.bytes.widen();
     }
 
     /// Receive the next PDU's header. `None` if the host ended the stream before its first byte.
     pub async fn next(&mut self) -> Result<Option<Incoming>, ReceiveError> {
         let mut header = [0; HEADER_BYTES_MAX];
         self.header_bytes = 0;
-        if !self.take(&mut header[..COMMON_BYTES]).await? {
+        if !self.bytes.take(&mut header[..COMMON_BYTES]).await? {
             return Ok(None);
         }
         let common = <[u8; COMMON_BYTES]>::try_from(&header[..COMMON_BYTES]).expect("as long");
@@ -117,15 +83,13 @@ impl Inbound {
         let head = PduHead::decode(common, Side::Host)?;
         let terms = self.connection.terms();
         let bytes = head.header_bytes(&terms);
-        if !self.take(&mut header[COMMON_BYTES..bytes]).await? {
-            return Err(ReceiveError::Socket(io::ErrorKind::UnexpectedEof.into()));
-        }
+        self.bytes.take_rest(&mut header[COMMON_BYTES..bytes]).await?;
         self.keep_header(&header, bytes);
         let pdu = Pdu::open(&head, &header[..bytes], &terms)?;
         let step = self.connection.receive(&pdu.body)?;
         let (data_bytes, has_digest) = (pdu.data_bytes, pdu.has_data_digest);
         if data_bytes == 0 {
-            self.last_data_bytes = 0;
+            self.bytes.no_data_follows();
         }
         Ok(Some(Incoming { step, data_bytes, pad_bytes: pdu.pad_bytes, has_digest }))
     }
@@ -141,110 +105,41 @@ impl Inbound {
         incoming: &Incoming,
         mut window: BufMut,
     ) -> io::Result<(BufMut, bool)> {
-        self.skip(to_u64(incoming.pad_bytes)).await?;
-        self.last_data_bytes = window.len();
-        let filled = window.len().min(self.end - self.start);
-        self.take_held(&mut window[..filled]);
+        self.bytes.skip(to_u64(incoming.pad_bytes)).await?;
+        let filled = self.bytes.fill_from_held(&mut window);
         if filled < window.len() {
-            let front = window.split_to(filled);
-            let (result, rest) = self.ring.receive_all(&self.socket, window).await;
-            result?;
-            window = joined(front, rest);
+            window = self.bytes.fill(window, filled).await?;
         }
         if !incoming.has_digest {
             return Ok((window, true));
         }
         let mut received = [0; DIGEST_BYTES];
-        self.take_whole(&mut received).await?;
+        self.bytes.take_rest(&mut received).await?;
         let is_right = received == digest(&window);
         Ok((window, is_right))
     }
 
     /// Receive and forget all data of a PDU.
     pub async fn skip_data(&mut self, incoming: &Incoming) -> io::Result<()> {
-        self.last_data_bytes = 0;
         let digest = if incoming.has_digest { DIGEST_BYTES } else { 0 };
-        self.skip(to_u64(incoming.pad_bytes + digest) + u64::from(incoming.data_bytes)).await
+        let bytes = to_u64(incoming.pad_bytes + digest) + u64::from(incoming.data_bytes);
+        self.bytes.skip(bytes).await
     }
-
-    async fn take_whole(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        let is_there = self.take(bytes).await?;
-        if is_there { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
-    }
-
-    /// Take exactly `bytes.len()` bytes. `false` if the stream ends before the first of them.
-    async fn take(&mut self, bytes: &mut [u8]) -> io::Result<bool> {
-        let mut taken = 0;
-        while taken < bytes.len() {
-            let wanted = bytes.len() - taken;
-            if self.start == self.end && self.receive(wanted).await? == 0 {
-                return match taken {
-                    0 => Ok(false),
-                    _ => Err(io::ErrorKind::UnexpectedEof.into()),
-                };
-            }
-            let end = taken + wanted.min(self.end - self.start);
-            self.take_held(&mut bytes[taken..end]);
-            taken = end;
-        }
-        Ok(true)
-    }
-
-    async fn skip(&mut self, mut bytes: u64) -> io::Result<()> {
-        while bytes > 0 {
-            if self.start == self.end && self.receive(1).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let held = self.end - self.start;
-            let skipped = if bytes < to_u64(held) { to_usize(bytes) } else { held };
-            self.start += skipped;
-            bytes -= to_u64(skipped);
-        }
-        Ok(())
-    }
-
-    fn take_held(&mut self, bytes: &mut [u8]) {
-        let held = self.held.as_ref().expect("no receive is under way");
-        bytes.copy_from_slice(&held[self.start..self.start + bytes.len()]);
-        self.start += bytes.len();
-    }
-
-    /// Receive once into the free room; 0 is the end of the stream.
-    async fn receive(&mut self, wanted: usize) -> io::Result<usize> {
-        let mut held = self.held.take().expect("one receive at a time");
-        held.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        let front = held.split_to(self.end);
-        let most = match self.last_data_bytes {
-            LONG_DATA_BYTES.. => wanted.min(held.len()),
-            _ => held.len(),
-        };
-        let window = held.split_to(most);
-        let (result, window) = self.ring.receive(&self.socket, window).await;
-        self.held = Some(joined(joined(front, window), held));
-        let received = result?;
-        self.end += received;
-        Ok(received)
-    }
-}
-
-fn joined(front: BufMut, back: BufMut) -> BufMut {
-    front.try_join(back).expect("halves of one buffer")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Inbound;
+    use super::PduInbound;
     use ashlar_iobuf::BufMut;
     use ashlar_nvme_protocol::Submission;
     use ashlar_nvme_protocol::connection::{Connection, Offer};
     use ashlar_nvme_protocol::pdu::{Body, H2cData, IcReq, Terms, encode};
     use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
+    use ashlar_session::PlainSocket;
     use ashlar_units::to_usize;
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
+    use std::rc::Rc;
 
     const COMMANDS: usize = 100;
     const DATA_BYTES: u32 = 64 << 10;
@@ -283,7 +178,8 @@ mod tests {
         let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
         let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
         let connection = Connection::new(offer());
-        let mut inbound = Inbound::new(ring.clone(), Arc::new(ours.into()), connection);
+        let socket = PlainSocket::new(ring.clone(), ours.into()).expect("a socket");
+        let mut inbound = PduInbound::new(Rc::new(socket), connection);
         inbound.widen();
         let operations = executor.block_on(async {
             inbound.next().await.expect("a greeting").expect("more");

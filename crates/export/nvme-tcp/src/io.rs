@@ -11,7 +11,7 @@
 //! (`slot`), and when a command may begin (`starting`).
 
 use crate::counters::add;
-use crate::inbound::{Inbound, Incoming};
+use crate::inbound::{Incoming, PduInbound};
 use crate::outbound::Outbound;
 use crate::registry::{AdminMessage, IoMessage, QueueEntry};
 use crate::reservations::UnderWay;
@@ -119,7 +119,7 @@ impl<V: Volumes> IoSession<V> {
     /// Serve the queue until it ends.
     pub async fn run(
         &self,
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         messages: Receiver<IoMessage>,
     ) -> Result<SessionEnd, SessionError> {
         let mut receive = pin!(self.receive(inbound));
@@ -153,7 +153,7 @@ impl<V: Volumes> IoSession<V> {
     }
 
     /// The receive loop.
-    async fn receive(&self, inbound: &mut Inbound) -> Result<SessionEnd, SessionError> {
+    async fn receive(&self, inbound: &mut PduInbound) -> Result<SessionEnd, SessionError> {
         loop {
             let Some(incoming) = inbound.next().await? else { return Ok(SessionEnd::HungUp) };
             if self.shared.out.is_broken() {
@@ -175,7 +175,7 @@ impl<V: Volumes> IoSession<V> {
     /// One command; `true` if it ends the queue.
     async fn command(
         &self,
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         incoming: &Incoming,
         entry: &Submission,
     ) -> Result<bool, SessionError> {
@@ -288,7 +288,7 @@ impl<V: Volumes> IoSession<V> {
     /// Receive the data of the capsule, if there is any, and let the command begin or wait in line.
     async fn begin(
         &self,
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         incoming: &Incoming,
         id: u16,
         admitted: Admitted<V::Volume>,
@@ -319,7 +319,7 @@ impl<V: Volumes> IoSession<V> {
     /// Data that was asked for.
     async fn data(
         &self,
-        inbound: &mut Inbound,
+        inbound: &mut PduInbound,
         incoming: &Incoming,
         header: &H2cData,
     ) -> Result<(), SessionError> {

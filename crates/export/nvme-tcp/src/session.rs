@@ -8,15 +8,15 @@
 use crate::admin::{AdminSession, NewAdmin};
 use crate::counters::add;
 use crate::handshake::{Connected, Handshake, Role};
-use crate::inbound::{Inbound, ReceiveError};
+use crate::inbound::{PduInbound, ReceiveError};
 use crate::io::IoSession;
-use crate::outbound::{Outbound, Outgoing};
+use crate::outbound::{Outbound, Outgoing, PduEncoder};
 use crate::{Target, Volumes};
 use ashlar_iobuf::Buf;
 use ashlar_nvme_protocol::connection::Connection;
 use ashlar_nvme_protocol::pdu::{Fatal, Side, TermReq, encode_term_req};
 use ashlar_ring::{Handle, Ring, within};
-use ashlar_session::Stall;
+use ashlar_session::{PlainSocket, Stream};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -99,11 +99,10 @@ impl<V: Volumes> NvmeServer<V> {
     /// their own and their answers are lost. This is how to stop a session from outside.
     pub async fn serve(&self, socket: OwnedFd) -> Result<SessionEnd, SessionError> {
         let _open = self.target.counters.sessions.count_open();
-        prepare(&socket)?;
         let local = local_address(&socket);
-        let socket = Arc::new(socket);
+        let socket = Rc::new(PlainSocket::new(self.ring.clone(), socket)?);
         let connection = Connection::new(self.target.config.limits.offer());
-        let mut inbound = Inbound::new(self.ring.clone(), Arc::clone(&socket), connection);
+        let mut inbound = PduInbound::new(socket.clone(), connection);
         let handshake = Handshake::new(self, &socket);
         let limit = self.target.config.limits.session.handshake_time;
         let connected = within(&self.handle, limit, handshake.run(&mut inbound)).await;
@@ -120,12 +119,14 @@ impl<V: Volumes> NvmeServer<V> {
     async fn run(
         &self,
         connected: Connected,
-        inbound: &mut Inbound,
-        (socket, local): (&Arc<OwnedFd>, Option<IpAddr>),
+        inbound: &mut PduInbound,
+        (socket, local): (&Rc<PlainSocket>, Option<IpAddr>),
     ) -> Result<SessionEnd, SessionError> {
         add(&self.target.counters.sessions.total, 1);
         self.volumes.began(connected.host_name());
-        let out = self.outbound(inbound, socket);
+        let encoder = PduEncoder { terms: inbound.connection().terms() };
+        let send_time = self.target.config.limits.session.send_time;
+        let out = Outbound::start(&self.handle, socket.clone(), encoder, send_time);
         let Connected { queue, role } = connected;
         let result = match role {
             Role::Admin { place, messages, keep_alive_ms } => {
@@ -147,22 +148,11 @@ impl<V: Volumes> NvmeServer<V> {
         if out.is_too_slow() { Err(SessionError::SendTimeout) } else { result }
     }
 
-    /// The sending half, with its task and its watch.
-    fn outbound(&self, inbound: &Inbound, socket: &Arc<OwnedFd>) -> Rc<Outbound> {
-        let terms = inbound.connection().terms();
-        let (handle, ring) = (self.handle.clone(), self.ring.clone());
-        let out = Outbound::new(handle.clone(), ring, Arc::clone(socket), terms);
-        let send_time = self.target.config.limits.session.send_time;
-        handle.spawn(Stall::watch(Rc::downgrade(&out), handle.clone(), send_time));
-        handle.spawn(out.clone().run());
-        out
-    }
-
     /// Let what is answered leave, and behind it why the connection ends; not for ever.
     async fn close(
         &self,
         out: &Outbound,
-        inbound: &Inbound,
+        inbound: &PduInbound,
         result: &Result<SessionEnd, SessionError>,
     ) {
         if let Err(SessionError::Fatal(fatal)) = result {
@@ -177,23 +167,14 @@ impl<V: Volumes> NvmeServer<V> {
     }
 
     /// Tell a host that is no queue yet which rule it broke.
-    async fn tell_fatal(&self, inbound: &Inbound, socket: &Arc<OwnedFd>, error: &SessionError) {
+    async fn tell_fatal(&self, inbound: &PduInbound, socket: &PlainSocket, error: &SessionError) {
         let SessionError::Fatal(fatal) = error else { return };
         let pdu = encode_term_req(Side::Controller, *fatal, inbound.last_header());
         let limit = self.target.config.limits.session.drain_time;
-        let send = self.ring.send_all(socket, vec![Buf::copied(&pdu)]);
+        let send = socket.send_all(vec![Buf::copied(&pdu)]);
         // If it does not listen any more, it does not care.
         let _ = within(&self.handle, limit, send).await;
     }
-}
-
-fn prepare(socket: &OwnedFd) -> io::Result<()> {
-    use rustix::net::{AddressFamily, sockopt};
-    if sockopt::socket_domain(socket)? != AddressFamily::UNIX {
-        sockopt::set_tcp_nodelay(socket, true)?;
-        sockopt::set_socket_keepalive(socket, true)?;
-    }
-    Ok(())
 }
 
 fn local_address(socket: &OwnedFd) -> Option<IpAddr> {

@@ -9,7 +9,7 @@
 //! - `admission`: pure; whether a volume can carry out what a client asks
 //! - `carry_out`: a request in the pieces that a volume takes; how its failure is told
 //! - `credit`: what a session has in flight; `slots`: the tasks that carry it out
-//! - `timing`: sends that a client does not read
+//! - `stream`: a connection as bytes; `inbound`, `outbound`: its two directions
 //! - `register`: the sessions of all workers, so that a volume's users can be told to leave
 //! - `seats`: how many of them come from one address; `listening`: how they come in
 
@@ -18,19 +18,23 @@
 mod admission;
 mod carry_out;
 mod credit;
+mod inbound;
 mod limits;
 mod listening;
+mod outbound;
 mod register;
 mod seats;
 mod slots;
-mod timing;
+mod stream;
 
 pub use admission::{Admission, Kind, Refusal};
 pub use carry_out::{PieceGroup, errno_of, pieces, read};
 pub use credit::{Credit, Ticket};
+pub use inbound::Inbound;
 pub use limits::SessionLimits;
 pub use listening::{Acceptor, Listen, OpenSession, SessionCounters, listen};
+pub use outbound::{Batch, Encoder, Outbound};
 pub use register::{SessionEntry, Sessions};
 pub use seats::{Seat, Seats, peer_of};
 pub use slots::Slots;
-pub use timing::{Sends, Stall};
+pub use stream::{PlainSocket, Stream};

@@ -6,9 +6,9 @@
 //! (`socket`), certificates (`terms`).
 
 use super::TlsTerms;
-use crate::socket::Socket;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::BufResult;
+use ashlar_session::{PlainSocket, Stream};
 use rustls::ServerConnection;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice, Read, Write};
@@ -46,7 +46,7 @@ impl Channel {
     /// # Errors
     /// The client shows none that the terms accept, or breaks off. It was told why, if it still
     /// listens.
-    pub async fn open(socket: &Socket, terms: &TlsTerms) -> io::Result<Channel> {
+    pub async fn open(socket: &PlainSocket, terms: &TlsTerms) -> io::Result<Channel> {
         let mut session = ServerConnection::new(terms.0.clone()).map_err(invalid)?;
         session.set_buffer_limit(Some(SEAL_BYTES_MAX));
         let channel = Channel {
@@ -66,8 +66,8 @@ impl Channel {
         Ok(channel)
     }
 
-    /// As [`Socket::receive`].
-    pub async fn receive(&self, socket: &Socket, mut buf: BufMut) -> BufResult<usize, BufMut> {
+    /// As [`Stream::receive`].
+    pub async fn receive(&self, socket: &PlainSocket, mut buf: BufMut) -> BufResult<usize, BufMut> {
         loop {
             match self.take_opened(&mut buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -79,8 +79,12 @@ impl Channel {
         }
     }
 
-    /// As [`Socket::receive_all`].
-    pub async fn receive_all(&self, socket: &Socket, mut buf: BufMut) -> BufResult<(), BufMut> {
+    /// As [`Stream::receive_all`].
+    pub async fn receive_all(
+        &self,
+        socket: &PlainSocket,
+        mut buf: BufMut,
+    ) -> BufResult<(), BufMut> {
         let mut filled = 0;
         while filled < buf.len() {
             let step = match self.take_opened(&mut buf[filled..]) {
@@ -98,14 +102,14 @@ impl Channel {
         (Ok(()), buf)
     }
 
-    /// As [`Socket::send_all`].
-    pub async fn send_all(&self, socket: &Socket, parts: Vec<Buf>) -> BufResult<(), Vec<Buf>> {
+    /// As [`Stream::send_all`].
+    pub async fn send_all(&self, socket: &PlainSocket, parts: Vec<Buf>) -> BufResult<(), Vec<Buf>> {
         let result = self.send_parts(socket, &parts).await;
         (result, parts)
     }
 
     /// Say that nothing follows, as far as the client still listens.
-    pub async fn close(&self, socket: &Socket) {
+    pub async fn close(&self, socket: &PlainSocket) {
         self.session.borrow_mut().send_close_notify();
         // Nobody is left to be told.
         let _ = self.flush(socket).await;
@@ -118,7 +122,7 @@ impl Channel {
 
     /// Feed received records to rustls, from the socket when none are left. 0 is the end of the
     /// stream, which `take_opened` then reports.
-    async fn receive_records(&self, socket: &Socket) -> io::Result<usize> {
+    async fn receive_records(&self, socket: &PlainSocket) -> io::Result<usize> {
         let room = {
             let mut incoming = self.incoming.borrow_mut();
             let is_used_up = incoming.start == incoming.end;
@@ -128,7 +132,7 @@ impl Channel {
             })
         };
         if let Some(room) = room {
-            let (result, sealed) = socket.receive_raw(room).await;
+            let (result, sealed) = socket.receive(room).await;
             let mut incoming = self.incoming.borrow_mut();
             (incoming.start, incoming.end) = (0, 0);
             incoming.sealed = Some(sealed);
@@ -149,7 +153,7 @@ impl Channel {
     }
 
     /// Seal and send, as much at once as may be held. Parts that fit share a record.
-    async fn send_parts(&self, socket: &Socket, parts: &[Buf]) -> io::Result<()> {
+    async fn send_parts(&self, socket: &PlainSocket, parts: &[Buf]) -> io::Result<()> {
         let full = parts.iter().filter(|part| !part.is_empty());
         let mut slices: Vec<IoSlice<'_>> = full.map(|part| IoSlice::new(part)).collect();
         let mut rest = &mut slices[..];
@@ -165,13 +169,13 @@ impl Channel {
     }
 
     /// Send everything that is sealed.
-    async fn flush(&self, socket: &Socket) -> io::Result<()> {
+    async fn flush(&self, socket: &PlainSocket) -> io::Result<()> {
         while self.session.borrow().wants_write() {
             let outgoing = self.outgoing.take();
             let mut sealed = outgoing.unwrap_or_else(|| BufMut::zeroed(SEALED_OUT_BYTES));
             let bytes = self.session.borrow_mut().write_tls(&mut &mut sealed[..])?;
             let sealed = sealed.freeze();
-            let (result, parts) = socket.send_raw(vec![sealed.slice(0..bytes)]).await;
+            let (result, parts) = socket.send_all(vec![sealed.slice(0..bytes)]).await;
             drop(parts);
             self.outgoing.set(sealed.try_into_mut().ok());
             result?;
