@@ -1,7 +1,7 @@
 //! Judges a request header: what it asks of a volume, or the error it gets. Pure.
 //!
-//! What must stay true: an [`Order`] lies within the volume, on its logical blocks, and is one that
-//! the client may give. So it can be handed to the volume unchanged.
+//! What must stay true: an [`NbdRequest`] lies within the volume, on its logical blocks, and is one
+//! that the client may give. So it can be handed to the volume unchanged.
 
 use crate::negotiate::PAYLOAD_BYTES_MAX;
 use crate::wire::{Dialect, NbdError, RequestFlags, RequestHead, RequestType};
@@ -11,7 +11,7 @@ use ashlar_volume::VolumeFacts;
 
 /// A request that may be carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum NbdRequest {
     /// Send the extent.
     Read(Extent),
     /// Receive and store the extent.
@@ -52,6 +52,20 @@ pub enum Order {
     Disconnect,
 }
 
+impl NbdRequest {
+    /// What of the volume it is about. A hint and a request without an extent have none.
+    pub fn extent(&self) -> Option<Extent> {
+        match *self {
+            NbdRequest::Read(extent)
+            | NbdRequest::Write { extent, .. }
+            | NbdRequest::Trim { extent, .. }
+            | NbdRequest::WriteZeroes { extent, .. }
+            | NbdRequest::Status { extent, .. } => Some(extent),
+            NbdRequest::Flush | NbdRequest::Cache | NbdRequest::Disconnect => None,
+        }
+    }
+}
+
 /// What of a session decides about its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
@@ -64,11 +78,11 @@ pub struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Turn a header into an order.
+    /// Turn a header into a request that may be carried out.
     ///
     /// # Errors
     /// The error to answer with. A payload that follows must be skipped all the same.
-    pub fn admit(&self, head: &RequestHead) -> Result<Order, NbdError> {
+    pub fn admit(&self, head: &RequestHead) -> Result<NbdRequest, NbdError> {
         let kind = head.kind().ok_or(NbdError::Invalid)?;
         self.check_flags(kind, head.flags)?;
         let fua = head.flags.has(RequestFlags::FUA);
@@ -84,24 +98,24 @@ impl Terms<'_> {
         admitted.map_err(|refusal| error_for(refusal, kind))?;
         Ok(match kind {
             RequestType::Read => self.admit_read(extent, head.flags)?,
-            RequestType::Write => Order::Write { extent, fua },
-            RequestType::Disconnect => Order::Disconnect,
-            RequestType::Flush => Order::Flush,
-            RequestType::Trim => Order::Trim { extent, fua },
-            RequestType::Cache => Order::Cache,
+            RequestType::Write => NbdRequest::Write { extent, fua },
+            RequestType::Disconnect => NbdRequest::Disconnect,
+            RequestType::Flush => NbdRequest::Flush,
+            RequestType::Trim => NbdRequest::Trim { extent, fua },
+            RequestType::Cache => NbdRequest::Cache,
             RequestType::WriteZeroes => {
                 let may_unmap = !head.flags.has(RequestFlags::NO_HOLE);
                 let is_fast = may_unmap && self.is_fast_to_zero(extent);
                 if head.flags.has(RequestFlags::FAST_ZERO) && !is_fast {
                     return Err(NbdError::NotSupported);
                 }
-                Order::WriteZeroes { extent, may_unmap, fua }
+                NbdRequest::WriteZeroes { extent, may_unmap, fua }
             }
             RequestType::BlockStatus if !self.has_allocation_context => {
                 return Err(NbdError::Invalid);
             }
             RequestType::BlockStatus => {
-                Order::Status { extent, is_one: head.flags.has(RequestFlags::REQ_ONE) }
+                NbdRequest::Status { extent, is_one: head.flags.has(RequestFlags::REQ_ONE) }
             }
         })
     }
@@ -129,7 +143,7 @@ impl Terms<'_> {
         if is_known { Ok(()) } else { Err(NbdError::Invalid) }
     }
 
-    fn admit_read(&self, extent: Extent, flags: RequestFlags) -> Result<Order, NbdError> {
+    fn admit_read(&self, extent: Extent, flags: RequestFlags) -> Result<NbdRequest, NbdError> {
         let is_too_long = extent.bytes > u64::from(PAYLOAD_BYTES_MAX);
         if is_too_long && !self.dialect.has_parts() {
             return Err(NbdError::Invalid);
@@ -138,7 +152,7 @@ impl Terms<'_> {
         if is_too_long || flags.has(RequestFlags::DF) && is_several_pieces {
             return Err(NbdError::Overflow);
         }
-        Ok(Order::Read(extent))
+        Ok(NbdRequest::Read(extent))
     }
 
     /// Whole full stripes go back to the unwritten state without touching their data; for anything

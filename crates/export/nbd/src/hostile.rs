@@ -5,7 +5,7 @@
 //! the transmission, then requests. No input causes a panic here, replies stay short, and admitted
 //! requests lie within the volume.
 
-use crate::admit::{Order, Terms};
+use crate::admit::{NbdRequest, Terms};
 use crate::negotiate::{Agreement, Negotiation, PAYLOAD_BYTES_MAX, Step};
 use crate::options::{OPTION_HEADER_BYTES, decode_option_header};
 use crate::wire::decode_request;
@@ -87,19 +87,12 @@ fn request(rest: &mut &[u8], agreement: &Agreement<MemVolume>, heard: &mut Heard
     if head.payload_bytes > u64::from(PAYLOAD_BYTES_MAX) {
         return None;
     }
-    let order = terms.admit(&head);
-    match &order {
-        Ok(Order::Disconnect) => return None,
-        Ok(order) => {
+    let request = terms.admit(&head);
+    match &request {
+        Ok(NbdRequest::Disconnect) => return None,
+        Ok(request) => {
             heard.admitted += 1;
-            let extent = match *order {
-                Order::Read(extent) | Order::Status { extent, .. } => Some(extent),
-                Order::Write { extent, .. }
-                | Order::Trim { extent, .. }
-                | Order::WriteZeroes { extent, .. } => Some(extent),
-                Order::Flush | Order::Cache | Order::Disconnect => None,
-            };
-            if let Some(extent) = extent {
+            if let Some(extent) = request.extent() {
                 let end = extent.checked_end().expect("within the volume");
                 assert!(extent.bytes > 0 && end <= facts.size_bytes, "{extent}");
                 assert!(extent.is_aligned_to(u64::from(facts.logical_block_bytes)), "{extent}");

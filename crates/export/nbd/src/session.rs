@@ -10,7 +10,7 @@
 //! requests in flight are finished and no task, buffer or descriptor stays. Not here: accepting
 //! (`server`), carrying out (`slot`).
 
-use crate::admit::{Order, Terms};
+use crate::admit::{NbdRequest, Terms};
 use crate::counters::{NbdCounters, add};
 use crate::inbound::{Inbound, receive_head};
 use crate::negotiate::{Agreement, Negotiation, PAYLOAD_BYTES_MAX, Protection, Step};
@@ -254,7 +254,7 @@ impl<V: Volume> Session<V> {
         Session { handle, limits, counters, shared, has_allocation_context }
     }
 
-    /// The receive loop: headers become orders, orders become jobs.
+    /// The receive loop: headers become requests, and these jobs.
     async fn receive_requests(&self, inbound: &mut Inbound) -> Result<SessionEnd, SessionError> {
         let dialect = self.shared.dialect;
         let terms = Terms {
@@ -278,12 +278,12 @@ impl<V: Volume> Session<V> {
                 self.counters.count(kind);
             }
             match terms.admit(&head) {
-                Ok(Order::Disconnect) => return Ok(SessionEnd::Disconnected),
-                Ok(Order::Write { extent, fua }) => {
+                Ok(NbdRequest::Disconnect) => return Ok(SessionEnd::Disconnected),
+                Ok(NbdRequest::Write { extent, fua }) => {
                     self.receive_write(inbound, &head, (extent, fua)).await?;
                 }
-                Ok(Order::Read(extent)) => self.start_read(&head, extent).await,
-                Ok(order) => self.start_job(&head, order, 0).await,
+                Ok(NbdRequest::Read(extent)) => self.start_read(&head, extent).await,
+                Ok(request) => self.start_job(&head, request, 0).await,
                 Err(error) => {
                     self.in_time(inbound.skip(head.payload_bytes)).await?;
                     self.shared.refuse(head.cookie, head.offset, error).await;
@@ -308,9 +308,9 @@ impl<V: Volume> Session<V> {
                 payload = self.in_time(inbound.fill(payload, filled)).await?;
             }
             add(&self.counters.written_bytes, piece.bytes);
-            let order = Order::Write { extent: piece, fua };
+            let request = NbdRequest::Write { extent: piece, fua };
             let payload = Some(payload.freeze());
-            self.hand_over(head, Work { order, payload, ticket, group: group.clone() });
+            self.hand_over(head, Work { request, payload, ticket, group: group.clone() });
         }
         Ok(())
     }
@@ -320,20 +320,20 @@ impl<V: Volume> Session<V> {
     async fn start_read(&self, head: &RequestHead, extent: Extent) {
         if !self.shared.dialect.has_parts() {
             let bytes = extent.bytes.min(self.shared.piece_bytes_max());
-            return self.start_job(head, Order::Read(extent), bytes).await;
+            return self.start_job(head, NbdRequest::Read(extent), bytes).await;
         }
         let group = self.group_for(extent);
         for piece in pieces(extent, self.shared.piece_bytes_max()) {
             let ticket = self.shared.credit.ticket(piece.bytes).await;
-            let order = Order::Read(piece);
-            self.hand_over(head, Work { order, payload: None, ticket, group: group.clone() });
+            let request = NbdRequest::Read(piece);
+            self.hand_over(head, Work { request, payload: None, ticket, group: group.clone() });
         }
     }
 
     /// Wait for a slot and for room for `bytes`, then start a request that is one job.
-    async fn start_job(&self, head: &RequestHead, order: Order, bytes: u64) {
+    async fn start_job(&self, head: &RequestHead, request: NbdRequest, bytes: u64) {
         let ticket = self.shared.credit.ticket(bytes).await;
-        self.hand_over(head, Work { order, payload: None, ticket, group: None });
+        self.hand_over(head, Work { request, payload: None, ticket, group: None });
     }
 
     fn hand_over(&self, head: &RequestHead, work: Work) {

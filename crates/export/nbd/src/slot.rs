@@ -5,7 +5,7 @@
 //! volume's pool. A request that was cut into pieces is answered once, after the last of them. Not
 //! here: whether the request is allowed (`admit`), and where its payload comes from (`session`).
 
-use crate::admit::Order;
+use crate::admit::NbdRequest;
 use crate::outbound::{Outbound, Outgoing};
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead, encode_status, status_bytes};
 use crate::wire::{Dialect, NbdError};
@@ -40,7 +40,7 @@ pub struct Job {
 
 /// One piece of work and what it holds.
 pub struct Work {
-    pub order: Order,
+    pub request: NbdRequest,
     /// The payload of a write.
     pub payload: Option<Buf>,
     pub ticket: Ticket,
@@ -61,34 +61,34 @@ impl<V: Volume> Shared<V> {
     }
 
     async fn run(&self, mut job: Job) {
-        match job.work.order {
-            Order::Read(extent) if extent.bytes > self.piece_bytes_max() => {
+        match job.work.request {
+            NbdRequest::Read(extent) if extent.bytes > self.piece_bytes_max() => {
                 self.read_in_order(job, extent).await;
             }
-            Order::Read(extent) => {
+            NbdRequest::Read(extent) => {
                 let result = self.read(extent).await;
                 self.reply_read(job, extent, result);
             }
-            Order::Write { extent, fua } => {
+            NbdRequest::Write { extent, fua } => {
                 let payload = job.work.payload.take().expect("the receiver attached it");
                 let result = self.submit(Command::Write(payload), extent, fua).await;
                 self.reply_change(job, result.err());
             }
-            Order::Flush => {
+            NbdRequest::Flush => {
                 let result = self.submit(Command::Flush, Extent::default(), false).await;
                 self.reply_change(job, result.err());
             }
-            Order::Trim { extent, fua } => {
+            NbdRequest::Trim { extent, fua } => {
                 let result = self.submit(Command::Discard, extent, fua).await;
                 self.reply_change(job, result.err());
             }
-            Order::WriteZeroes { extent, may_unmap, fua } => {
+            NbdRequest::WriteZeroes { extent, may_unmap, fua } => {
                 let command = Command::WriteZeroes { may_unmap };
                 let result = self.submit(command, extent, fua).await;
                 self.reply_change(job, result.err());
             }
-            Order::Status { extent, is_one } => self.reply_status(job, extent, is_one).await,
-            Order::Cache | Order::Disconnect => self.reply_change(job, None),
+            NbdRequest::Status { extent, is_one } => self.reply_status(job, extent, is_one).await,
+            NbdRequest::Cache | NbdRequest::Disconnect => self.reply_change(job, None),
         }
     }
 

@@ -14,7 +14,7 @@
 //! - `device`: one device from its making to its end; how a dead server's device is taken over
 //! - `limits`: pure; what the device says of itself
 //! - `queue`: the requests of one queue, on one worker
-//! - `order`: pure; what a request asks for
+//! - `request`: pure; what a request asks for
 //! - `control`: commands to the driver
 //! - `wire`: pure; the driver's bytes
 
@@ -24,8 +24,8 @@ mod control;
 mod counters;
 mod device;
 mod limits;
-mod order;
 mod queue;
+mod request;
 mod wire;
 
 pub use control::{Control, DeviceState, Found, Unavailable, check_available};

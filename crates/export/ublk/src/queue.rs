@@ -10,7 +10,7 @@
 
 use crate::counters::{UblkCounters, add};
 use crate::device::QueuePlace;
-use crate::order::{Order, admit};
+use crate::request::{UblkRequest, admit};
 use crate::wire::{
     DESCRIPTOR_BYTES, Descriptor, command, data_at, descriptors_at, descriptors_bytes, queue_area,
 };
@@ -109,7 +109,7 @@ impl<V: Volume> Queue<V> {
         self.descriptors.load(at, &mut bytes).expect("the mapping has all tags");
         let descriptor = Descriptor::read_from_bytes(&bytes).expect("any bytes are one");
         let answer = match admit(&self.facts, &descriptor) {
-            Ok(order) => self.obey(tag, order).await,
+            Ok(request) => self.obey(tag, request).await,
             Err(errno) => Err(errno),
         };
         match answer {
@@ -121,10 +121,10 @@ impl<V: Volume> Queue<V> {
         }
     }
 
-    async fn obey(&self, tag: u16, order: Order) -> Result<u64, Errno> {
+    async fn obey(&self, tag: u16, request: UblkRequest) -> Result<u64, Errno> {
         let counters = &self.server.counters;
-        match order {
-            Order::Read(extent) => {
+        match request {
+            UblkRequest::Read(extent) => {
                 add(&counters.reads, 1);
                 let buffer = self.server.volume.buffer(to_usize(extent.bytes)).await;
                 let data = read(&self.server.volume, buffer, extent).await.map_err(errno_of)?;
@@ -132,7 +132,7 @@ impl<V: Volume> Queue<V> {
                 add(&counters.read_bytes, extent.bytes);
                 Ok(extent.bytes)
             }
-            Order::Write { extent, fua } => {
+            UblkRequest::Write { extent, fua } => {
                 add(&counters.writes, 1);
                 let mut buffer = self.server.volume.buffer(to_usize(extent.bytes)).await;
                 self.take(tag, &mut buffer)?;
@@ -140,15 +140,15 @@ impl<V: Volume> Queue<V> {
                 add(&counters.written_bytes, extent.bytes);
                 Ok(extent.bytes)
             }
-            Order::Flush => {
+            UblkRequest::Flush => {
                 add(&counters.flushes, 1);
                 self.submit(Command::Flush, Extent::default(), false).await
             }
-            Order::Discard(extent) => {
+            UblkRequest::Discard(extent) => {
                 add(&counters.discards, 1);
                 self.submit(Command::Discard, extent, false).await
             }
-            Order::WriteZeroes { extent, may_unmap, fua } => {
+            UblkRequest::WriteZeroes { extent, may_unmap, fua } => {
                 add(&counters.discards, 1);
                 self.submit(Command::WriteZeroes { may_unmap }, extent, fua).await
             }

@@ -3,7 +3,7 @@
 //! What must stay true: counters only rise. They are read while they move, so two of them need not
 //! fit together to the last request.
 
-use crate::request::Order;
+use crate::request::VhostRequest;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What all queues of a volume did so far.
@@ -33,13 +33,13 @@ impl VhostCounters {
         all.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 
-    pub(crate) fn count(&self, order: &Order) {
-        let counter = match order {
-            Order::Read(_) => &self.reads,
-            Order::Write(_) => &self.writes,
-            Order::Flush => &self.flushes,
-            Order::Identify => &self.names,
-            Order::Discard(_) | Order::WriteZeroes { .. } => &self.discards,
+    pub(crate) fn count(&self, request: &VhostRequest) {
+        let counter = match request {
+            VhostRequest::Read(_) => &self.reads,
+            VhostRequest::Write(_) => &self.writes,
+            VhostRequest::Flush => &self.flushes,
+            VhostRequest::Identify => &self.names,
+            VhostRequest::Discard(_) | VhostRequest::WriteZeroes { .. } => &self.discards,
         };
         add(counter, 1);
     }

@@ -1,10 +1,10 @@
 //! A guest's memory and rings as bytes: what a chain of descriptors and its request come to.
 //!
 //! What must stay true: whatever the bytes are, nothing panics and nothing runs for ever; spans lie
-//! within the memory and are not empty; an order that is admitted fits the volume.
+//! within the memory and are not empty; a request that is admitted fits the volume.
 
 use crate::chain::{Chain, DESCRIPTOR_BYTES, Fault, GuestBytes, Table};
-use crate::request::{Order, Status};
+use crate::request::{Status, VhostRequest};
 use crate::spans;
 use ashlar_units::{Extent, to_u64};
 use ashlar_volume::{MemVolume, Volume, VolumeFacts};
@@ -73,30 +73,30 @@ pub fn meet(input: &[u8]) -> Met {
     match parts.asked.admit(&facts()) {
         Err(Status::Done) => panic!("refused as done"),
         Err(Status::Failed | Status::Unsupported) => Met::Refused,
-        Ok(order) => {
-            check(&memory, &chain, order);
+        Ok(request) => {
+            check(&memory, &chain, request);
             Met::Admitted
         }
     }
 }
 
 /// Whether the request can be carried out as it was admitted.
-fn check(memory: &Plain<'_>, chain: &Chain, order: Order) {
+fn check(memory: &Plain<'_>, chain: &Chain, request: VhostRequest) {
     let fits = |extent: Extent| assert!(facts().covers(extent) && extent.bytes > 0, "{extent:?}");
-    match order {
-        Order::Read(extent) => {
+    match request {
+        VhostRequest::Read(extent) => {
             fits(extent);
             assert_eq!(chain.writable_bytes(), extent.bytes + 1);
         }
-        Order::Write(extent) => {
+        VhostRequest::Write(extent) => {
             fits(extent);
             let bytes = usize::try_from(extent.bytes).expect("within a small volume");
             let mut payload = vec![0; bytes];
             let loaded = spans::load(memory, (&chain.readable, 16), &mut payload);
             assert_eq!(loaded, Ok(()));
         }
-        Order::Discard(extent) | Order::WriteZeroes { extent, .. } => fits(extent),
-        Order::Flush | Order::Identify => {}
+        VhostRequest::Discard(extent) | VhostRequest::WriteZeroes { extent, .. } => fits(extent),
+        VhostRequest::Flush | VhostRequest::Identify => {}
     }
 }
 

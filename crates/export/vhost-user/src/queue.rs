@@ -10,7 +10,7 @@
 use crate::chain::{Chain, Fault};
 use crate::counters::{VhostCounters, add};
 use crate::in_flight::{LeftBehind, QueueArea};
-use crate::request::{HEAD_BYTES, Order, Status, name};
+use crate::request::{HEAD_BYTES, Status, VhostRequest, name};
 use crate::spans;
 use crate::vring::Vring;
 use ashlar_ring::local::{Queue, Signal};
@@ -344,9 +344,9 @@ impl<V: Volume> Served<V> {
         let parts = spans::take_apart(memory, chain)?;
         let (status, bytes) = match parts.asked.admit(&self.facts) {
             Err(status) => (status, 0),
-            Ok(order) => {
-                self.counters.count(&order);
-                self.obey(order, chain).await?
+            Ok(request) => {
+                self.counters.count(&request);
+                self.obey(request, chain).await?
             }
         };
         if status != Status::Done {
@@ -358,17 +358,19 @@ impl<V: Volume> Served<V> {
     }
 
     /// The status, and how many bytes of data were written to the guest.
-    async fn obey(&self, order: Order, chain: &Chain) -> Result<(Status, u32), Cause> {
+    async fn obey(&self, request: VhostRequest, chain: &Chain) -> Result<(Status, u32), Cause> {
         let is_durable = !self.is_volatile.load(Ordering::Relaxed);
-        let status = match order {
-            Order::Read(extent) => return self.read(extent, chain).await,
-            Order::Write(extent) => self.write(extent, chain, is_durable).await?,
-            Order::Flush => self.submit(Command::Flush, Extent::default(), false).await?,
-            Order::Discard(extent) => self.submit(Command::Discard, extent, is_durable).await?,
-            Order::WriteZeroes { extent, may_unmap } => {
+        let status = match request {
+            VhostRequest::Read(extent) => return self.read(extent, chain).await,
+            VhostRequest::Write(extent) => self.write(extent, chain, is_durable).await?,
+            VhostRequest::Flush => self.submit(Command::Flush, Extent::default(), false).await?,
+            VhostRequest::Discard(extent) => {
+                self.submit(Command::Discard, extent, is_durable).await?
+            }
+            VhostRequest::WriteZeroes { extent, may_unmap } => {
                 self.submit(Command::WriteZeroes { may_unmap }, extent, is_durable).await?
             }
-            Order::Identify => {
+            VhostRequest::Identify => {
                 let name = name(&self.facts);
                 let room = to_usize(chain.writable_bytes() - 1).min(name.len());
                 spans::store(self.vring.memory(), (&chain.writable, 0), &name[..room])?;

@@ -1,8 +1,8 @@
 //! What a request asks of a volume, or the status it gets: pure.
 //!
-//! What must stay true: an order lies within the volume, on its logical blocks, and is one that may
-//! be given. A request that is well formed and cannot be carried out has a status; one without room
-//! for a status is a fault (see `chain`).
+//! What must stay true: a [`VhostRequest`] lies within the volume, on its logical blocks, and is
+//! one that may be given. A request that is well formed and cannot be carried out has a status; one
+//! without room for a status is a fault (see `chain`).
 
 use crate::config::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, WITHOUT_DATA_BYTES_MAX};
 use ashlar_session::{Admission, Kind};
@@ -72,7 +72,7 @@ pub struct Asked {
 
 /// A request that may be carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum VhostRequest {
     /// Hand over the extent.
     Read(Extent),
     /// Store the extent.
@@ -99,31 +99,31 @@ impl Asked {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// Turn it into an order.
+    /// Turn it into a request that may be carried out.
     ///
     /// # Errors
     /// The status to answer with.
-    pub fn admit(&self, facts: &VolumeFacts) -> Result<Order, Status> {
+    pub fn admit(&self, facts: &VolumeFacts) -> Result<VhostRequest, Status> {
         let Asked { readable_bytes, writable_bytes, .. } = *self;
         match self.kind() {
             kind::READ if readable_bytes == 0 => {
                 let extent = self.with_data(facts, Kind::Look, writable_bytes)?;
-                Ok(Order::Read(extent))
+                Ok(VhostRequest::Read(extent))
             }
             kind::WRITE if writable_bytes == 0 => {
                 let extent = self.with_data(facts, Kind::Change, readable_bytes)?;
-                Ok(Order::Write(extent))
+                Ok(VhostRequest::Write(extent))
             }
             kind::READ | kind::WRITE => Err(Status::Failed),
-            kind::FLUSH => Ok(Order::Flush),
-            kind::IDENTIFY => Ok(Order::Identify),
+            kind::FLUSH => Ok(VhostRequest::Flush),
+            kind::IDENTIFY => Ok(VhostRequest::Identify),
             kind::DISCARD => match self.range(facts)? {
-                (extent, 0) => Ok(Order::Discard(extent)),
+                (extent, 0) => Ok(VhostRequest::Discard(extent)),
                 _ => Err(Status::Unsupported),
             },
             kind::WRITE_ZEROES => match self.range(facts)? {
                 (extent, flags @ 0..=UNMAP) => {
-                    Ok(Order::WriteZeroes { extent, may_unmap: flags == UNMAP })
+                    Ok(VhostRequest::WriteZeroes { extent, may_unmap: flags == UNMAP })
                 }
                 _ => Err(Status::Unsupported),
             },

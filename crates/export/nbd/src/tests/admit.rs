@@ -1,6 +1,6 @@
 //! Which requests are let in, and the error for each that is not.
 
-use crate::admit::{Order, Terms};
+use crate::admit::{NbdRequest, Terms};
 use crate::wire::{Dialect, NbdError, RequestFlags, RequestHead};
 use ashlar_units::Extent;
 use ashlar_volume::{MemVolume, Volume, VolumeFacts};
@@ -16,7 +16,7 @@ fn admit_in(
     (facts, dialect): (&VolumeFacts, Dialect),
     (type_code, flags): (u16, u16),
     extent: (u64, u64),
-) -> Result<Order, NbdError> {
+) -> Result<NbdRequest, NbdError> {
     let head = RequestHead {
         flags: RequestFlags(flags),
         type_code,
@@ -28,7 +28,7 @@ fn admit_in(
     Terms { facts, dialect, has_allocation_context: true }.admit(&head)
 }
 
-fn admit(type_code: u16, flags: u16, offset: u64, bytes: u64) -> Result<Order, NbdError> {
+fn admit(type_code: u16, flags: u16, offset: u64, bytes: u64) -> Result<NbdRequest, NbdError> {
     admit_in((&facts(), Dialect::Structured), (type_code, flags), (offset, bytes))
 }
 
@@ -36,15 +36,15 @@ fn admit(type_code: u16, flags: u16, offset: u64, bytes: u64) -> Result<Order, N
 fn each_type_becomes_its_order() {
     let extent = Extent::new(4096, 8192);
     let at = |type_code, flags| admit(type_code, flags, 4096, 8192).unwrap();
-    assert_eq!(at(0, 0), Order::Read(extent));
-    assert_eq!(at(1, 1), Order::Write { extent, fua: true });
-    assert_eq!(at(2, 0), Order::Disconnect);
-    assert_eq!(at(3, 1), Order::Flush);
-    assert_eq!(at(4, 0), Order::Trim { extent, fua: false });
-    assert_eq!(at(5, 0), Order::Cache);
-    assert_eq!(at(6, 0), Order::WriteZeroes { extent, may_unmap: true, fua: false });
-    assert_eq!(at(6, 3), Order::WriteZeroes { extent, may_unmap: false, fua: true });
-    assert_eq!(at(7, 8), Order::Status { extent, is_one: true });
+    assert_eq!(at(0, 0), NbdRequest::Read(extent));
+    assert_eq!(at(1, 1), NbdRequest::Write { extent, fua: true });
+    assert_eq!(at(2, 0), NbdRequest::Disconnect);
+    assert_eq!(at(3, 1), NbdRequest::Flush);
+    assert_eq!(at(4, 0), NbdRequest::Trim { extent, fua: false });
+    assert_eq!(at(5, 0), NbdRequest::Cache);
+    assert_eq!(at(6, 0), NbdRequest::WriteZeroes { extent, may_unmap: true, fua: false });
+    assert_eq!(at(6, 3), NbdRequest::WriteZeroes { extent, may_unmap: false, fua: true });
+    assert_eq!(at(7, 8), NbdRequest::Status { extent, is_one: true });
     assert_eq!(admit(8, 0, 4096, 8192), Err(NbdError::Invalid));
 }
 
@@ -155,12 +155,10 @@ proptest! {
     ) {
         let facts = facts();
         for dialect in [Dialect::Simple, Dialect::Structured, Dialect::Extended] {
-            let extent = match admit_in((&facts, dialect), (type_code, flags), (offset, bytes)) {
-                Ok(Order::Read(extent) | Order::Write { extent, .. } | Order::Trim { extent, .. }
-                    | Order::WriteZeroes { extent, .. } | Order::Status { extent, .. }) => extent,
-                Ok(Order::Flush | Order::Cache | Order::Disconnect) | Err(_) => continue,
-            };
-            assert!(facts.covers(extent));
+            let request = admit_in((&facts, dialect), (type_code, flags), (offset, bytes));
+            if let Some(extent) = request.ok().and_then(|request| request.extent()) {
+                assert!(facts.covers(extent));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What requests ask for, and which status those get that cannot be carried out.
 
-use crate::request::{Asked, Order, Status, kind, name};
+use crate::request::{Asked, Status, VhostRequest, kind, name};
 use ashlar_units::Extent;
 use ashlar_volume::{MemVolume, Volume, VolumeFacts};
 
@@ -27,14 +27,14 @@ fn ranged(kind: u32, sector: u64, (sectors, flags): (u32, u32)) -> Asked {
 fn every_kind_arrives_with_its_extent() {
     let extent = Extent::new(4096, 8192);
     let admit = |asked: Asked| asked.admit(&facts());
-    assert_eq!(admit(asked(kind::READ, 8, (0, 8192))), Ok(Order::Read(extent)));
-    assert_eq!(admit(asked(kind::WRITE, 8, (8192, 0))), Ok(Order::Write(extent)));
-    assert_eq!(admit(asked(kind::FLUSH, u64::MAX, (0, 0))), Ok(Order::Flush));
-    assert_eq!(admit(asked(kind::IDENTIFY, 0, (0, 20))), Ok(Order::Identify));
-    assert_eq!(admit(ranged(kind::DISCARD, 8, (16, 0))), Ok(Order::Discard(extent)));
+    assert_eq!(admit(asked(kind::READ, 8, (0, 8192))), Ok(VhostRequest::Read(extent)));
+    assert_eq!(admit(asked(kind::WRITE, 8, (8192, 0))), Ok(VhostRequest::Write(extent)));
+    assert_eq!(admit(asked(kind::FLUSH, u64::MAX, (0, 0))), Ok(VhostRequest::Flush));
+    assert_eq!(admit(asked(kind::IDENTIFY, 0, (0, 20))), Ok(VhostRequest::Identify));
+    assert_eq!(admit(ranged(kind::DISCARD, 8, (16, 0))), Ok(VhostRequest::Discard(extent)));
     for (flags, may_unmap) in [(0, false), (1, true)] {
-        let order = Order::WriteZeroes { extent, may_unmap };
-        assert_eq!(admit(ranged(kind::WRITE_ZEROES, 8, (16, flags))), Ok(order));
+        let request = VhostRequest::WriteZeroes { extent, may_unmap };
+        assert_eq!(admit(ranged(kind::WRITE_ZEROES, 8, (16, flags))), Ok(request));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Judges a request of the driver: what it asks of a volume, or the error it gets. Pure.
 //!
-//! What must stay true: an order lies within the volume, on its logical blocks, and is allowed. An
-//! order with data is no longer than the device said it would take. The driver keeps to that, and
-//! is checked all the same.
+//! What must stay true: a [`UblkRequest`] lies within the volume, on its logical blocks, and is
+//! allowed. One with data is no longer than the device said it would take. The driver keeps to
+//! that, and is checked all the same.
 
 use crate::wire::{Descriptor, operation};
 use ashlar_session::{Admission, Kind, Refusal};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 /// A request that may be carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum UblkRequest {
     /// Hand over the extent.
     Read(Extent),
     /// Store the extent.
@@ -37,25 +37,25 @@ pub enum Order {
     },
 }
 
-/// Turn a descriptor into an order.
+/// Turn a descriptor into a request.
 ///
 /// # Errors
 /// The number to answer with.
-pub fn admit(facts: &VolumeFacts, descriptor: &Descriptor) -> Result<Order, Errno> {
+pub fn admit(facts: &VolumeFacts, descriptor: &Descriptor) -> Result<UblkRequest, Errno> {
     let [kind, ..] = descriptor.operation.to_le_bytes();
     let has = |flag| descriptor.operation & flag != 0;
     let (fua, may_unmap) = (has(operation::FUA), !has(operation::NO_UNMAP));
     if kind == operation::FLUSH {
-        return Ok(Order::Flush);
+        return Ok(UblkRequest::Flush);
     }
     let offset = descriptor.start_sector.checked_mul(SECTOR_BYTES).ok_or(Errno::INVAL)?;
     let extent = Extent { offset, bytes: u64::from(descriptor.sectors) * SECTOR_BYTES };
-    let (looks, has_data, order) = match kind {
-        operation::READ => (Kind::Look, true, Order::Read(extent)),
-        operation::WRITE => (Kind::Change, true, Order::Write { extent, fua }),
-        operation::DISCARD => (Kind::Change, false, Order::Discard(extent)),
+    let (looks, has_data, request) = match kind {
+        operation::READ => (Kind::Look, true, UblkRequest::Read(extent)),
+        operation::WRITE => (Kind::Change, true, UblkRequest::Write { extent, fua }),
+        operation::DISCARD => (Kind::Change, false, UblkRequest::Discard(extent)),
         operation::WRITE_ZEROES => {
-            (Kind::Change, false, Order::WriteZeroes { extent, may_unmap, fua })
+            (Kind::Change, false, UblkRequest::WriteZeroes { extent, may_unmap, fua })
         }
         _ => return Err(Errno::OPNOTSUPP),
     };
@@ -63,7 +63,7 @@ pub fn admit(facts: &VolumeFacts, descriptor: &Descriptor) -> Result<Order, Errn
     admission.kind(looks).and_then(|()| admission.extent(extent)).map_err(errno_for)?;
     match has_data && extent.bytes > u64::from(facts.request_bytes_max) {
         true => Err(Errno::INVAL),
-        false => Ok(order),
+        false => Ok(request),
     }
 }
 
@@ -77,7 +77,7 @@ fn errno_for(refusal: Refusal) -> Errno {
 
 #[cfg(test)]
 mod tests {
-    use super::{Order, admit};
+    use super::{UblkRequest, admit};
     use crate::wire::{Descriptor, operation};
     use ashlar_units::Extent;
     use ashlar_volume::{MemVolume, Volume, VolumeFacts};
@@ -88,7 +88,7 @@ mod tests {
         VolumeFacts { logical_block_bytes: 4096, request_bytes_max: 1 << 20, ..facts }
     }
 
-    fn asks(operation: u32, start_sector: u64, sectors: u32) -> Result<Order, Errno> {
+    fn asks(operation: u32, start_sector: u64, sectors: u32) -> Result<UblkRequest, Errno> {
         admit(&facts(), &Descriptor { operation, sectors, start_sector, address: 0 })
     }
 
@@ -99,19 +99,22 @@ mod tests {
     #[test]
     fn every_operation_arrives_with_its_extent_and_flags() {
         let extent = Extent::new(4096, 8192);
-        assert_eq!(asks(op(operation::READ), 8, 16), Ok(Order::Read(extent)));
+        assert_eq!(asks(op(operation::READ), 8, 16), Ok(UblkRequest::Read(extent)));
         let write = |flags| asks(op(operation::WRITE) | flags, 8, 16);
-        assert_eq!(write(0), Ok(Order::Write { extent, fua: false }));
-        assert_eq!(write(operation::FUA), Ok(Order::Write { extent, fua: true }));
+        assert_eq!(write(0), Ok(UblkRequest::Write { extent, fua: false }));
+        assert_eq!(write(operation::FUA), Ok(UblkRequest::Write { extent, fua: true }));
         // What the block layer says of priorities and merging changes nothing.
-        assert_eq!(write(1 << 8 | 1 << 10 | 1 << 11), Ok(Order::Write { extent, fua: false }));
-        assert_eq!(asks(op(operation::FLUSH), u64::MAX, 0), Ok(Order::Flush));
-        assert_eq!(asks(op(operation::DISCARD), 8, 16), Ok(Order::Discard(extent)));
+        assert_eq!(
+            write(1 << 8 | 1 << 10 | 1 << 11),
+            Ok(UblkRequest::Write { extent, fua: false })
+        );
+        assert_eq!(asks(op(operation::FLUSH), u64::MAX, 0), Ok(UblkRequest::Flush));
+        assert_eq!(asks(op(operation::DISCARD), 8, 16), Ok(UblkRequest::Discard(extent)));
         let zeroes = |flags| asks(op(operation::WRITE_ZEROES) | flags, 8, 16);
-        let order = |may_unmap, fua| Ok(Order::WriteZeroes { extent, may_unmap, fua });
-        assert_eq!(zeroes(0), order(true, false));
-        assert_eq!(zeroes(operation::NO_UNMAP), order(false, false));
-        assert_eq!(zeroes(operation::NO_UNMAP | operation::FUA), order(false, true));
+        let request = |may_unmap, fua| Ok(UblkRequest::WriteZeroes { extent, may_unmap, fua });
+        assert_eq!(zeroes(0), request(true, false));
+        assert_eq!(zeroes(operation::NO_UNMAP), request(false, false));
+        assert_eq!(zeroes(operation::NO_UNMAP | operation::FUA), request(false, true));
     }
 
     #[test]
