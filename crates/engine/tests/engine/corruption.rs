@@ -8,7 +8,7 @@
 //! What must stay true: everything comes from the seed. In a row of a stripe the test damages at
 //! most as many blocks as the parity replaces, or on purpose more, and knows which.
 
-use crate::world::jobs::{count, last, scrub};
+use crate::world::jobs::{count, last, ms, raid6, scrub, until_idle};
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, submit};
 use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::event_names as names;
@@ -20,7 +20,6 @@ use ashlar_sim::{Latency, Lie, Random, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_usize};
 use ashlar_volume::{Command, Request, Volume, VolumeErrorKind};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// An array and what its volume holds.
 struct Tank {
@@ -135,11 +134,26 @@ impl Tank {
         true
     }
 
-    async fn fill(&mut self, volume: &ArrayVolume) {
-        for stripe in 0..self.geometry.stripe_count() {
+    /// Write the first stripes, with one request.
+    async fn begun(mut self, engine: &Engine, stripes: u64) -> Tank {
+        let run = engine.with_volume(0, "tank", async move |volume| {
             let blocks = self.stripe_blocks();
-            self.write(volume, stripe * blocks, blocks).await;
-        }
+            self.write(&volume, 0, stripes * blocks).await;
+            self
+        });
+        run.await.expect("runs")
+    }
+
+    /// Write all stripes.
+    async fn filled(mut self, engine: &Engine) -> Tank {
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            for stripe in 0..self.geometry.stripe_count() {
+                let blocks = self.stripe_blocks();
+                self.write(&volume, stripe * blocks, blocks).await;
+            }
+            self
+        });
+        run.await.expect("runs")
     }
 
     /// Spoil a block in one of several ways; it is not what it was.
@@ -297,6 +311,20 @@ impl Tank {
     }
 }
 
+/// Run `test` on a new array of this shape.
+fn on_tank<T>(shape: &Shape, seed: u64, test: impl AsyncFnOnce(Engine, Handle, Tank) -> T) -> T {
+    let mut world = SimWorld::new(seed);
+    let disks = add_disks(&mut world, shape.members);
+    let (opener, shape) = (world.opener(), shape.clone());
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            let tank = Tank::create(&engine, disks, shape, seed).await;
+            test(engine, handle, tank).await
+        })
+        .done()
+}
+
 /// A scrub, after which nothing is left to be found.
 async fn scrubbed(engine: &Engine, handle: &Handle) {
     scrub(engine, handle, true).await;
@@ -305,50 +333,39 @@ async fn scrubbed(engine: &Engine, handle: &Handle) {
     assert_eq!(last(engine, names::JOB_FINISHED, "lost_blocks").unwrap_or("0".into()), "0");
 }
 
-fn soak(shape: Shape, seed: u64, wanted: u64) -> Tally {
-    let mut world = SimWorld::new(seed);
-    let disks = add_disks(&mut world, shape.members);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = engine(opener, &handle, 2);
-            let mut tank = Tank::create(&engine, disks, shape, seed).await;
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                tank.fill(&volume).await;
-                tank
-            });
-            tank = run.await.expect("runs");
-            while tank.tally.injected() < wanted {
-                let kind = tank.random.below(4);
-                if kind == 0 {
-                    // What the disk spoils may lie in any row: nothing else may be spoilt there.
-                    scrubbed(&engine, &handle).await;
-                }
-                let run = engine.with_volume(1, "tank", async move |volume| {
-                    match kind {
-                        0 => tank.lying_disk(&volume).await,
-                        1 => tank.beyond_budget(&volume).await,
-                        _ => tank.within_budget(&volume).await,
-                    }
-                    tank
-                });
-                tank = run.await.expect("runs");
-                if kind == 0 || tank.random.percent(10) {
-                    scrubbed(&engine, &handle).await;
-                }
+fn soak(shape: &Shape, seed: u64, wanted: u64) -> Tally {
+    on_tank(shape, seed, async move |engine, handle, mut tank| {
+        tank = tank.filled(&engine).await;
+        while tank.tally.injected() < wanted {
+            let kind = tank.random.below(4);
+            if kind == 0 {
+                // What the disk spoils may lie in any row: nothing else may be spoilt there.
+                scrubbed(&engine, &handle).await;
             }
-            scrubbed(&engine, &handle).await;
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                tank.audit(&volume).await;
+            let run = engine.with_volume(1, "tank", async move |volume| {
+                match kind {
+                    0 => tank.lying_disk(&volume).await,
+                    1 => tank.beyond_budget(&volume).await,
+                    _ => tank.within_budget(&volume).await,
+                }
                 tank
             });
             tank = run.await.expect("runs");
-            let members = &engine.status().await.expect("runs").arrays[0].members;
-            assert!(members.iter().all(|member| member.counts.checksum_mismatches > 0));
-            engine.stop("tank").await.expect("stopped clean");
-            tank.tally
-        })
-        .done()
+            if kind == 0 || tank.random.percent(10) {
+                scrubbed(&engine, &handle).await;
+            }
+        }
+        scrubbed(&engine, &handle).await;
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            tank.audit(&volume).await;
+            tank
+        });
+        tank = run.await.expect("runs");
+        let members = &engine.status().await.expect("runs").arrays[0].members;
+        assert!(members.iter().all(|member| member.counts.checksum_mismatches > 0));
+        engine.stop("tank").await.expect("stopped clean");
+        tank.tally
+    })
 }
 
 #[test]
@@ -366,7 +383,7 @@ fn silent_corruption_within_the_budget_is_repaired_and_beyond_it_is_an_error() {
     let mut total = Tally::default();
     for (at, shape) in (0..).zip(shapes) {
         let label = format!("{shape:?}");
-        let tally = soak(shape, 9000 + at, wanted.div_ceil(6));
+        let tally = soak(&shape, 9000 + at, wanted.div_ceil(6));
         eprintln!("{label}: {} injected, {tally:?}", tally.injected());
         total.changed += tally.changed;
         total.lost_writes += tally.lost_writes;
@@ -380,47 +397,38 @@ fn silent_corruption_within_the_budget_is_repaired_and_beyond_it_is_an_error() {
 
 #[test]
 fn a_mismatch_names_the_device_and_the_place() {
-    let shape = crate::world::shape(Level::Raid6, 6, None, None);
-    let mut world = SimWorld::new(4);
-    let disks = add_disks(&mut world, shape.members);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = engine(opener, &handle, 2);
-            let mut tank = Tank::create(&engine, disks, shape, 4).await;
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let blocks = tank.stripe_blocks();
-                tank.write(&volume, 0, blocks).await;
-                let (member, place) = tank.place(0, 2, 1);
-                let before = tank.disks[member].peek(place);
-                tank.disks[member].corrupt(place);
-                let block = tank.block(0, 2, 1);
-                tank.check(&volume, (block, 1), false).await;
-                assert_eq!(tank.disks[member].peek(place), before, "it was repaired");
-                tank.check(&volume, (block, 1), false).await;
-                (member, place.offset)
-            });
-            let (member, offset) = run.await.expect("runs");
-            let field = |name| last(&engine, names::MEMBER_CHECKSUM_MISMATCH, name);
-            assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 1);
-            assert_eq!(field("slot"), Some(member.to_string()));
-            assert_eq!(field("path"), Some(format!("disk{member}")));
-            assert_eq!(field("offset"), Some(offset.to_string()));
-        })
-        .done();
+    on_tank(&raid6(), 4, async move |engine, _, mut tank| {
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            let blocks = tank.stripe_blocks();
+            tank.write(&volume, 0, blocks).await;
+            let (member, place) = tank.place(0, 2, 1);
+            let before = tank.disks[member].peek(place);
+            tank.disks[member].corrupt(place);
+            let block = tank.block(0, 2, 1);
+            tank.check(&volume, (block, 1), false).await;
+            assert_eq!(tank.disks[member].peek(place), before, "it was repaired");
+            tank.check(&volume, (block, 1), false).await;
+            (member, place.offset)
+        });
+        let (member, offset) = run.await.expect("runs");
+        let field = |name| last(&engine, names::MEMBER_CHECKSUM_MISMATCH, name);
+        assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 1);
+        assert_eq!(field("slot"), Some(member.to_string()));
+        assert_eq!(field("path"), Some(format!("disk{member}")));
+        assert_eq!(field("offset"), Some(offset.to_string()));
+    });
 }
 
 #[test]
 fn checksums_without_a_log_are_refused() {
-    let shape = crate::world::shape(Level::Raid6, 6, None, None);
     let mut world = SimWorld::new(5);
-    add_disks(&mut world, shape.members);
+    add_disks(&mut world, 6);
     let opener = world.opener();
     world
         .run(async move |handle| {
             let engine = engine(opener, &handle, 1);
             for policy in [ConsistencyPolicy::Bitmap, ConsistencyPolicy::None] {
-                let spec = CreateSpec { policy, ..summed(shape.clone()) };
+                let spec = CreateSpec { policy, ..summed(raid6()) };
                 let refused = engine.create(spec).await.expect_err("nothing would vouch for it");
                 assert_eq!(refused.code, "array.checksums_need_log");
             }
@@ -433,43 +441,31 @@ fn checksums_without_a_log_are_refused() {
 fn a_degraded_array_decodes_from_nothing_that_is_wrong() {
     for (level, members, m) in [(Level::Raid5, 4, 1), (Level::Raid6, 6, 2)] {
         let shape = crate::world::shape(level, members, None, None);
-        let mut world = SimWorld::new(6);
-        let disks = add_disks(&mut world, members);
-        let opener = world.opener();
-        world
-            .run(async move |handle| {
-                let engine = engine(opener, &handle, 2);
-                let mut tank = Tank::create(&engine, disks, shape, 6).await;
-                let run = engine.with_volume(0, "tank", async move |volume| {
-                    let blocks = tank.stripe_blocks();
-                    tank.write(&volume, 0, 2 * blocks).await;
-                    tank
-                });
-                tank = run.await.expect("runs");
-                let (gone, _) = tank.place(0, 0, 0);
-                engine.fail("tank", MemberIdx::from_at(gone)).await.expect("one may go");
-                let run = engine.with_volume(0, "tank", async move |volume| {
-                    tank.spoil((0, 1, 2));
-                    let lost = tank.block(0, 0, 2);
-                    let can = m > 1;
-                    assert_eq!(tank.check(&volume, (lost, 1), !can).await, can);
-                    let other = tank.block(0, 1, 3);
-                    tank.check(&volume, (other, 1), false).await;
-                    // Parity is never computed from the spoilt block.
-                    let request = |block: u64, bytes| Request {
-                        command: Command::Write(bytes),
-                        extent: Extent::new(block * BLOCK_BYTES, BLOCK_BYTES),
-                        fua: false,
-                    };
-                    let bytes = volume.buffer(4096).await.freeze();
-                    if m == 1 {
-                        let refused = volume.submit(request(lost, bytes)).await;
-                        assert_eq!(refused.expect_err("beyond").kind, VolumeErrorKind::Io);
-                    }
-                });
-                run.await.expect("runs");
-            })
-            .done();
+        on_tank(&shape, 6, async move |engine, _, mut tank| {
+            tank = tank.begun(&engine, 2).await;
+            let (gone, _) = tank.place(0, 0, 0);
+            engine.fail("tank", MemberIdx::from_at(gone)).await.expect("one may go");
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                tank.spoil((0, 1, 2));
+                let lost = tank.block(0, 0, 2);
+                let can = m > 1;
+                assert_eq!(tank.check(&volume, (lost, 1), !can).await, can);
+                let other = tank.block(0, 1, 3);
+                tank.check(&volume, (other, 1), false).await;
+                // Parity is never computed from the spoilt block.
+                let request = |block: u64, bytes| Request {
+                    command: Command::Write(bytes),
+                    extent: Extent::new(block * BLOCK_BYTES, BLOCK_BYTES),
+                    fua: false,
+                };
+                let bytes = volume.buffer(4096).await.freeze();
+                if m == 1 {
+                    let refused = volume.submit(request(lost, bytes)).await;
+                    assert_eq!(refused.expect_err("beyond").kind, VolumeErrorKind::Io);
+                }
+            });
+            run.await.expect("runs");
+        });
     }
 }
 
@@ -477,32 +473,19 @@ fn a_degraded_array_decodes_from_nothing_that_is_wrong() {
 /// the device had acknowledged its repair and not stored it.
 #[test]
 fn a_repair_that_the_disk_does_not_store_is_repeated_and_nothing_is_called_lost() {
-    let shape = crate::world::shape(Level::Raid6, 6, None, None);
-    let mut world = SimWorld::new(7);
-    let disks = add_disks(&mut world, 6);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = engine(opener, &handle, 2);
-            let mut tank = Tank::create(&engine, disks, shape, 7).await;
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let blocks = tank.stripe_blocks();
-                tank.write(&volume, 0, blocks).await;
-                tank
-            });
-            tank = run.await.expect("runs");
-            for strip in [1, 4] {
-                let (member, place) = tank.place(0, strip, 2);
-                let before = tank.disks[member].peek(place);
-                tank.disks[member].rot(place);
-                tank.disks[member].lie_about_next_write(place, Lie::Lost);
-                scrub(&engine, &handle, false).await;
-                assert_eq!(tank.disks[member].lies_told(), 2);
-                assert_eq!(tank.disks[member].peek(place), before, "it was repaired");
-                assert_eq!(count(&engine, names::BLOCK_LOST), 0);
-            }
-        })
-        .done();
+    on_tank(&raid6(), 7, async move |engine, handle, mut tank| {
+        tank = tank.begun(&engine, 1).await;
+        for strip in [1, 4] {
+            let (member, place) = tank.place(0, strip, 2);
+            let before = tank.disks[member].peek(place);
+            tank.disks[member].rot(place);
+            tank.disks[member].lie_about_next_write(place, Lie::Lost);
+            scrub(&engine, &handle, false).await;
+            assert_eq!(tank.disks[member].lies_told(), 2);
+            assert_eq!(tank.disks[member].peek(place), before, "it was repaired");
+            assert_eq!(count(&engine, names::BLOCK_LOST), 0);
+        }
+    });
 }
 
 /// Seeds 23 and 45 of the universes with checksums, when they were new: blocks of a device that
@@ -510,34 +493,22 @@ fn a_repair_that_the_disk_does_not_store_is_repeated_and_nothing_is_called_lost(
 /// follows from the others.
 #[test]
 fn a_scrub_calls_nothing_lost_that_follows_from_the_others() {
-    let shape = crate::world::shape(Level::Raid6, 6, None, None);
     for is_gone in [false, true] {
-        let mut world = SimWorld::new(8);
-        let disks = add_disks(&mut world, 6);
-        let (opener, shape) = (world.opener(), shape.clone());
-        world
-            .run(async move |handle| {
-                let engine = engine(opener, &handle, 2);
-                let mut tank = Tank::create(&engine, disks, shape, 8).await;
-                let run = engine.with_volume(0, "tank", async move |volume| {
-                    tank.fill(&volume).await;
-                    tank
-                });
-                tank = run.await.expect("runs");
-                if is_gone {
-                    engine.scrub("tank", false).await.expect("started");
-                    handle.sleep(crate::world::jobs::ms(3)).await;
-                    tank.disks[3].vanish();
-                } else {
-                    tank.disks[3].fail(CommandKind::Read, FaultKind::Media, None);
-                    engine.scrub("tank", false).await.expect("started");
-                }
-                crate::world::jobs::until_idle(&engine, &handle).await;
-                assert_eq!(count(&engine, names::BLOCK_LOST), 0, "gone: {is_gone}");
-                let unrepairable = last(&engine, names::JOB_FINISHED, "unrepairable");
-                assert_eq!(unrepairable, Some("0".to_owned()), "gone: {is_gone}");
-            })
-            .done();
+        on_tank(&raid6(), 8, async move |engine, handle, mut tank| {
+            tank = tank.filled(&engine).await;
+            if is_gone {
+                engine.scrub("tank", false).await.expect("started");
+                handle.sleep(ms(3)).await;
+                tank.disks[3].vanish();
+            } else {
+                tank.disks[3].fail(CommandKind::Read, FaultKind::Media, None);
+                engine.scrub("tank", false).await.expect("started");
+            }
+            until_idle(&engine, &handle).await;
+            assert_eq!(count(&engine, names::BLOCK_LOST), 0, "gone: {is_gone}");
+            let unrepairable = last(&engine, names::JOB_FINISHED, "unrepairable");
+            assert_eq!(unrepairable, Some("0".to_owned()), "gone: {is_gone}");
+        });
     }
 }
 
@@ -545,35 +516,22 @@ fn a_scrub_calls_nothing_lost_that_follows_from_the_others() {
 /// being read, and the event named none; with a spare at hand it would have named that.
 #[test]
 fn a_mismatch_names_the_device_that_was_read_though_another_has_its_slot_by_then() {
-    let shape = crate::world::shape(Level::Raid6, 6, None, None);
-    let mut world = SimWorld::new(9);
-    let disks = add_disks(&mut world, 6);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = engine(opener, &handle, 2);
-            let mut tank = Tank::create(&engine, disks, shape, 9).await;
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let blocks = tank.stripe_blocks();
-                tank.write(&volume, 0, blocks).await;
-                tank
-            });
-            tank = run.await.expect("runs");
-            let (rotten, place) = tank.place(0, 1, 2);
-            let (slow, _) = tank.place(0, 4, 2);
-            tank.disks[rotten].rot(place);
-            let time = Duration::from_millis(300);
-            tank.disks[slow].set_latency(Latency { read: time..=time, ..Latency::default() });
-            engine.scrub("tank", false).await.expect("started");
-            // The scrub reads the row, then the repair reads it again, and each of them its
-            // checksums.
-            handle.sleep(Duration::from_millis(1000)).await;
-            engine.fail("tank", MemberIdx::from_at(rotten)).await.expect("one may go");
-            assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 0, "it is being read");
-            crate::world::jobs::until_idle(&engine, &handle).await;
-            let named = last(&engine, names::MEMBER_CHECKSUM_MISMATCH, "path");
-            assert_eq!(named, Some(tank.disks[rotten].name()));
-            assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 1);
-        })
-        .done();
+    on_tank(&raid6(), 9, async move |engine, handle, mut tank| {
+        tank = tank.begun(&engine, 1).await;
+        let (rotten, place) = tank.place(0, 1, 2);
+        let (slow, _) = tank.place(0, 4, 2);
+        tank.disks[rotten].rot(place);
+        let time = ms(300);
+        tank.disks[slow].set_latency(Latency { read: time..=time, ..Latency::default() });
+        engine.scrub("tank", false).await.expect("started");
+        // The scrub reads the row, then the repair reads it again, and each of them its
+        // checksums.
+        handle.sleep(ms(1000)).await;
+        engine.fail("tank", MemberIdx::from_at(rotten)).await.expect("one may go");
+        assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 0, "it is being read");
+        until_idle(&engine, &handle).await;
+        let named = last(&engine, names::MEMBER_CHECKSUM_MISMATCH, "path");
+        assert_eq!(named, Some(tank.disks[rotten].name()));
+        assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 1);
+    });
 }

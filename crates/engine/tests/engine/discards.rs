@@ -27,6 +27,25 @@ fn disks(world: &mut SimWorld, without: &[usize]) -> Vec<SimDisk> {
     names(6).iter().enumerate().map(add).collect()
 }
 
+/// Run `test` on an array that clients have written, on disks as above. Gives back world and disks.
+fn on_written_array(
+    seed: u64,
+    without: &[usize],
+    test: impl AsyncFnOnce(Engine, Handle, Vec<SimDisk>),
+) -> (SimWorld, Vec<SimDisk>) {
+    let mut world = SimWorld::new(seed);
+    let disks = disks(&mut world, without);
+    let (opener, for_test) = (world.opener(), disks.clone());
+    world
+        .run(async move |handle: Handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            fill(&engine, WHOLE).await;
+            test(engine, handle, for_test).await;
+        })
+        .done();
+    (world, disks)
+}
+
 /// Blocks of a disk that hold what clients wrote.
 fn held(disk: &SimDisk) -> usize {
     let bytes = disk.peek(Extent::new(0, DISK_BYTES));
@@ -89,107 +108,79 @@ async fn discarded_bytes(engine: &Engine) -> u64 {
 
 #[test]
 fn members_hear_of_a_discard_when_a_flush_has_made_it_durable_and_not_before() {
-    let mut world = SimWorld::new(1);
-    let disks = disks(&mut world, &[]);
-    let opener = world.opener();
-    world
-        .run(async move |handle: Handle| {
-            let engine = started(opener, &handle, raid6()).await;
-            fill(&engine, WHOLE).await;
-            assert_eq!(held_by_all(&disks), 2 * BLOCKS);
-            give_back(&engine).await;
-            handle.sleep(ms(500)).await;
-            assert_eq!((held_by_all(&disks), discarded_bytes(&engine).await), (2 * BLOCKS, 0));
-            flush(&engine).await;
-            handle.sleep(ms(500)).await;
-            assert_eq!(held_by_all(&disks), BLOCKS, "what was not given back is there");
-            assert_eq!(discarded_bytes(&engine).await, GIVEN_BACK.bytes / 4 * 6);
-            assert_eq!(zero_blocks(&engine).await, BLOCKS);
-            // Once is enough.
-            flush(&engine).await;
-            handle.sleep(ms(500)).await;
-            assert_eq!(discarded_bytes(&engine).await, GIVEN_BACK.bytes / 4 * 6);
-            // A block of a stripe that was given back: the rest of the stripe is zeros, also to
-            // parity.
-            fill(&engine, Extent::new(GIVEN_BACK.offset + (5 << 12), 4096)).await;
-            assert_eq!(zero_blocks(&engine).await, BLOCKS - 1);
-            [1, 4].into_iter().for_each(|at: usize| disks[at].vanish());
-            assert_eq!(zero_blocks(&engine).await, BLOCKS - 1);
-        })
-        .done();
+    on_written_array(1, &[], async move |engine, handle, disks| {
+        assert_eq!(held_by_all(&disks), 2 * BLOCKS);
+        give_back(&engine).await;
+        handle.sleep(ms(500)).await;
+        assert_eq!((held_by_all(&disks), discarded_bytes(&engine).await), (2 * BLOCKS, 0));
+        flush(&engine).await;
+        handle.sleep(ms(500)).await;
+        assert_eq!(held_by_all(&disks), BLOCKS, "what was not given back is there");
+        assert_eq!(discarded_bytes(&engine).await, GIVEN_BACK.bytes / 4 * 6);
+        assert_eq!(zero_blocks(&engine).await, BLOCKS);
+        // Once is enough.
+        flush(&engine).await;
+        handle.sleep(ms(500)).await;
+        assert_eq!(discarded_bytes(&engine).await, GIVEN_BACK.bytes / 4 * 6);
+        // A block of a stripe that was given back: the rest of the stripe is zeros, also to
+        // parity.
+        fill(&engine, Extent::new(GIVEN_BACK.offset + (5 << 12), 4096)).await;
+        assert_eq!(zero_blocks(&engine).await, BLOCKS - 1);
+        [1, 4].into_iter().for_each(|at: usize| disks[at].vanish());
+        assert_eq!(zero_blocks(&engine).await, BLOCKS - 1);
+    });
 }
 
 #[test]
 fn only_members_that_read_zeros_afterwards_hear_of_a_discard() {
-    let mut world = SimWorld::new(2);
-    let disks = disks(&mut world, &[0, 5]);
-    let opener = world.opener();
-    world
-        .run(async move |handle: Handle| {
-            let engine = started(opener, &handle, raid6()).await;
-            fill(&engine, WHOLE).await;
-            let before: Vec<usize> = disks.iter().map(held).collect();
-            give_back(&engine).await;
-            flush(&engine).await;
-            handle.sleep(ms(500)).await;
-            for (at, (disk, before)) in disks.iter().zip(before).enumerate() {
-                assert_eq!(held(disk) == before, [0, 5].contains(&at), "disk {at}");
-            }
-            assert_eq!(zero_blocks(&engine).await, BLOCKS);
-            fill(&engine, GIVEN_BACK).await;
-            assert_eq!(zero_blocks(&engine).await, 0);
-            assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0));
-        })
-        .done();
+    on_written_array(2, &[0, 5], async move |engine, handle, disks| {
+        let before: Vec<usize> = disks.iter().map(held).collect();
+        give_back(&engine).await;
+        flush(&engine).await;
+        handle.sleep(ms(500)).await;
+        for (at, (disk, before)) in disks.iter().zip(before).enumerate() {
+            assert_eq!(held(disk) == before, [0, 5].contains(&at), "disk {at}");
+        }
+        assert_eq!(zero_blocks(&engine).await, BLOCKS);
+        fill(&engine, GIVEN_BACK).await;
+        assert_eq!(zero_blocks(&engine).await, 0);
+        assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0));
+    });
 }
 
 #[test]
 fn a_stripe_that_is_written_before_its_discard_is_durable_keeps_its_blocks() {
-    let mut world = SimWorld::new(3);
-    let disks = disks(&mut world, &[]);
-    let opener = world.opener();
-    world
-        .run(async move |handle: Handle| {
-            let engine = started(opener, &handle, raid6()).await;
-            fill(&engine, WHOLE).await;
-            give_back(&engine).await;
-            fill(&engine, GIVEN_BACK).await;
-            handle.sleep(ms(500)).await;
-            assert_eq!((held_by_all(&disks), discarded_bytes(&engine).await), (2 * BLOCKS, 0));
-            assert_eq!(zero_blocks(&engine).await, 0);
-        })
-        .done();
+    on_written_array(3, &[], async move |engine, handle, disks| {
+        give_back(&engine).await;
+        fill(&engine, GIVEN_BACK).await;
+        handle.sleep(ms(500)).await;
+        assert_eq!((held_by_all(&disks), discarded_bytes(&engine).await), (2 * BLOCKS, 0));
+        assert_eq!(zero_blocks(&engine).await, 0);
+    });
 }
 
 /// Write again what was given back, `after` a flush of that was begun.
 fn write_again(seed: u64, after: u64) {
-    let mut world = SimWorld::new(seed);
-    disks(&mut world, &[]);
-    let opener = world.opener();
-    world
-        .run(async move |handle: Handle| {
-            let engine = started(opener, &handle, raid6()).await;
-            fill(&engine, WHOLE).await;
-            give_back(&engine).await;
-            let written = engine.with_volume(0, "tank", async move |volume| {
-                let (handle, other) = (volume.handle(), volume.clone());
-                handle.spawn(async move {
-                    submit(&other, Command::Flush, Extent::default(), false).await;
-                });
-                handle.sleep(std::time::Duration::from_micros(after)).await;
-                for offset in (GIVEN_BACK.offset..GIVEN_BACK.end()).step_by(1 << 16) {
-                    let mut buffer = volume.buffer(1 << 16).await;
-                    buffer.fill(OLD);
-                    let extent = Extent::new(offset, 1 << 16);
-                    submit(&volume, Command::Write(buffer.freeze()), extent, false).await;
-                }
+    on_written_array(seed, &[], async move |engine, handle, _| {
+        give_back(&engine).await;
+        let written = engine.with_volume(0, "tank", async move |volume| {
+            let (handle, other) = (volume.handle(), volume.clone());
+            handle.spawn(async move {
+                submit(&other, Command::Flush, Extent::default(), false).await;
             });
-            written.await.expect("runs");
-            handle.sleep(ms(500)).await;
-            assert_eq!(zero_blocks(&engine).await, 0, "written {after} us after the flush began");
-            assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0));
-        })
-        .done();
+            handle.sleep(std::time::Duration::from_micros(after)).await;
+            for offset in (GIVEN_BACK.offset..GIVEN_BACK.end()).step_by(1 << 16) {
+                let mut buffer = volume.buffer(1 << 16).await;
+                buffer.fill(OLD);
+                let extent = Extent::new(offset, 1 << 16);
+                submit(&volume, Command::Write(buffer.freeze()), extent, false).await;
+            }
+        });
+        written.await.expect("runs");
+        handle.sleep(ms(500)).await;
+        assert_eq!(zero_blocks(&engine).await, 0, "written {after} us after the flush began");
+        assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0));
+    });
 }
 
 #[test]
@@ -200,26 +191,19 @@ fn a_stripe_that_is_written_while_discards_are_on_their_way_is_not_discarded() {
 /// Cut the power `after` so many microseconds, with the flush of a discard to come, under way or
 /// done; then look, also with two members out.
 fn cut(seed: u64, after: u64) -> usize {
-    let mut world = SimWorld::new(seed);
-    let disks = disks(&mut world, &[2]);
-    let opener = world.opener();
-    world
-        .run(async move |handle: Handle| {
-            let engine = started(opener, &handle, raid6()).await;
-            fill(&engine, WHOLE).await;
-            give_back(&engine).await;
-            let flushing = engine.with_volume(0, "tank", async move |volume| {
-                let handle = volume.handle();
-                let other = volume.clone();
-                handle.spawn(async move {
-                    other.handle().sleep(ms(1)).await;
-                    submit(&other, Command::Flush, Extent::default(), false).await;
-                });
-                handle.sleep(std::time::Duration::from_micros(after)).await;
+    let (mut world, disks) = on_written_array(seed, &[2], async move |engine, _, _| {
+        give_back(&engine).await;
+        let flushing = engine.with_volume(0, "tank", async move |volume| {
+            let handle = volume.handle();
+            let other = volume.clone();
+            handle.spawn(async move {
+                other.handle().sleep(ms(1)).await;
+                submit(&other, Command::Flush, Extent::default(), false).await;
             });
-            flushing.await.expect("runs");
-        })
-        .done();
+            handle.sleep(std::time::Duration::from_micros(after)).await;
+        });
+        flushing.await.expect("runs");
+    });
     world.stop(Stop::PowerCut);
     let opener = world.opener();
     world

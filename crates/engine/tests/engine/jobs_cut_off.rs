@@ -5,10 +5,10 @@
 //! says what the others say.
 
 use crate::world::jobs::{
-    MODEL_BYTES, everything, filled, filled_to_the_brim, is_as_filled, job, ms, pair, raid6, scrub,
-    started, until_all_in_sync, until_idle, world_for,
+    MODEL_BYTES, begin_rebuild, everything, filled, filled_to_the_brim, is_as_filled, job, ms,
+    pair, raid6, restarted, scrub, started, until_all_in_sync, until_idle, world_for,
 };
-use crate::world::{Model, assemble_spec, engine};
+use crate::world::{Model, assemble_dirty, assemble_spec, engine};
 use ashlar_engine::Engine;
 use ashlar_layout::Level;
 use ashlar_ondisk::JobKind;
@@ -18,8 +18,7 @@ use ashlar_units::MemberIdx;
 
 /// A rebuild onto a slow disk that is far enough for a checkpoint; how many stripes it began with.
 async fn slow_rebuild(engine: &Engine, handle: &Handle, new: &SimDisk) -> u64 {
-    engine.fail("tank", MemberIdx(0)).await.expect("one may go");
-    engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+    begin_rebuild(engine).await;
     let total = job(engine, JobKind::Rebuild).await.expect("it runs").total_stripes;
     new.set_latency(Latency::constant(ms(1500)));
     // A few windows of stripes, then the checkpoint with its flushes.
@@ -44,12 +43,7 @@ fn a_rebuild_goes_on_from_its_checkpoint_after_a_kill() {
     new.set_latency(Latency::default());
     world
         .run(async move |handle| {
-            let engine = engine(again, &handle, 2);
-            let mut spec = assemble_spec(6);
-            spec.devices.push("new0".to_owned());
-            // Nothing was being written: parity is right, but the members cannot know.
-            spec.request.accept_dirty_degraded = true;
-            engine.assemble(spec).await.expect("assembled");
+            let engine = restarted(again, &handle, assemble_dirty(6)).await;
             let left = job(&engine, JobKind::Rebuild).await.expect("it goes on").total_stripes;
             assert!(left < total, "{left} of {total} stripes are left");
             until_all_in_sync(&engine, &handle).await;
@@ -69,8 +63,7 @@ fn a_rebuild_that_was_paused_goes_on_where_it_was_after_a_kill() {
             let engine = started(opener, &handle, raid6()).await;
             filled_to_the_brim(&engine).await;
             disk.set_latency(Latency::constant(ms(100)));
-            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
-            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            begin_rebuild(&engine).await;
             let total = job(&engine, JobKind::Rebuild).await.expect("it runs").total_stripes;
             // Long before a checkpoint is due by itself.
             handle.sleep(ms(1000)).await;
@@ -85,11 +78,7 @@ fn a_rebuild_that_was_paused_goes_on_where_it_was_after_a_kill() {
     new.set_latency(Latency::default());
     world
         .run(async move |handle| {
-            let engine = engine(again, &handle, 2);
-            let mut spec = assemble_spec(6);
-            spec.devices.push("new0".to_owned());
-            spec.request.accept_dirty_degraded = true;
-            engine.assemble(spec).await.expect("assembled");
+            let engine = restarted(again, &handle, assemble_dirty(6)).await;
             let left = job(&engine, JobKind::Rebuild).await.expect("it is still there");
             assert!(left.is_paused);
             assert_eq!(left.total_stripes, total - done, "what was done is not done again");
@@ -113,10 +102,7 @@ fn a_rebuild_goes_on_where_it_was_after_a_stop() {
     new.set_latency(Latency::default());
     world
         .run(async move |handle| {
-            let engine = engine(again, &handle, 2);
-            let mut spec = assemble_spec(6);
-            spec.devices.push("new0".to_owned());
-            engine.assemble(spec).await.expect("assembled");
+            let engine = restarted(again, &handle, assemble_spec(6)).await;
             let left = job(&engine, JobKind::Rebuild).await.expect("it goes on").total_stripes;
             assert!(left < total, "{left} of {total} stripes are left");
             until_all_in_sync(&engine, &handle).await;
@@ -168,10 +154,7 @@ fn a_rebuild_or_copy_goes_on_after_a_power_cut() {
         world.stop(Stop::Kill);
         world
             .run(async move |handle| {
-                let engine = engine(again, &handle, 2);
-                let mut spec = assemble_spec(members);
-                spec.devices.push("new0".to_owned());
-                engine.assemble(spec).await.expect("assembled");
+                let engine = restarted(again, &handle, assemble_spec(members)).await;
                 until_idle(&engine, &handle).await;
                 assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0), "seed {seed}");
                 let before = everything(&engine).await;

@@ -4,13 +4,14 @@
 //! the rebuild does not end before its stripe is written anew.
 
 use crate::world::jobs::{
-    audit, count, filled, find, job, last, ms, raid5, started, status, until_all_in_sync, world_for,
+    Rig, audit, begin_rebuild, count, filled, find, job, last, ms, on_array, raid5, restarted,
+    started, status, until_all_in_sync, world_for,
 };
-use crate::world::{Model, assemble_spec, engine, read};
+use crate::world::{Model, assemble_dirty, read};
 use ashlar_engine::{SlotState, event_names as names};
 use ashlar_ondisk::JobKind;
 use ashlar_sim::{SimDisk, Stop};
-use ashlar_units::{Extent, MemberIdx};
+use ashlar_units::Extent;
 use ashlar_volume::VolumeErrorKind;
 
 /// First byte of stripe 2, which is 48 KiB.
@@ -42,8 +43,7 @@ fn a_rebuild_with_a_lost_block_is_not_believed_there_after_a_kill() {
             let engine = started(opener, &handle, raid5()).await;
             let model = filled(&engine, 10).await;
             let lost = lose_a_block(&disks, &model);
-            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
-            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            begin_rebuild(&engine).await;
             handle.sleep(ms(3000)).await;
             assert_eq!(count(&engine, names::JOB_BLOCKED), 1, "all else is done and recorded");
             (lost, model)
@@ -52,11 +52,7 @@ fn a_rebuild_with_a_lost_block_is_not_believed_there_after_a_kill() {
     world.stop(Stop::Kill);
     world
         .run(async move |handle| {
-            let engine = engine(again, &handle, 2);
-            let mut spec = assemble_spec(4);
-            spec.devices.push("new0".to_owned());
-            spec.request.accept_dirty_degraded = true;
-            engine.assemble(spec).await.expect("assembled");
+            let engine = restarted(again, &handle, assemble_dirty(4)).await;
             let run = engine.with_volume(1, "tank", async move |volume| {
                 let refused = read(&volume, Extent::new(lost, 4096)).await;
                 assert_eq!(refused, Err(VolumeErrorKind::Io));
@@ -72,36 +68,30 @@ fn a_rebuild_with_a_lost_block_is_not_believed_there_after_a_kill() {
 
 #[test]
 fn a_rebuild_with_a_lost_block_never_serves_garbage_and_ends_when_it_is_written_anew() {
-    let (mut world, disks, _) = world_for(800, &raid5());
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = started(opener, &handle, raid5()).await;
-            let model = filled(&engine, 10).await;
-            let lost = lose_a_block(&disks, &model);
-            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
-            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
-            handle.sleep(ms(3000)).await;
-            let job = job(&engine, JobKind::Rebuild).await.expect("it cannot end");
-            assert_eq!((job.unrepairable, job.lost_stripes[0].0), (1, 2), "{job:?}");
-            assert_eq!(count(&engine, names::JOB_BLOCKED), 1);
-            assert_eq!(last(&engine, names::BLOCK_LOST, "blocks").as_deref(), Some("1"));
-            assert_eq!(status(&engine).await.members[0].state, SlotState::Rebuilding);
-            let run = engine.with_volume(1, "tank", async move |volume| {
-                let refused = read(&volume, Extent::new(lost, 4096)).await;
-                assert_eq!(refused, Err(VolumeErrorKind::Io));
-                // The next row of the same strip can be had from the survivors.
-                model.read(&volume, Extent::new(lost + 4096, 4096)).await;
-                let mut model = model;
-                let extent = Extent::new(u64::try_from(STRIPE_2).expect("small"), 48 << 10);
-                model.write(&volume, extent).await;
-                model.audit(&volume).await;
-                model
-            });
-            let model = run.await.expect("runs");
-            until_all_in_sync(&engine, &handle).await;
-            disks[3].vanish();
-            audit(&engine, model).await;
-        })
-        .done();
+    on_array(800, &raid5(), async move |Rig { engine, handle, disks, .. }| {
+        let model = filled(&engine, 10).await;
+        let lost = lose_a_block(&disks, &model);
+        begin_rebuild(&engine).await;
+        handle.sleep(ms(3000)).await;
+        let job = job(&engine, JobKind::Rebuild).await.expect("it cannot end");
+        assert_eq!((job.unrepairable, job.lost_stripes[0].0), (1, 2), "{job:?}");
+        assert_eq!(count(&engine, names::JOB_BLOCKED), 1);
+        assert_eq!(last(&engine, names::BLOCK_LOST, "blocks").as_deref(), Some("1"));
+        assert_eq!(status(&engine).await.members[0].state, SlotState::Rebuilding);
+        let run = engine.with_volume(1, "tank", async move |volume| {
+            let refused = read(&volume, Extent::new(lost, 4096)).await;
+            assert_eq!(refused, Err(VolumeErrorKind::Io));
+            // The next row of the same strip can be had from the survivors.
+            model.read(&volume, Extent::new(lost + 4096, 4096)).await;
+            let mut model = model;
+            let extent = Extent::new(u64::try_from(STRIPE_2).expect("small"), 48 << 10);
+            model.write(&volume, extent).await;
+            model.audit(&volume).await;
+            model
+        });
+        let model = run.await.expect("runs");
+        until_all_in_sync(&engine, &handle).await;
+        disks[3].vanish();
+        audit(&engine, model).await;
+    });
 }

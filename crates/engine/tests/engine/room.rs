@@ -3,13 +3,12 @@
 //! Before the fix, members were put out one after the other, the array failed, and its stop called
 //! it clean.
 
-use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, policy, read};
+use crate::world::jobs::{count, raid6, status};
+use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, policy, range, read};
 use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{ArrayVolume, Engine, SlotState, Stopped, event_names};
-use ashlar_layout::Level;
 use ashlar_ondisk::ConsistencyPolicy;
-use ashlar_ring::Handle;
-use ashlar_sim::{SimDisk, SimOpener, SimWorld};
+use ashlar_sim::{SimDisk, SimWorld};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{Command, Request, Volume, VolumeErrorKind};
 use std::sync::{Arc, Mutex};
@@ -18,12 +17,26 @@ use std::time::Duration;
 const SPAN: u64 = 1 << 20;
 const WRITE: Extent = Extent { offset: 64 << 10, bytes: 64 << 10 };
 
-async fn raid6(opener: SimOpener, handle: &Handle) -> Engine {
-    let engine = engine(opener, handle, 2);
-    let shape = crate::world::shape(Level::Raid6, 6, None, None);
-    engine.create(create_spec(shape)).await.expect("created");
-    engine.assemble(assemble_spec(6)).await.expect("assembled");
-    engine
+/// Run `test` on an array of six members.
+fn on_raid6(seed: u64, test: impl AsyncFnOnce(Engine, Vec<SimDisk>)) {
+    let mut world = SimWorld::new(seed);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.create(create_spec(raid6())).await.expect("created");
+            engine.assemble(assemble_spec(6)).await.expect("assembled");
+            test(engine, disks).await;
+        })
+        .done();
+}
+
+/// A model of the volume's first bytes, all of which are written.
+async fn written(volume: &ArrayVolume, seed: u64) -> Model {
+    let mut model = Model::new(seed, SPAN);
+    model.write(volume, Extent::new(0, SPAN)).await;
+    model
 }
 
 fn fill(disks: &[SimDisk]) {
@@ -36,10 +49,6 @@ fn fill(disks: &[SimDisk]) {
 
 fn make_room(disks: &[SimDisk]) {
     disks.iter().for_each(SimDisk::stop_failing);
-}
-
-fn happened(engine: &Engine, name: &str) -> usize {
-    engine.events().since(0).iter().filter(|event| event.name == name).count()
 }
 
 /// How a write ended, once it did.
@@ -69,187 +78,152 @@ fn begin_write(volume: &ArrayVolume) -> Ended {
 
 #[test]
 fn writes_that_no_member_has_room_for_wait_until_there_is_room_and_reads_go_on() {
-    let mut world = SimWorld::new(31);
-    let disks = add_disks(&mut world, 6);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = raid6(opener, &handle).await;
-            let looks = engine.clone();
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let clock = volume.handle();
-                let mut model = Model::new(5, SPAN);
-                model.write(&volume, Extent::new(0, SPAN)).await;
-                fill(&disks);
-                let first = begin_write(&volume);
-                clock.sleep(Duration::from_secs(5)).await;
-                let later = begin_write(&volume);
-                clock.sleep(Duration::from_secs(60)).await;
-                assert_eq!((first.get(), later.get()), (None, None));
-                let array = looks.status().await.expect("runs").arrays.remove(0);
-                let pause = array.pause.expect("paused");
-                assert!(pause.waiting > 0 && pause.slots.len() > 2, "{pause:?}");
-                let before = read(&volume, Extent::new(SPAN / 2, 4096)).await.expect("read");
-                assert_eq!(before, model.bytes[to_usize(SPAN / 2)..][..4096]);
-                make_room(&disks);
-                clock.sleep(Duration::from_secs(5)).await;
-                assert_eq!((first.get(), later.get()), (Some(Ok(())), Some(Ok(()))));
-                model.bytes[to_usize(WRITE.offset)..to_usize(WRITE.end())].fill(0);
-                model.audit(&volume).await;
-            });
-            run.await.expect("runs");
-            let array = engine.status().await.expect("runs").arrays.remove(0);
-            assert_eq!(array.pause, None);
-            let is_in_sync = |slot: &SlotState| *slot == SlotState::InSync;
-            assert!(array.members.iter().map(|it| &it.state).all(is_in_sync), "somebody is out");
-            let paused = happened(&engine, event_names::ARRAY_PAUSED);
-            assert!((1..4).contains(&paused), "told {paused} times");
-            assert_eq!(happened(&engine, event_names::ARRAY_RESUMED), paused);
-            assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
-        })
-        .done();
+    on_raid6(31, async move |engine, disks| {
+        let looks = engine.clone();
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            let clock = volume.handle();
+            let mut model = written(&volume, 5).await;
+            fill(&disks);
+            let first = begin_write(&volume);
+            clock.sleep(Duration::from_secs(5)).await;
+            let later = begin_write(&volume);
+            clock.sleep(Duration::from_secs(60)).await;
+            assert_eq!((first.get(), later.get()), (None, None));
+            let array = status(&looks).await;
+            let pause = array.pause.expect("paused");
+            assert!(pause.waiting > 0 && pause.slots.len() > 2, "{pause:?}");
+            let before = read(&volume, Extent::new(SPAN / 2, 4096)).await.expect("read");
+            assert_eq!(before, model.bytes[to_usize(SPAN / 2)..][..4096]);
+            make_room(&disks);
+            clock.sleep(Duration::from_secs(5)).await;
+            assert_eq!((first.get(), later.get()), (Some(Ok(())), Some(Ok(()))));
+            model.bytes[range(WRITE)].fill(0);
+            model.audit(&volume).await;
+        });
+        run.await.expect("runs");
+        let array = status(&engine).await;
+        assert_eq!(array.pause, None);
+        let is_in_sync = |slot: &SlotState| *slot == SlotState::InSync;
+        assert!(array.members.iter().map(|it| &it.state).all(is_in_sync), "somebody is out");
+        let paused = count(&engine, event_names::ARRAY_PAUSED);
+        assert!((1..4).contains(&paused), "told {paused} times");
+        assert_eq!(count(&engine, event_names::ARRAY_RESUMED), paused);
+        assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
+    });
 }
 
 /// Blocks of a write that met no room may be half old and half new on the members (seed 6902 of the
 /// universes read such a block). With a log the record waits, and nothing has changed yet.
 #[test]
 fn what_a_waiting_write_is_to_change_is_read_when_it_is_written() {
-    let mut world = SimWorld::new(37);
-    let disks = add_disks(&mut world, 6);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = raid6(opener, &handle).await;
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let clock = volume.handle();
-                let mut model = Model::new(5, SPAN);
-                model.write(&volume, Extent::new(0, SPAN)).await;
-                let old = model.bytes[to_usize(WRITE.offset)..][..4096].to_vec();
-                let while_it_waits = (policy() == ConsistencyPolicy::Log).then_some(Ok(old));
-                fill(&disks);
-                let write = begin_write(&volume);
-                clock.sleep(Duration::from_secs(5)).await;
-                assert_eq!(write.get(), None);
-                let found = Arc::new(Mutex::new(None));
-                let (reader, answer) = (volume.clone(), Arc::clone(&found));
-                clock.spawn(async move {
-                    let block = read(&reader, Extent::new(WRITE.offset, 4096)).await;
-                    *answer.lock().expect("nobody panics with it") = Some(block);
-                });
-                clock.sleep(Duration::from_secs(60)).await;
-                assert_eq!(*found.lock().expect("whole"), while_it_waits);
-                make_room(&disks);
-                clock.sleep(Duration::from_secs(5)).await;
-                assert_eq!(write.get(), Some(Ok(())));
-                let expected = while_it_waits.unwrap_or(Ok(vec![0; 4096]));
-                assert_eq!(*found.lock().expect("whole"), Some(expected));
-                let now = read(&volume, Extent::new(WRITE.offset, 4096)).await;
-                assert_eq!(now, Ok(vec![0; 4096]));
+    on_raid6(37, async move |engine, disks| {
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            let clock = volume.handle();
+            let model = written(&volume, 5).await;
+            let old = model.bytes[to_usize(WRITE.offset)..][..4096].to_vec();
+            let while_it_waits = (policy() == ConsistencyPolicy::Log).then_some(Ok(old));
+            fill(&disks);
+            let write = begin_write(&volume);
+            clock.sleep(Duration::from_secs(5)).await;
+            assert_eq!(write.get(), None);
+            let found = Arc::new(Mutex::new(None));
+            let (reader, answer) = (volume.clone(), Arc::clone(&found));
+            clock.spawn(async move {
+                let block = read(&reader, Extent::new(WRITE.offset, 4096)).await;
+                *answer.lock().expect("nobody panics with it") = Some(block);
             });
-            run.await.expect("runs");
-        })
-        .done();
+            clock.sleep(Duration::from_secs(60)).await;
+            assert_eq!(*found.lock().expect("whole"), while_it_waits);
+            make_room(&disks);
+            clock.sleep(Duration::from_secs(5)).await;
+            assert_eq!(write.get(), Some(Ok(())));
+            let expected = while_it_waits.unwrap_or(Ok(vec![0; 4096]));
+            assert_eq!(*found.lock().expect("whole"), Some(expected));
+            let now = read(&volume, Extent::new(WRITE.offset, 4096)).await;
+            assert_eq!(now, Ok(vec![0; 4096]));
+        });
+        run.await.expect("runs");
+    });
 }
 
 #[test]
 fn members_that_alone_have_no_room_go_out_and_writes_go_on() {
-    let mut world = SimWorld::new(32);
-    let disks = add_disks(&mut world, 6);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = raid6(opener, &handle).await;
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let clock = volume.handle();
-                let mut model = Model::new(6, SPAN);
-                fill(&disks[1..3]);
-                model.write(&volume, Extent::new(0, SPAN)).await;
-                clock.sleep(Duration::from_secs(5)).await;
-                model.audit(&volume).await;
-            });
-            run.await.expect("runs");
-            let array = engine.status().await.expect("runs").arrays.remove(0);
-            let out = array.members.iter().filter(|it| it.state == SlotState::Out).count();
-            assert_eq!((out, array.pause), (2, None));
-        })
-        .done();
+    on_raid6(32, async move |engine, disks| {
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            let clock = volume.handle();
+            fill(&disks[1..3]);
+            let model = written(&volume, 6).await;
+            clock.sleep(Duration::from_secs(5)).await;
+            model.audit(&volume).await;
+        });
+        run.await.expect("runs");
+        let array = status(&engine).await;
+        let out = array.members.iter().filter(|it| it.state == SlotState::Out).count();
+        assert_eq!((out, array.pause), (2, None));
+    });
 }
 
 #[test]
 fn a_stop_without_room_ends_waiting_writes_with_errors_and_is_not_called_clean() {
-    let mut world = SimWorld::new(33);
-    let disks = add_disks(&mut world, 6);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = raid6(opener, &handle).await;
-            let full = disks.clone();
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let clock = volume.handle();
-                let mut model = Model::new(7, SPAN);
-                model.write(&volume, Extent::new(0, SPAN)).await;
-                fill(&full);
-                let ended = begin_write(&volume);
-                clock.sleep(Duration::from_secs(5)).await;
-                (model, ended)
-            });
-            let (mut model, ended) = run.await.expect("runs");
-            engine.give_up_waiting("tank").expect("runs");
-            let stopped = engine.stop("tank").await;
-            assert_ne!(stopped.ok(), Some(Stopped::Clean));
-            assert_eq!(ended.get(), Some(Err(VolumeErrorKind::NoSpace)));
-            let refusal = engine.assemble(assemble_spec(6)).await.expect_err("no room for a start");
-            assert_eq!(refusal.code, "array.no_room", "{refusal}");
-            make_room(&disks);
-            engine.assemble(assemble_spec(6)).await.expect("all are there");
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                // Each sector of the write that failed may be old or new: these disks tear blocks.
-                let now = read(&volume, WRITE).await.expect("read");
-                let was = &mut model.bytes[to_usize(WRITE.offset)..to_usize(WRITE.end())];
-                for (now, was) in now.chunks(512).zip(was.chunks_mut(512)) {
-                    assert!(now == was || now.iter().all(|byte| *byte == 0), "neither");
-                    was.copy_from_slice(now);
-                }
-                model.audit(&volume).await;
-            });
-            run.await.expect("runs");
-            let array = engine.status().await.expect("runs").arrays.remove(0);
-            assert!(array.members.iter().all(|it| it.state == SlotState::InSync));
-            assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
-        })
-        .done();
+    on_raid6(33, async move |engine, disks| {
+        let full = disks.clone();
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            let clock = volume.handle();
+            let model = written(&volume, 7).await;
+            fill(&full);
+            let ended = begin_write(&volume);
+            clock.sleep(Duration::from_secs(5)).await;
+            (model, ended)
+        });
+        let (mut model, ended) = run.await.expect("runs");
+        engine.give_up_waiting("tank").expect("runs");
+        let stopped = engine.stop("tank").await;
+        assert_ne!(stopped.ok(), Some(Stopped::Clean));
+        assert_eq!(ended.get(), Some(Err(VolumeErrorKind::NoSpace)));
+        let refusal = engine.assemble(assemble_spec(6)).await.expect_err("no room for a start");
+        assert_eq!(refusal.code, "array.no_room", "{refusal}");
+        make_room(&disks);
+        engine.assemble(assemble_spec(6)).await.expect("all are there");
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            // Each sector of the write that failed may be old or new: these disks tear blocks.
+            let now = read(&volume, WRITE).await.expect("read");
+            let was = &mut model.bytes[range(WRITE)];
+            for (now, was) in now.chunks(512).zip(was.chunks_mut(512)) {
+                assert!(now == was || now.iter().all(|byte| *byte == 0), "neither");
+                was.copy_from_slice(now);
+            }
+            model.audit(&volume).await;
+        });
+        run.await.expect("runs");
+        let array = status(&engine).await;
+        assert!(array.members.iter().all(|it| it.state == SlotState::InSync));
+        assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
+    });
 }
 
 #[test]
 fn a_write_that_waits_for_too_long_is_answered_and_still_carried_out() {
-    let mut world = SimWorld::new(34);
-    let disks = add_disks(&mut world, 6);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = raid6(opener, &handle).await;
-            assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
-            let tuning = ashlar_engine::ArrayTuning {
-                no_room_wait_max: Some(Duration::from_secs(3)),
-                ..Default::default()
-            };
-            let spec = ashlar_engine::AssembleSpec { tuning: Some(tuning), ..assemble_spec(6) };
-            engine.assemble(spec).await.expect("assembled");
-            let run = engine.with_volume(0, "tank", async move |volume| {
-                let clock = volume.handle();
-                let mut model = Model::new(8, SPAN);
-                model.write(&volume, Extent::new(0, SPAN)).await;
-                fill(&disks);
-                let ended = begin_write(&volume);
-                clock.sleep(Duration::from_secs(10)).await;
-                assert_eq!(ended.get(), Some(Err(VolumeErrorKind::NoSpace)));
-                make_room(&disks);
-                clock.sleep(Duration::from_secs(5)).await;
-                model.bytes[to_usize(WRITE.offset)..to_usize(WRITE.end())].fill(0);
-                model.audit(&volume).await;
-            });
-            run.await.expect("runs");
-            assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
-        })
-        .done();
+    on_raid6(34, async move |engine, disks| {
+        assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
+        let tuning = ashlar_engine::ArrayTuning {
+            no_room_wait_max: Some(Duration::from_secs(3)),
+            ..Default::default()
+        };
+        let spec = ashlar_engine::AssembleSpec { tuning: Some(tuning), ..assemble_spec(6) };
+        engine.assemble(spec).await.expect("assembled");
+        let run = engine.with_volume(0, "tank", async move |volume| {
+            let clock = volume.handle();
+            let mut model = written(&volume, 8).await;
+            fill(&disks);
+            let ended = begin_write(&volume);
+            clock.sleep(Duration::from_secs(10)).await;
+            assert_eq!(ended.get(), Some(Err(VolumeErrorKind::NoSpace)));
+            make_room(&disks);
+            clock.sleep(Duration::from_secs(5)).await;
+            model.bytes[range(WRITE)].fill(0);
+            model.audit(&volume).await;
+        });
+        run.await.expect("runs");
+        assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
+    });
 }

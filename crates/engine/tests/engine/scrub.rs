@@ -2,8 +2,8 @@
 //! healed, and after a power cut parity agrees with the data again.
 
 use crate::world::jobs::{
-    MODEL_BYTES, audit, everything, filled, filled_to_the_brim, find, job, last, ms, pair, raid5,
-    raid6, scrub, started, status, until_idle, world_for,
+    MODEL_BYTES, Rig, audit, everything, filled, filled_to_the_brim, find, job, last, ms, on_array,
+    pair, raid5, raid6, scrub, started, status, until_idle, world_for,
 };
 use crate::world::{Model, assemble_spec, engine, submit};
 use ashlar_engine::event_names as names;
@@ -16,109 +16,89 @@ use ashlar_volume::Command;
 #[test]
 fn a_scrub_finds_silent_corruption_and_repairs_the_block_that_is_wrong() {
     for (seed, shape) in [(600, raid6()), (601, crate::world::shape(Level::Raid1, 3, None, None))] {
-        let (mut world, disks, _) = world_for(seed, &shape);
-        let opener = world.opener();
-        world
-            .run(async move |handle| {
-                let engine = started(opener, &handle, shape).await;
-                let model = filled(&engine, 7).await;
-                assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0));
-                let block = to_usize(1_048_576 + 3 * BLOCK_BYTES);
-                let (at, offset) = find(&disks, &model.bytes[block..block + 4096]);
-                disks[at].corrupt(Extent::new(offset + 512, 512));
-                assert_eq!(scrub(&engine, &handle, false).await, pair(1, 0), "only looked");
-                let slot = last(&engine, names::SCRUB_MISMATCH, "wrong_slot");
-                assert_eq!(slot, Some(at.to_string()));
-                assert_eq!(scrub(&engine, &handle, true).await, pair(1, 1));
-                assert_eq!(scrub(&engine, &handle, true).await, pair(0, 0));
-                audit(&engine, model).await;
-                assert_eq!(status(&engine).await.last_scrub.expect("done").mismatches, 0);
-            })
-            .done();
+        on_array(seed, &shape, async move |Rig { engine, handle, disks, .. }| {
+            let model = filled(&engine, 7).await;
+            assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0));
+            let block = to_usize(1_048_576 + 3 * BLOCK_BYTES);
+            let (at, offset) = find(&disks, &model.bytes[block..block + 4096]);
+            disks[at].corrupt(Extent::new(offset + 512, 512));
+            assert_eq!(scrub(&engine, &handle, false).await, pair(1, 0), "only looked");
+            let slot = last(&engine, names::SCRUB_MISMATCH, "wrong_slot");
+            assert_eq!(slot, Some(at.to_string()));
+            assert_eq!(scrub(&engine, &handle, true).await, pair(1, 1));
+            assert_eq!(scrub(&engine, &handle, true).await, pair(0, 0));
+            audit(&engine, model).await;
+            assert_eq!(status(&engine).await.last_scrub.expect("done").mismatches, 0);
+        });
     }
 }
 
 #[test]
 fn with_one_parity_a_scrub_makes_parity_follow_the_data() {
-    let (mut world, disks, _) = world_for(610, &raid5());
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = started(opener, &handle, raid5()).await;
-            let model = filled(&engine, 8).await;
-            let block = to_usize(5 * BLOCK_BYTES);
-            let (at, offset) = find(&disks, &model.bytes[block..block + 4096]);
-            disks[at].corrupt(Extent::new(offset, 4096));
-            let changed = disks[at].peek(Extent::new(offset, 4096));
-            assert_eq!(scrub(&engine, &handle, true).await, pair(1, 1));
-            let slot = last(&engine, names::SCRUB_MISMATCH, "wrong_slot");
-            assert_eq!(slot.as_deref(), Some("unknown"));
-            assert_eq!(scrub(&engine, &handle, true).await, pair(0, 0));
-            assert_eq!(disks[at].peek(Extent::new(offset, 4096)), changed, "data was not guessed");
-        })
-        .done();
+    on_array(610, &raid5(), async move |Rig { engine, handle, disks, .. }| {
+        let model = filled(&engine, 8).await;
+        let block = to_usize(5 * BLOCK_BYTES);
+        let (at, offset) = find(&disks, &model.bytes[block..block + 4096]);
+        disks[at].corrupt(Extent::new(offset, 4096));
+        let changed = disks[at].peek(Extent::new(offset, 4096));
+        assert_eq!(scrub(&engine, &handle, true).await, pair(1, 1));
+        let slot = last(&engine, names::SCRUB_MISMATCH, "wrong_slot");
+        assert_eq!(slot.as_deref(), Some("unknown"));
+        assert_eq!(scrub(&engine, &handle, true).await, pair(0, 0));
+        assert_eq!(disks[at].peek(Extent::new(offset, 4096)), changed, "data was not guessed");
+    });
 }
 
 #[test]
 fn a_scrub_heals_blocks_that_cannot_be_read() {
-    let (mut world, disks, _) = world_for(620, &raid6());
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = started(opener, &handle, raid6()).await;
-            let model = filled(&engine, 9).await;
-            let (mut broken, mut healed) = (0, 0);
-            for block in [3, 9, 77, 78, 500] {
-                let at = block * 4096;
-                let (disk, offset) = find(&disks, &model.bytes[at..at + 4096]);
-                disks[disk].break_media(Extent::new(offset, 4096));
-                broken += 1;
-            }
-            let (mismatches, repaired) = scrub(&engine, &handle, false).await;
-            assert_eq!((mismatches.as_str(), repaired.parse()), ("0", Ok(broken)));
-            for disk in &disks {
-                healed += disk.unreadable_sectors();
-            }
-            assert_eq!(healed, 0, "sectors are left unreadable");
-            audit(&engine, model).await;
-        })
-        .done();
+    on_array(620, &raid6(), async move |Rig { engine, handle, disks, .. }| {
+        let model = filled(&engine, 9).await;
+        let (mut broken, mut healed) = (0, 0);
+        for block in [3, 9, 77, 78, 500] {
+            let at = block * 4096;
+            let (disk, offset) = find(&disks, &model.bytes[at..at + 4096]);
+            disks[disk].break_media(Extent::new(offset, 4096));
+            broken += 1;
+        }
+        let (mismatches, repaired) = scrub(&engine, &handle, false).await;
+        assert_eq!((mismatches.as_str(), repaired.parse()), ("0", Ok(broken)));
+        for disk in &disks {
+            healed += disk.unreadable_sectors();
+        }
+        assert_eq!(healed, 0, "sectors are left unreadable");
+        audit(&engine, model).await;
+    });
 }
 
 #[test]
 fn a_scrub_can_be_paused_over_a_restart_and_cancelled() {
-    let (mut world, disks, _) = world_for(630, &raid6());
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = started(opener, &handle, raid6()).await;
-            filled_to_the_brim(&engine).await;
-            disks[1].set_latency(Latency::constant(ms(100)));
-            engine.scrub("tank", false).await.expect("started");
-            let again = engine.scrub("tank", false).await.expect_err("one at a time");
-            assert_eq!(again.code, "scrub.running");
-            engine.pause("tank", JobKind::Scrub).await.expect("paused");
-            handle.sleep(ms(5000)).await;
-            let then = job(&engine, JobKind::Scrub).await.expect("it stands still");
-            handle.sleep(ms(5000)).await;
-            let now = job(&engine, JobKind::Scrub).await.expect("it stands still");
-            assert!(now.is_paused && now.done_stripes == then.done_stripes, "{then:?} {now:?}");
-            engine.stop("tank").await.expect("stopped clean");
-            engine.assemble(assemble_spec(6)).await.expect("assembled again");
-            handle.sleep(ms(1000)).await;
-            let later = job(&engine, JobKind::Scrub).await.expect("it stands still");
-            assert!(later.is_paused && later.done_stripes == 0, "{later:?}");
-            assert!(later.total_stripes <= now.total_stripes - now.done_stripes, "{later:?}");
-            engine.unpause("tank", JobKind::Scrub).await.expect("goes on");
-            handle.sleep(ms(250)).await;
-            engine.cancel_scrub("tank").await.expect("cancelled");
-            until_idle(&engine, &handle).await;
-            assert_eq!(last(&engine, names::JOB_STOPPED, "reason").as_deref(), Some("cancelled"));
-            engine.stop("tank").await.expect("stopped clean");
-            engine.assemble(assemble_spec(6)).await.expect("assembled again");
-            assert!(status(&engine).await.jobs.is_empty(), "cancelled for good");
-        })
-        .done();
+    on_array(630, &raid6(), async move |Rig { engine, handle, disks, .. }| {
+        filled_to_the_brim(&engine).await;
+        disks[1].set_latency(Latency::constant(ms(100)));
+        engine.scrub("tank", false).await.expect("started");
+        let again = engine.scrub("tank", false).await.expect_err("one at a time");
+        assert_eq!(again.code, "scrub.running");
+        engine.pause("tank", JobKind::Scrub).await.expect("paused");
+        handle.sleep(ms(5000)).await;
+        let then = job(&engine, JobKind::Scrub).await.expect("it stands still");
+        handle.sleep(ms(5000)).await;
+        let now = job(&engine, JobKind::Scrub).await.expect("it stands still");
+        assert!(now.is_paused && now.done_stripes == then.done_stripes, "{then:?} {now:?}");
+        engine.stop("tank").await.expect("stopped clean");
+        engine.assemble(assemble_spec(6)).await.expect("assembled again");
+        handle.sleep(ms(1000)).await;
+        let later = job(&engine, JobKind::Scrub).await.expect("it stands still");
+        assert!(later.is_paused && later.done_stripes == 0, "{later:?}");
+        assert!(later.total_stripes <= now.total_stripes - now.done_stripes, "{later:?}");
+        engine.unpause("tank", JobKind::Scrub).await.expect("goes on");
+        handle.sleep(ms(250)).await;
+        engine.cancel_scrub("tank").await.expect("cancelled");
+        until_idle(&engine, &handle).await;
+        assert_eq!(last(&engine, names::JOB_STOPPED, "reason").as_deref(), Some("cancelled"));
+        engine.stop("tank").await.expect("stopped clean");
+        engine.assemble(assemble_spec(6)).await.expect("assembled again");
+        assert!(status(&engine).await.jobs.is_empty(), "cancelled for good");
+    });
 }
 
 #[test]

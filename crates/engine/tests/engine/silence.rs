@@ -2,8 +2,8 @@
 //! put out whom the others cannot do without.
 
 use crate::world::jobs::{
-    audit, count, filled, last, ms, raid5, raid6, started, status, steps, until_all_in_sync,
-    until_idle, world_for,
+    Rig, audit, count, filled, last, ms, on_array, raid5, raid6, status, steps, until_all_in_sync,
+    until_idle,
 };
 use crate::world::{Model, assemble_spec, names, shapes};
 use ashlar_engine::{Engine, NewDevice, SlotState, Stopped, event_names as events};
@@ -25,15 +25,10 @@ fn seconds(seconds: u64) -> Duration {
 
 /// Run `test` on a filled array of this shape.
 fn with_array(seed: u64, shape: Shape, test: impl AsyncFnOnce(Engine, Handle, Disks, Model)) {
-    let (mut world, members, new) = world_for(seed, &shape);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = started(opener, &handle, shape).await;
-            let model = filled(&engine, seed).await;
-            test(engine, handle, Disks { members, new }, model).await;
-        })
-        .done();
+    on_array(seed, &shape, async move |Rig { engine, handle, disks, new }| {
+        let model = filled(&engine, seed).await;
+        test(engine, handle, Disks { members: disks, new }, model).await;
+    });
 }
 
 struct Disks {

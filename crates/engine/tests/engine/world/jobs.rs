@@ -4,12 +4,14 @@
 use super::{
     DISK_BYTES, Model, add_disks, assemble_spec, create_spec, engine, read, shape, submit,
 };
-use ashlar_engine::{ArrayStatus, Engine, JobStatus, SlotState, event_names as names};
+use ashlar_engine::{
+    ArrayStatus, AssembleSpec, Engine, JobStatus, SlotState, event_names as names,
+};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, SimDisk, SimWorld};
-use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_usize};
 use ashlar_volume::{Command, Volume};
 use std::time::Duration;
 
@@ -42,6 +44,45 @@ pub async fn started(opener: ashlar_sim::SimOpener, handle: &Handle, shape: Shap
     engine.create(create_spec(shape)).await.expect("created");
     engine.assemble(assemble_spec(members)).await.expect("assembled");
     engine
+}
+
+/// A started array in a world of its own.
+pub struct Rig {
+    pub engine: Engine,
+    pub handle: Handle,
+    pub disks: Vec<SimDisk>,
+    /// One disk more, `new0`.
+    pub new: SimDisk,
+}
+
+/// Run a test on a new array.
+pub fn on_array(seed: u64, shape: &Shape, test: impl AsyncFnOnce(Rig)) {
+    let (mut world, disks, new) = world_for(seed, shape);
+    let (opener, shape) = (world.opener(), shape.clone());
+    world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, shape).await;
+            test(Rig { engine, handle, disks, new }).await;
+        })
+        .done();
+}
+
+/// Start an array again that `new0` may belong to.
+pub async fn restarted(
+    opener: ashlar_sim::SimOpener,
+    handle: &Handle,
+    mut spec: AssembleSpec,
+) -> Engine {
+    let engine = engine(opener, handle, 2);
+    spec.devices.push("new0".to_owned());
+    engine.assemble(spec).await.expect("assembled");
+    engine
+}
+
+/// Begin to rebuild the first member onto `new0`.
+pub async fn begin_rebuild(engine: &Engine) {
+    engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+    engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
 }
 
 /// Take the model through `steps` random requests on a worker.

@@ -107,6 +107,14 @@ pub fn assemble_spec(count: usize) -> AssembleSpec {
     AssembleSpec { devices: names(count), ..AssembleSpec::default() }
 }
 
+/// The same after a kill with members out and nothing being written: parity is right, but the
+/// members cannot know.
+pub fn assemble_dirty(count: usize) -> AssembleSpec {
+    let mut spec = assemble_spec(count);
+    spec.request.accept_dirty_degraded = true;
+    spec
+}
+
 /// What the volume must hold, byte by byte.
 pub struct Model {
     pub bytes: Vec<u8>,
