@@ -12,9 +12,10 @@
 //! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
 //! - `open_paths`: [`PathOpener`], which finds all of these by name
-//! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device; `forward`
+//! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device
 //!   waits for that one
 //! - `record`: [`RecordingOpener`], a record of everything that changes devices
+//! - `noted`: what counting and recording share; `forward`: tasks that pass answers on
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
 //! - `sysfs`: what the kernel tells about a block device; `store`: where a thin one takes space
 //!   from
@@ -29,6 +30,7 @@ mod forward;
 mod holders;
 mod identity;
 mod mem;
+mod noted;
 mod null;
 mod open_paths;
 mod probe;

@@ -12,21 +12,16 @@ mod entry;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 
-use ashlar_ring::{Completion, Completions, Handle, Pending};
+use ashlar_ring::Handle;
 use ashlar_units::to_u64;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::device::{
-    Access, Command, Device, DeviceFacts, Look, OpenRefusal, Opened, Opener, Outcome,
-};
+use crate::device::{Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome};
 use crate::fault::Fault;
-use crate::flights::Owed;
-use crate::forward::{Forward, Work};
+use crate::noted::{NotedDevice, Notes};
 pub use entry::{RecordEntry, RecordKind, read_record};
 
 /// A record that is being written.
@@ -157,18 +152,8 @@ impl Opened for Recorded {
 
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
         let scribe = Scribe { device: self.device, recorder: Arc::clone(&self.recorder) };
-        Rc::new(Attached {
-            inner: self.inner.attach(handle),
-            supply: Completions::new(),
-            forward: Forward::new(handle, scribe),
-        })
+        Rc::new(NotedDevice::new(self.inner.attach(handle), handle, scribe))
     }
-}
-
-struct Attached {
-    inner: Rc<dyn Device>,
-    supply: Completions<Outcome>,
-    forward: Forward<Job, Scribe>,
 }
 
 /// Writes down how commands end.
@@ -177,62 +162,23 @@ struct Scribe {
     recorder: Arc<Recorder>,
 }
 
-struct Job {
-    number: u64,
-    pending: Pending<Outcome>,
-    done: Completion<Outcome>,
-}
+impl Notes for Scribe {
+    /// The number of the command.
+    type Began = u64;
 
-impl Device for Attached {
-    fn facts(&self) -> &DeviceFacts {
-        self.inner.facts()
-    }
-
-    fn look(&self) -> Option<Look> {
-        self.inner.look()
-    }
-
-    fn look_at_commands(&self) -> Owed {
-        self.inner.look_at_commands()
-    }
-
-    fn give_up(&self) {
-        self.inner.give_up();
-    }
-
-    fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
+    fn begins(&self, offset: u64, command: &Command) -> Result<Option<u64>, Fault> {
         if matches!(command, Command::Read(_)) {
-            return self.inner.submit(offset, command, done);
+            return Ok(None);
         }
-        let scribe = self.forward.work();
-        let Ok(number) = scribe.recorder.begins(scribe.device, offset, &command) else {
-            return done.complete(Outcome::refused(command, Fault::GONE));
-        };
-        let (inner_done, mut pending) = self.supply.pair();
-        self.inner.submit(offset, command, inner_done);
-        // Memory is done at once: then nobody has to wait.
-        match Pin::new(&mut pending).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => scribe.pass_on(number, outcome, done),
-            Poll::Pending => self.forward.push(Job { number, pending, done }),
-        }
+        let number = self.recorder.begins(self.device, offset, command);
+        number.map(Some).map_err(|_| Fault::GONE)
     }
-}
 
-impl Work<Job> for Scribe {
-    async fn run(&self, job: Job) {
-        let Job { number, pending, done } = job;
-        let outcome = pending.await;
-        self.pass_on(number, outcome, done);
-    }
-}
-
-impl Scribe {
-    fn pass_on(&self, number: u64, outcome: Option<Outcome>, done: Completion<Outcome>) {
-        // An answer that will not come is passed on as just that, by dropping `done`.
-        let Some(mut outcome) = outcome else { return };
+    fn ends(&self, number: u64, outcome: Option<Outcome>) -> Option<Outcome> {
+        let mut outcome = outcome?;
         if self.recorder.ends(self.device, number, outcome.result.is_ok()).is_err() {
             outcome.result = Err(Fault::GONE);
         }
-        done.complete(outcome);
+        Some(outcome)
     }
 }

@@ -3,19 +3,16 @@
 //! What must stay true: every command is counted once when it starts and once when it ends. All
 //! workers share the counts, and any thread may read them at any time. Not here: their use.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
 
-use ashlar_ring::{Completion, Completions, Handle, Pending};
+use ashlar_ring::Handle;
 use ashlar_units::Nanos;
 
-use crate::device::{Command, CommandKind, Device, DeviceFacts, Look, Opened, Outcome};
+use crate::device::{Command, CommandKind, Device, DeviceFacts, Opened, Outcome};
 use crate::fault::Fault;
-use crate::flights::Owed;
-use crate::forward::{Forward, Work};
+use crate::noted::{NotedDevice, Notes};
 
 /// Counts of one device, kept while it works.
 #[derive(Default)]
@@ -124,18 +121,8 @@ impl Opened for CountedDevice {
 
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
         let counter = Counter { stats: Arc::clone(&self.stats), handle: handle.clone() };
-        Rc::new(Attached {
-            inner: self.inner.attach(handle),
-            supply: Completions::new(),
-            forward: Forward::new(handle, counter),
-        })
+        Rc::new(NotedDevice::new(self.inner.attach(handle), handle, counter))
     }
-}
-
-struct Attached {
-    inner: Rc<dyn Device>,
-    supply: Completions<Outcome>,
-    forward: Forward<Job, Counter>,
 }
 
 struct Counter {
@@ -149,59 +136,18 @@ struct Began {
     at: Nanos,
 }
 
-struct Job {
-    began: Began,
-    pending: Pending<Outcome>,
-    done: Completion<Outcome>,
-}
+impl Notes for Counter {
+    type Began = Began;
 
-impl Device for Attached {
-    fn facts(&self) -> &DeviceFacts {
-        self.inner.facts()
+    fn begins(&self, _offset: u64, command: &Command) -> Result<Option<Began>, Fault> {
+        let at = self.handle.now();
+        self.stats.begin();
+        Ok(Some(Began { kind: command.kind(), bytes: command.bytes(), at }))
     }
 
-    fn look(&self) -> Option<Look> {
-        self.inner.look()
-    }
-
-    fn look_at_commands(&self) -> Owed {
-        self.inner.look_at_commands()
-    }
-
-    fn give_up(&self) {
-        self.inner.give_up();
-    }
-
-    fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
-        let counter = self.forward.work();
-        let at = counter.handle.now();
-        let began = Began { kind: command.kind(), bytes: command.bytes(), at };
-        counter.stats.begin();
-        let (inner_done, mut pending) = self.supply.pair();
-        self.inner.submit(offset, command, inner_done);
-        // Memory is done at once: then nobody has to wait.
-        match Pin::new(&mut pending).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => counter.pass_on(&began, outcome, done),
-            Poll::Pending => self.forward.push(Job { began, pending, done }),
-        }
-    }
-}
-
-impl Work<Job> for Counter {
-    async fn run(&self, job: Job) {
-        let Job { began, pending, done } = job;
-        let outcome = pending.await;
-        self.pass_on(&began, outcome, done);
-    }
-}
-
-impl Counter {
-    fn pass_on(&self, began: &Began, outcome: Option<Outcome>, done: Completion<Outcome>) {
+    fn ends(&self, began: Began, outcome: Option<Outcome>) -> Option<Outcome> {
         let result = outcome.as_ref().map_or(Err(Fault::GONE), |outcome| outcome.result);
-        self.stats.end(began, self.handle.now(), result);
-        // An answer that will not come is passed on as just that, by dropping `done`.
-        if let Some(outcome) = outcome {
-            done.complete(outcome);
-        }
+        self.stats.end(&began, self.handle.now(), result);
+        outcome
     }
 }

@@ -16,7 +16,7 @@ use crate::format::{
     CHECKSUM_AT, FLUSH_MARK_MAGIC, FLUSH_MARK_OFFSET, FLUSH_MARK_SEQUENCE_END, FLUSH_MARK_SLOTS,
     FORMAT_VERSION, RawFlushMark, checksum_without, flush_mark_slots,
 };
-use crate::seal::is_zero;
+use crate::seal::{is_zero, sealed_block};
 
 /// One flush mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,11 +53,7 @@ impl FlushMark {
             flushed: self.flushed.into(),
             ..RawFlushMark::new_zeroed()
         };
-        let mut bytes = [0; BLOCK_BYTES_USIZE];
-        bytes.copy_from_slice(raw.as_bytes());
-        let checksum = checksum_without(&bytes, CHECKSUM_AT);
-        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        sealed_block(raw.as_bytes())
     }
 
     /// The mark in a 4 KiB block; `None` if it was never written, is damaged, or says what no

@@ -15,7 +15,7 @@ use crate::format::{
     CHECKSUM_AT, FORMAT_VERSION, HEARTBEAT_MAGIC, HEARTBEAT_SLOTS, HOST_BYTES, RawHeartbeat,
     checksum_without,
 };
-use crate::seal::is_zero;
+use crate::seal::{is_zero, sealed_block};
 use crate::text::Text;
 
 /// One heartbeat block.
@@ -54,11 +54,7 @@ impl Heartbeat {
             boot_id: self.boot_id.into_bytes(),
             ..RawHeartbeat::new_zeroed()
         };
-        let mut bytes = [0; BLOCK_BYTES_USIZE];
-        bytes.copy_from_slice(raw.as_bytes());
-        let checksum = checksum_without(&bytes, CHECKSUM_AT);
-        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        sealed_block(raw.as_bytes())
     }
 
     /// The heartbeat in a 4 KiB block; `None` if it was never written or is damaged.

@@ -8,7 +8,7 @@ use ashlar_units::BLOCK_BYTES_USIZE;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::{PAGE_CHECKSUM_AT, RawPage, checksum_without};
-use crate::seal::is_zero;
+use crate::seal::{is_zero, seal_at};
 
 /// Bytes of a page behind its header.
 pub(crate) const BODY_BYTES: usize = BLOCK_BYTES_USIZE - size_of::<RawPage>();
@@ -79,8 +79,7 @@ impl PageLabel {
         let (head, body) = bytes.split_at_mut(size_of::<RawPage>());
         head.copy_from_slice(header.as_bytes());
         fill(body);
-        let checksum = checksum_without(&bytes, PAGE_CHECKSUM_AT);
-        bytes[PAGE_CHECKSUM_AT..PAGE_CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        seal_at(&mut bytes, PAGE_CHECKSUM_AT);
         bytes
     }
 

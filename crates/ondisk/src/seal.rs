@@ -1,10 +1,10 @@
 //! The envelope of both kinds of superblock: magic, length, checksum, version and incompatible
-//! features.
+//! features. And the checksum of other records.
 //!
 //! What must stay true: nothing behind the envelope is used before the checksum is right. A
 //! superblock of a newer program never counts as damage.
 
-use ashlar_units::{to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES_USIZE, to_u64, to_usize};
 use zerocopy::FromBytes;
 
 use crate::fault::SuperblockFault;
@@ -16,8 +16,23 @@ use crate::format::{
 
 /// Writes the checksum into a complete superblock.
 pub(crate) fn seal(bytes: &mut [u8]) {
-    let checksum = checksum_without(bytes, CHECKSUM_AT);
-    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+    seal_at(bytes, CHECKSUM_AT);
+}
+
+/// Writes the checksum to its place in a complete record.
+pub(crate) fn seal_at(bytes: &mut [u8], at: usize) {
+    let checksum = checksum_without(bytes, at);
+    bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The 4 KiB of a record that fills them, with its checksum.
+///
+/// # Panics
+/// If the record is shorter or longer.
+pub(crate) fn sealed_block(record: &[u8]) -> [u8; BLOCK_BYTES_USIZE] {
+    let mut bytes: [u8; BLOCK_BYTES_USIZE] = record.try_into().expect("a record of one block");
+    seal(&mut bytes);
+    bytes
 }
 
 /// Checks magic, length, checksum, version and incompatible features of a superblock of either

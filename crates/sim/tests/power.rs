@@ -14,6 +14,19 @@ fn world(seed: u64, options: DiskOptions) -> (SimWorld, SimDisk) {
     (world, disk)
 }
 
+/// Run a script on a disk, then cut the power: what is left.
+fn cut_after(
+    seed: u64,
+    options: DiskOptions,
+    script: impl AsyncFnOnce(&Open, &SimDisk),
+) -> SimDisk {
+    let (mut world, disk) = world(seed, options);
+    let opener = world.opener();
+    world.run(async |handle| script(&Open::new(&opener, "a", &handle), &disk).await);
+    world.stop(Stop::PowerCut);
+    disk
+}
+
 /// Fill bytes of the sectors of an extent, each checked to be uniform.
 fn sectors(disk: &SimDisk, offset: u64, bytes: u64) -> Vec<u8> {
     let content = disk.peek(Extent::new(offset, bytes));
@@ -29,14 +42,10 @@ fn sectors(disk: &SimDisk, offset: u64, bytes: u64) -> Vec<u8> {
 #[test]
 fn flushed_writes_survive_every_power_cut() {
     for seed in 0..SEEDS {
-        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
-        let opener = world.opener();
-        world.run(async |handle| {
-            let open = Open::new(&opener, "a", &handle);
+        let disk = cut_after(seed, DiskOptions::sized(1 << 20), async |open, _| {
             open.write(0, 8192, 1).await.expect("written");
             open.flush().await;
         });
-        world.stop(Stop::PowerCut);
         assert_eq!(sectors(&disk, 0, 8192), [1; 16], "seed {seed}");
     }
 }
@@ -45,14 +54,10 @@ fn flushed_writes_survive_every_power_cut() {
 fn unflushed_writes_are_kept_lost_or_torn_at_sectors() {
     let (mut kept, mut lost, mut prefix, mut pieces) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
-        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
-        let opener = world.opener();
-        world.run(async |handle| {
-            let open = Open::new(&opener, "a", &handle);
+        let disk = cut_after(seed, DiskOptions::sized(1 << 20), async |open, disk| {
             open.write(0, 8192, 1).await.expect("written");
+            assert_eq!(sectors(disk, 0, 8192), [1; 16], "a completed write is seen");
         });
-        assert_eq!(sectors(&disk, 0, 8192), [1; 16], "a completed write is seen");
-        world.stop(Stop::PowerCut);
         let left = sectors(&disk, 0, 8192);
         match left.iter().map(|fill| usize::from(*fill)).sum() {
             16 => kept += 1,
@@ -68,12 +73,9 @@ fn unflushed_writes_are_kept_lost_or_torn_at_sectors() {
 fn atomic_units_are_never_torn() {
     for seed in 0..SEEDS {
         let options = DiskOptions { atomic_write_bytes: 4096, ..DiskOptions::sized(1 << 20) };
-        let (mut world, disk) = world(seed, options);
-        let opener = world.opener();
-        world.run(async |handle| {
-            Open::new(&opener, "a", &handle).write(4096, 16_384, 1).await.expect("written");
+        let disk = cut_after(seed, options, async |open, _| {
+            open.write(4096, 16_384, 1).await.expect("written");
         });
-        world.stop(Stop::PowerCut);
         for unit in 1..5 {
             let left = sectors(&disk, unit * 4096, 4096);
             assert!(left.iter().all(|fill| *fill == left[0]), "seed {seed}, unit {unit}: {left:?}");
@@ -85,14 +87,10 @@ fn atomic_units_are_never_torn() {
 fn of_overlapping_unflushed_writes_any_may_come_out_on_top() {
     let mut seen = [false; 3];
     for seed in 0..SEEDS {
-        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
-        let opener = world.opener();
-        world.run(async |handle| {
-            let open = Open::new(&opener, "a", &handle);
+        let disk = cut_after(seed, DiskOptions::sized(1 << 20), async |open, _| {
             open.write(0, 512, 1).await.expect("written");
             open.write(0, 512, 2).await.expect("written");
         });
-        world.stop(Stop::PowerCut);
         seen[usize::from(sectors(&disk, 0, 512)[0])] = true;
     }
     assert_eq!(seen, [true; 3]);
@@ -102,12 +100,9 @@ fn of_overlapping_unflushed_writes_any_may_come_out_on_top() {
 fn a_disk_without_volatile_cache_keeps_all_that_completed() {
     for seed in 0..SEEDS {
         let options = DiskOptions { has_volatile_cache: false, ..DiskOptions::sized(1 << 20) };
-        let (mut world, disk) = world(seed, options);
-        let opener = world.opener();
-        world.run(async |handle| {
-            Open::new(&opener, "a", &handle).write(0, 8192, 1).await.expect("written");
+        let disk = cut_after(seed, options, async |open, _| {
+            open.write(0, 8192, 1).await.expect("written");
         });
-        world.stop(Stop::PowerCut);
         assert_eq!(sectors(&disk, 0, 8192), [1; 16]);
     }
 }
@@ -116,15 +111,11 @@ fn a_disk_without_volatile_cache_keeps_all_that_completed() {
 fn a_lying_flush_keeps_nothing_for_certain() {
     let mut lost = 0;
     for seed in 0..SEEDS {
-        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
-        disk.lie_on_flush(true);
-        let opener = world.opener();
-        world.run(async |handle| {
-            let open = Open::new(&opener, "a", &handle);
+        let disk = cut_after(seed, DiskOptions::sized(1 << 20), async |open, disk| {
+            disk.lie_on_flush(true);
             open.write(0, 512, 1).await.expect("written");
             open.flush().await;
         });
-        world.stop(Stop::PowerCut);
         lost += usize::from(sectors(&disk, 0, 512) == [0]);
     }
     assert!(lost > 0);
@@ -134,15 +125,11 @@ fn a_lying_flush_keeps_nothing_for_certain() {
 fn a_flush_does_not_cover_what_completes_after_it_was_submitted() {
     let mut lost = 0;
     for seed in 0..SEEDS {
-        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
-        let opener = world.opener();
-        world.run(async |handle| {
-            let open = Open::new(&opener, "a", &handle);
+        let disk = cut_after(seed, DiskOptions::sized(1 << 20), async |open, _| {
             let flushing = ashlar_device::flush(&*open.device, &open.supply);
             open.write(0, 512, 1).await.expect("written");
             flushing.await.expect("flushed");
         });
-        world.stop(Stop::PowerCut);
         lost += usize::from(sectors(&disk, 0, 512) == [0]);
     }
     assert!(lost > 0);
@@ -249,15 +236,11 @@ async fn write_durable(
 fn a_durable_write_survives_every_power_cut_and_older_cached_writes_stay_below_it() {
     let mut older_lost = 0;
     for seed in 0..SEEDS {
-        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
-        let opener = world.opener();
-        world.run(async |handle| {
-            let open = Open::new(&opener, "a", &handle);
+        let disk = cut_after(seed, DiskOptions::sized(1 << 20), async |open, disk| {
             open.write(0, 4096, 1).await.expect("written");
-            write_durable(&open, 1024, 1024, 2).await.expect("written");
-            assert_eq!(sectors(&disk, 0, 4096), [1, 1, 2, 2, 1, 1, 1, 1], "it is seen");
+            write_durable(open, 1024, 1024, 2).await.expect("written");
+            assert_eq!(sectors(disk, 0, 4096), [1, 1, 2, 2, 1, 1, 1, 1], "it is seen");
         });
-        world.stop(Stop::PowerCut);
         let left = sectors(&disk, 0, 4096);
         assert_eq!(left[2..4], [2, 2], "seed {seed}: {left:?}");
         older_lost += u64::from(left.contains(&0));
@@ -290,14 +273,10 @@ fn a_durable_write_under_way_is_kept_lost_or_torn_like_any_other() {
 fn a_disk_that_lies_about_flushes_lies_about_durable_writes() {
     let mut lost = 0;
     for seed in 0..SEEDS {
-        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
-        let opener = world.opener();
-        disk.lie_on_flush(true);
-        world.run(async |handle| {
-            let open = Open::new(&opener, "a", &handle);
-            write_durable(&open, 0, 512, 1).await.expect("written");
+        let disk = cut_after(seed, DiskOptions::sized(1 << 20), async |open, disk| {
+            disk.lie_on_flush(true);
+            write_durable(open, 0, 512, 1).await.expect("written");
         });
-        world.stop(Stop::PowerCut);
         lost += usize::from(sectors(&disk, 0, 512) == [0]);
     }
     assert!(lost > 0);
