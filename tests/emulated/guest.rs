@@ -17,6 +17,12 @@ const PATIENCE_SECONDS: &str = "3600";
 /// What the guest says when its script is over.
 const ENDED: &str = "the script ended with ";
 
+/// How often a daemon is killed: `ASHLAR_EMULATED_KILLS` times, 5 unless it is set.
+pub fn kills() -> u64 {
+    let kills = std::env::var("ASHLAR_EMULATED_KILLS").unwrap_or_else(|_| "5".to_owned());
+    kills.parse().expect("a number")
+}
+
 /// Run `tests/emulated/SCRIPT` in a guest; its words by name. Fails if it does not end well.
 /// What it said; `None` if `test` cannot run here, which is said then.
 pub fn run(test: &str, script: &str, settings: &[(&str, &str)]) -> Option<String> {

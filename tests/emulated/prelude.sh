@@ -53,3 +53,126 @@ end_daemon() { # in order
   kill -TERM "$DAEMON"
   wait "$DAEMON"
 }
+
+kill_daemon() { # at once
+  kill -KILL "$DAEMON"
+  wait "$DAEMON" 2>/dev/null || true
+}
+
+# Steps with a file system on the device of a volume that is a RAID 6 of six members, strips of 16 KiB.
+
+told() { # told DEVICE NAME:VALUE...: what the kernel is told of it, and this besides
+  local block pair
+  block=/sys/block/$(basename "$1")
+  shift
+  for pair in logical_block_size:4096 physical_block_size:4096 minimum_io_size:16384 \
+    optimal_io_size:65536 discard_granularity:65536 "write_cache:write back" "$@"; do
+    if test "$(cat "$block/queue/${pair%%:*}")" != "${pair##*:}"; then
+      echo "FAILED: $pair: $(cat "$block/queue/${pair%%:*}")"
+      return 1
+    fi
+  done
+  test "$(cat "$block/queue/discard_max_bytes")" -gt 0
+  test "$(cat "$block/queue/write_zeroes_max_bytes")" -gt 0
+  test "$(ls "$block/mq" | wc -l)" = 2
+}
+
+fill_xfs() { # fill_xfs DEVICE: it stays mounted
+  say "mkfs.xfs finds stripe unit and width"
+  mkfs.xfs -f "$1" >/mnt/mkfs
+  grep -q "sunit=4 *swidth=16 blks" /mnt/mkfs
+  mount "$1" /mnt/at
+  cp -r /usr/share/doc/bash /mnt/at/
+  (cd /mnt/at && find . -type f -print0 | sort -z | xargs -0 sha256sum) >/mnt/sums
+  sync
+}
+
+trim_xfs() { # trim_xfs DEVICE: as fill_xfs left it
+  say "fstrim, and what is left is right"
+  fstrim /mnt/at
+  umount /mnt/at
+  mount "$1" /mnt/at
+  (cd /mnt/at && sha256sum --quiet -c /mnt/sums)
+  umount /mnt/at
+}
+
+zero_and_discard() { # zero_and_discard DEVICE
+  say "zeroed blocks are zeros, a discarded device has none of its old content in whole stripes"
+  blkdiscard -f --zeroout --length 1M "$1"
+  cmp --bytes=1048576 "$1" /dev/zero
+  blkdiscard -f "$1"
+  cmp --bytes=8388608 "$1" /dev/zero
+}
+
+write_durably() { # write_durably DEVICE: with ext4, which is mounted
+  dd if=/dev/urandom of=/mnt/at/file bs=64k count=16 oflag=direct,dsync status=none
+  cp /mnt/at/file /mnt/copy
+  umount /mnt/at
+  e2fsck -fn "$1"
+  mount "$1" /mnt/at
+  cmp /mnt/at/file /mnt/copy
+  umount /mnt/at
+}
+
+begin_load() { # begin_load ARGUMENT...: verified writes
+  fio --name=load --direct=1 --rw=randwrite --ioengine=io_uring --verify=crc32c --eta=never \
+    --output=/mnt/fio "$@" &
+  LOAD=$!
+}
+
+end_load() { # that ends by itself
+  wait "$LOAD" || { cat /mnt/fio; return 1; }
+}
+
+# Steps with a daemon that is killed under a file system.
+
+begin_file_system() { # begin_file_system DEVICE: mounted, with a file and a load that end_file_system looks at
+  mkfs.xfs -q -f "$1"
+  mount "$1" /mnt/at
+  head -c 8M /dev/urandom >/mnt/at/before
+  sync /mnt/at/before
+  BEFORE=$(sha256sum </mnt/at/before)
+  # Until it is told to end.
+  begin_load --directory=/mnt/at --bs=4k --iodepth=32 --size=24M --verify_backlog=256 --time_based \
+    --runtime=36000
+}
+
+kill_again_and_again() { # kill_again_and_again COMMAND: KILLS times; COMMAND NUMBER starts the successor
+  local number sync
+  for number in $(seq 1 "$KILLS"); do
+    # Not always at the same place.
+    sleep "$((number % 3)).$((number * 7 % 10))"
+    kill_daemon
+    # What is synced while nobody serves waits for the successor.
+    { head -c 256K /dev/urandom >/mnt/at/during$((number % 8)) && sync /mnt/at/during$((number % 8)); } &
+    sync=$!
+    "$1" "$number"
+    # Before it is synced nobody knows its sum.
+    wait $sync
+    sha256sum /mnt/at/during$((number % 8)) >/mnt/synced
+    kill -0 "$LOAD"
+    say "killed, and served again: $number"
+  done
+}
+
+tell_load_to_end() { # tell_load_to_end PATTERN: it got no error, nor does the kernel know one that matches the PATTERN
+  kill -INT "$LOAD"
+  wait "$LOAD" || test $? = 128
+  grep -q "err= 0" /mnt/fio || { cat /mnt/fio; return 1; }
+  say "no error at the device"
+  if dmesg | grep -E "$1|XFS.*(error|corrupt|shut)"; then return 1; fi
+}
+
+end_file_system() { # end_file_system DEVICE: everything is there
+  echo 3 >/proc/sys/vm/drop_caches
+  test "$(sha256sum </mnt/at/before)" = "$BEFORE"
+  sha256sum --quiet -c /mnt/synced*
+  umount /mnt/at
+  xfs_repair -n "$1" >/mnt/repair 2>&1 || { cat /mnt/repair; return 1; }
+}
+
+scrub_finds_nothing() {
+  "$ASHLAR" scrub --wait tank >/mnt/scrub 2>&1
+  tail -c 60 /mnt/scrub
+  grep -q "0 mismatches" /mnt/scrub
+}

@@ -1,6 +1,6 @@
 //! Volumes as block devices by ublk, in Linux 6.12.
 
-use crate::guest::run;
+use crate::guest::{kills, run};
 
 #[test]
 fn xfs_on_a_ublk_device_knows_the_stripe_and_survives_lost_members() {
@@ -10,12 +10,10 @@ fn xfs_on_a_ublk_device_knows_the_stripe_and_survives_lost_members() {
     }
 }
 
-/// `ASHLAR_EMULATED_KILLS` says how often.
 #[test]
 fn a_killed_daemon_is_a_pause_and_nothing_else_for_a_mounted_file_system() {
     let test = "a_killed_daemon_is_a_pause_and_nothing_else_for_a_mounted_file_system";
-    let kills = std::env::var("ASHLAR_EMULATED_KILLS").unwrap_or_else(|_| "5".to_owned());
-    let kills = kills.parse::<u32>().expect("a number").to_string();
+    let kills = kills().to_string();
     if let Some(said) = run(test, "ublk_killed.sh", &[("KILLS", &kills)]) {
         println!("{said}");
     }

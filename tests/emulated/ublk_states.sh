@@ -121,8 +121,7 @@ say "a device for writing is not served by an array that may not be written: its
 truncate -s 64M /mnt/p0 /mnt/p1 /mnt/p2
 "$ASHLAR" create calm --level raid5 --strip-size 16KiB p0 p1 p2
 calm=$("$ASHLAR" attach calm 2>/dev/null)
-kill -KILL "$DAEMON"
-wait "$DAEMON" 2>/dev/null || true
+kill_daemon
 serve
 dd if=/dev/zero of="$calm" bs=4k count=1 oflag=direct status=none &
 waiting=$!

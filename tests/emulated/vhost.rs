@@ -1,7 +1,7 @@
 //! Volumes of a daemon on this machine as disks of a guest with Linux 6.12, by vhost-user: QEMU is
 //! the frontend, and the kernel's virtio_blk the driver.
 
-use crate::guest::{Beside, Talk, run_beside};
+use crate::guest::{Beside, Talk, kills, run_beside};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -158,19 +158,16 @@ fn a_guest_has_a_volume_as_its_disk_and_its_file_systems_survive_lost_members() 
     host.end();
 }
 
-/// `ASHLAR_EMULATED_KILLS` says how often.
 #[test]
 fn a_killed_daemon_is_a_pause_and_nothing_else_for_a_guest() {
     let test = "a_killed_daemon_is_a_pause_and_nothing_else_for_a_guest";
-    let kills = std::env::var("ASHLAR_EMULATED_KILLS").unwrap_or_else(|_| "5".to_owned());
-    let kills = kills.parse::<u64>().expect("a number");
     let mut host = Host::new(120 << 20);
     host.serve(&[]);
     host.create();
     let socket = host.path("disks/tank.sock");
     let tend = |talk: &mut Talk| {
         talk.wait_for("under load");
-        for number in 1..=kills {
+        for number in 1..=kills() {
             // Not always at the same place.
             std::thread::sleep(Duration::from_millis(1000 * (number % 3) + 170 * (number % 7)));
             host.kill();
