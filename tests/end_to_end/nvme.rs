@@ -3,11 +3,10 @@
 use crate::nvme_queue::{BLOCK, Queue, Wishes, blocks, host, of, pattern};
 use crate::world::World;
 use ashlar_nvme_protocol::Status;
-use ashlar_nvme_protocol::command::{DYNAMIC_CONTROLLER, admin_opcode, io_opcode};
+use ashlar_nvme_protocol::command::{admin_opcode, io_opcode};
 use ashlar_nvme_protocol::identify::structure;
 use ashlar_nvme_protocol::log::{page, parse_discovery_page};
 use ashlar_nvme_protocol::nqn::Nqn;
-use ashlar_nvme_protocol::property::offset;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -44,31 +43,19 @@ impl Served {
     /// The name that discovery tells.
     fn subsystem(&self) -> Nqn {
         let wishes = Wishes { subsystem: Nqn::discovery(), ..Wishes::default() };
-        let (mut queue, _) = self.admin(&wishes);
+        let (mut queue, _) = Queue::admin(self.connect(), &wishes);
         let entries = parse_discovery_page(&queue.log(page::DISCOVERY, 2048));
         assert_eq!(entries.len(), 1, "one address");
         assert_eq!(entries[0].portal.address.port(), self.port);
         entries[0].subsystem.clone()
     }
 
-    fn admin(&self, wishes: &Wishes) -> (Queue, u16) {
-        let mut queue = Queue::greeted(self.connect(), wishes);
-        let completion = queue.connect(wishes, 0, DYNAMIC_CONTROLLER);
-        assert_eq!(completion.status(), Status::SUCCESS);
-        let id = u16::try_from(completion.result.get() & 0xffff).expect("16 bits");
-        assert_eq!(queue.set_property(offset::CONFIGURATION, 0x0046_0001), Status::SUCCESS);
-        assert_eq!(queue.property(offset::STATUS, false), 1);
-        (queue, id)
-    }
-
     /// A host with an admin queue and an I/O queue.
     fn host(&self, number: u8) -> (Queue, Queue) {
         let wishes =
             Wishes { host: host(number), subsystem: self.subsystem(), ..Wishes::default() };
-        let (admin, id) = self.admin(&wishes);
-        let mut queue = Queue::greeted(self.connect(), &wishes);
-        assert_eq!(queue.connect(&wishes, 1, id).status(), Status::SUCCESS);
-        (admin, queue)
+        let (admin, id) = Queue::admin(self.connect(), &wishes);
+        (admin, Queue::io(self.connect(), &wishes, (1, id)))
     }
 }
 

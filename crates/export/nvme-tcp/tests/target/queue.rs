@@ -1,7 +1,7 @@
 //! One queue of a host: it keeps the rules, or breaks the one that a test wants broken.
 
 use ashlar_nvme_protocol::command::{
-    Connect, ConnectData, FabricsCommand, admin_opcode, io_opcode,
+    Connect, ConnectData, DYNAMIC_CONTROLLER, FabricsCommand, admin_opcode, io_opcode,
 };
 use ashlar_nvme_protocol::connection::agreed_by_host;
 use ashlar_nvme_protocol::digest::digest;
@@ -9,6 +9,7 @@ use ashlar_nvme_protocol::nqn::{Host, HostId, Nqn};
 use ashlar_nvme_protocol::pdu::{
     Body, COMMON_BYTES, H2cData, IcReq, Pdu, PduHead, R2t, Side, TermReq, Terms, encode,
 };
+use ashlar_nvme_protocol::property::offset;
 use ashlar_nvme_protocol::{Completion, Sgl, Status, Submission};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -84,6 +85,24 @@ impl Queue {
             }
             other => panic!("{other:?}"),
         }
+        queue
+    }
+
+    /// The admin queue of a new controller that is enabled, and its identifier.
+    pub fn admin(stream: UnixStream, wishes: &Wishes) -> (Queue, u16) {
+        let mut queue = Queue::greeted(stream, wishes);
+        let completion = queue.connect(wishes, 0, DYNAMIC_CONTROLLER);
+        assert_eq!(completion.status(), Status::SUCCESS);
+        let id = u16::try_from(completion.result.get() & 0xffff).expect("16 bits");
+        assert_eq!(queue.set_property(offset::CONFIGURATION, 0x0046_0001), Status::SUCCESS);
+        assert_eq!(queue.property(offset::STATUS, false), 1);
+        (queue, id)
+    }
+
+    /// I/O queue `number` of a controller.
+    pub fn io(stream: UnixStream, wishes: &Wishes, (number, id): (u16, u16)) -> Queue {
+        let mut queue = Queue::greeted(stream, wishes);
+        assert_eq!(queue.connect(wishes, number, id).status(), Status::SUCCESS);
         queue
     }
 
