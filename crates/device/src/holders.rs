@@ -147,11 +147,22 @@ fn processes(about: &Stat) -> Vec<Holder> {
         if id == std::process::id() {
             continue;
         }
-        if has_open(&Path::new("/proc").join(&name), about) {
+        let process = Path::new("/proc").join(&name);
+        if has_open(&process, about) && !is_beginning(&process) {
             found.push(Holder::Process { id, name: command_of(id) });
         }
     }
     found
+}
+
+/// Whether the process is a child of this one that has not begun its own program: it closes what it
+/// inherited when it does.
+fn is_beginning(process: &Path) -> bool {
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let is_child = parent.is_some_and(|id| id.trim().parse() == Ok(std::process::id()));
+    let program = |process: &Path| fs::read_link(process.join("exe")).ok();
+    is_child && program(process) == program(Path::new("/proc/self"))
 }
 
 /// Whether the process with this folder in /proc has an open descriptor of the file or block
