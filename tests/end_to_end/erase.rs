@@ -44,6 +44,7 @@ fn a_retired_device_is_wiped_and_one_that_is_needed_is_not() {
     assert_eq!(world.array()["state"], "clean");
     // Blank for commands, too.
     world.ok(&["spare", "add", "m2"]);
+    world.ok(&["spare", "remove", "m2"]);
 
     world.ok(&["stop", "tank0"]);
     let stopped = refused(&world, &["wipe", "m0"]);
