@@ -6,7 +6,7 @@ use ashlar_api::v1::notify::{NotifyOutcome, NotifyTest, NotifyTested};
 
 /// Try the notifications of the configuration.
 ///
-/// The daemon tells operators of events by the ways that [notify] names: a program, mail, a URL.
+/// The daemon tells operators of events by the ways that `[notify]` names: a program, mail, a URL.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
