@@ -17,8 +17,8 @@ pub use super::policy::{NotASwitch, Policy, Switch, UnknownPolicy};
 pub struct Create {
     /// The array's name, and the name of its volume in every export.
     pub name: String,
-    /// The level: `raid0`, `raid1`, `raid5`, `raid6`, `raid7`, `raid10`, `raid50`, `raid60`, or
-    /// `raid70`, or `n+m`.
+    /// The level: `raid0`, `raid1`, `raid5`, `raid6`, `raid7.3`, `raid10`, `raid50`, `raid60`,
+    /// `raid70` or `n+m`.
     #[schemars(with = "String")]
     pub level: Level,
     /// Paths of the members, in slot order.
