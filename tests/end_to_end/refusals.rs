@@ -429,7 +429,7 @@ fn a_daemon_that_makes_no_sense_is_not_started() {
     assert!(line.contains("cores: take 1 to"), "{line}");
     let line = world.refused(&["serve", "--socket", "nodir/control.sock"]);
     assert!(
-        line.contains("nodir/control.sock: its folder is not there; nothing was started"),
+        line.contains("nodir/control.sock: its directory is not there; nothing was started"),
         "{line}"
     );
     assert!(!world.path("nodir").exists(), "it was made");

@@ -74,7 +74,7 @@ const FLAGS: [Habit; 17] = [
     (&["-F", "--monitor"], "'ashlar events --follow'"),
     (
         &["--force", "-f", "--run", "-R"],
-        "nothing is forced as a whole; what may be overwritten or accepted has a flag of its own",
+        "nothing is forced as a whole; each risk has an option of its own, as --destroy",
     ),
     (&["--assume-clean"], "leave it out: a new array needs no initial sync"),
     (
@@ -89,7 +89,7 @@ const FLAGS: [Habit; 17] = [
         "--strip-size SIZE, as in --strip-size 64K",
     ),
     (&["--all", "-a"], "name the array; 'ashlar status' lists them"),
-    (&["-o"], "options have flags of their own, as --block-size and --checksums"),
+    (&["-o"], "each setting has an option of its own, as --block-size and --checksums"),
     (
         &["--add", "--remove", "--fail", "--re-add", "--replace"],
         "these are commands: 'ashlar spare add', 'ashlar fail', 'ashlar re-add', 'ashlar replace'",

@@ -18,7 +18,7 @@ impl Reach {
     /// The control socket: the named one, or the usual place for this user.
     ///
     /// # Errors
-    /// If it was not named and this user has no folder for such things.
+    /// If it was not named and this user has no directory for such things.
     pub fn socket(&self) -> Result<PathBuf, Fault> {
         if let Some(socket) = &self.socket {
             return absolute(socket);

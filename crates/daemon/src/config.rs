@@ -306,11 +306,12 @@ pub struct NbdConfig {
     pub tls: Option<TlsConfig>,
 }
 
-/// `tls` of a `[[nbd]]`: a folder, or three files.
+/// `tls` of a `[[nbd]]`: a directory, or three files.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// A folder with `server-cert.pem`, `server-key.pem` and `ca-cert.pem`.
+    /// A directory with `server-cert.pem`, `server-key.pem` and `ca-cert.pem`.
+    #[serde(rename = "directory", alias = "folder")]
     pub folder: Option<PathBuf>,
     /// The server's certificate, followed by those between it and its authority.
     pub certificate: Option<PathBuf>,
@@ -324,7 +325,7 @@ impl TlsConfig {
     /// The three files.
     ///
     /// # Errors
-    /// Neither a folder alone nor all three files are named; one line.
+    /// Neither a directory alone nor all three files are named; one line.
     fn files(&self) -> Result<TlsFiles, String> {
         match (&self.folder, &self.certificate, &self.key, &self.ca) {
             (Some(folder), None, None, None) => Ok(TlsFiles::in_folder(folder)),
@@ -332,7 +333,7 @@ impl TlsConfig {
                 let [certificate, key, ca] = [certificate, key, ca].map(PathBuf::clone);
                 Ok(TlsFiles { certificate, key, ca })
             }
-            _ => Err("tls wants a folder, or all of certificate, key and ca".to_owned()),
+            _ => Err("tls wants a directory, or all of certificate, key and ca".to_owned()),
         }
     }
 }
@@ -341,7 +342,7 @@ impl NbdConfig {
     /// What is asked of the exports.
     ///
     /// # Errors
-    /// Its `tls` names neither a folder alone nor all three files; one line.
+    /// Its `tls` names neither a directory alone nor all three files; one line.
     pub fn call(&self) -> Result<NbdListen, String> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let tls = self.tls.as_ref().map(TlsConfig::files).transpose()?.map(|files| NbdTls {
@@ -434,6 +435,7 @@ pub(crate) fn check_pool(name: &str) -> Result<(), String> {
 #[serde(deny_unknown_fields)]
 pub struct FuseConfig {
     /// The folder in which attached volumes appear as files.
+    #[serde(rename = "directory", alias = "folder")]
     pub folder: PathBuf,
     /// Seconds for which the users of attached files wait while no daemon runs; default 3600. They
     /// get errors after that. 0: at once. Not for files that systemd keeps: its unit says how long.
@@ -447,6 +449,7 @@ pub struct FuseConfig {
 pub struct VhostConfig {
     /// The folder in which each volume that runs has a socket, `NAME.sock`. It is made if it is not
     /// there.
+    #[serde(rename = "directory", alias = "folder")]
     pub folder: PathBuf,
 }
 

@@ -201,8 +201,8 @@ fn listen(socket: &Path) -> Result<Gate, ApiError> {
                 ("that is not a socket".to_owned(), "name another path with --socket")
             }
             io::ErrorKind::NotFound => (
-                "its folder is not there".to_owned(),
-                "make the folder, or name another path with --socket",
+                "its directory is not there".to_owned(),
+                "make the directory, or name another path with --socket",
             ),
             _ => (error.to_string(), "name a path that you may write to with --socket"),
         };

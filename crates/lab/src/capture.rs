@@ -17,14 +17,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab capture before-repair")]
 pub struct Args {
-    /// The directory; it is made, and must be empty if it is there.
+    /// Directory for the capture; created if it does not exist, else it must be empty.
+    #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// Try memory and processors for some seconds at full load, and keep what they did.
+    /// Load memory and processors fully for some seconds, and record their rates.
     #[arg(long)]
     measure: bool,
 
-    /// Seconds that one program may take.
+    /// How long one program may take, in seconds.
     #[arg(long, value_name = "S", default_value_t = 20)]
     limit: u64,
 }

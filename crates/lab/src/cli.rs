@@ -16,8 +16,9 @@ pub const BEGIN: &str = "Where to begin:
   # Make one HTML file that opens anywhere.
   ashlar lab report runs/first
 
-ashlar lab COMMAND --help has an example of each. Only run, compare and purge write to devices, \
-and only to those that carry nothing or were named with --destroy.";
+ashlar lab COMMAND --help has an example of each. Of the lab itself, only run, compare and purge \
+write to devices, and only to blank ones or those named with --destroy. cpu and trace run the \
+command that you give them, whatever it does.";
 
 /// What `lab` is asked for.
 #[derive(clap::Args, Debug)]

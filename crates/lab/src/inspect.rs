@@ -44,36 +44,36 @@ use topology::{Given, Topology};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab inspect --from before-repair --svg bottleneck.svg")]
 pub struct Args {
-    /// A directory made by `lab capture`, instead of this machine.
+    /// Inspect this directory, made by `lab capture`, instead of this machine.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 
-    /// A capture of the same server before the load: shows what has grown.
+    /// A capture of the same server from before a load: show which error counters have grown.
     #[arg(long, value_name = "DIR")]
     before: Option<PathBuf>,
 
-    /// Draw the bottleneck diagram into FILE.
+    /// Write the bottleneck diagram to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Use only N drives at once, spread over the controllers.
+    /// Assume that only N drives work at once, spread over the controllers.
     #[arg(long, value_name = "N")]
     drives: Option<u64>,
 
-    /// What one drive does, MB/s, from its data sheet or a measurement.
+    /// Rate of one drive in MB/s, from its data sheet or a measurement.
     #[arg(long, value_name = "MB/S")]
     drive_rate: Option<u64>,
 
-    /// Drive models of your own: TOML files, asked before the ones that come with the lab.
+    /// TOML file with drive models of your own; they come before those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
 
-    /// What two sockets carry between each other, GB/s one way, from the processor's data sheet.
+    /// Rate between two CPU sockets in GB/s, one way, from the processor's data sheet.
     #[arg(long, value_name = "GB/S")]
     inter_socket: Option<u64>,
 
-    /// Try memory and processors for some seconds at full load, and set that against what their
-    /// data say.
+    /// Load memory and processors fully for some seconds, and compare their rates with their data
+    /// sheets.
     #[arg(long, conflicts_with = "from")]
     measure: bool,
 
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Seconds that one program may take.
+    /// How long one program may take, in seconds.
     #[arg(long, value_name = "S", default_value_t = 20)]
     limit: u64,
 }

@@ -39,14 +39,14 @@ use std::process::ExitCode;
     after_help = "Example: ashlar lab redact before-repair to-send --salt 'a sentence of yours'"
 )]
 pub struct Args {
-    /// The capture; it is not changed.
+    /// Directory of the capture. It is not changed.
     from: PathBuf,
 
-    /// The copy; it is made, and must be empty if it is there.
+    /// Directory for the copy; created if it does not exist, else it must be empty.
     to: PathBuf,
 
-    /// A secret that makes the new names; the same secret gives the same names. Without it a random
-    /// one is used once.
+    /// Secret from which the new names are made: the same secret gives the same names [default: a
+    /// random one, used once].
     #[arg(long, value_name = "TEXT")]
     salt: Option<String>,
 }

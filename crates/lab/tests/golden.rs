@@ -154,7 +154,7 @@ fn flame_graphs_and_their_difference_are_drawn_from_files() {
     let folder = tempfile::tempdir().expect("folder");
     let out = folder.path().join("out").display().to_string();
     let before = golden("zfs.folded").display().to_string();
-    let account = account(&golden("mdraid.folded"), &["--out", &out, "--against", &before]);
+    let account = account(&golden("mdraid.folded"), &["--to", &out, "--against", &before]);
     for zoom in ["whole", "client", "md", "difference"] {
         let file = account["flame_graphs"][zoom].as_str().expect("drawn");
         let picture = std::fs::read_to_string(Path::new(&out).join(file)).expect("there");

@@ -335,7 +335,7 @@ fn a_dry_run_says_what_would_be_refused_and_a_run_is_not_written_over() {
     std::fs::write(run.join("run.json"), "{}").expect("written");
     let member = place.path().join("a");
     let members = ["--member", word(&member)].repeat(4);
-    let words = [&["compare", "btrfs", "mdadm", "--dir", word(&run)], &members[..]].concat();
+    let words = [&["compare", "btrfs", "mdadm", "--to", word(&run)], &members[..]].concat();
     let (code, line) = refused(&lab(&words));
     assert_eq!(code, Some(1), "{line}");
     assert!(line.contains("holds a run already"), "{line}");

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 /// Start an array from its members.
 ///
-/// The superblocks say which device fills which slot. Devices of other arrays are not touched.
-/// Ashlar refuses a risky start unless you give the flag that accepts the risk. The members record
-/// which risk was accepted.
+/// The metadata on each device says which slot of which array it fills. Devices of other arrays are
+/// not touched. Ashlar refuses a start that could give wrong data, unless you give the option that
+/// accepts the risk. The members then record which risk was accepted.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Devices to look at, in any order. With --scan: default every block device.
+    /// Devices to look at, in any order [default with --scan: every block device].
     #[arg(required_unless_present_any = ["scan", "incremental"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
@@ -62,12 +62,12 @@ pub struct Args {
     #[arg(long)]
     accept_serials: bool,
 
-    /// After a split brain: the side to trust, by the UUID of its last run. `ashlar examine` prints
-    /// it as `incarnation`.
+    /// After a split brain: the side whose data to use, by the UUID of its last run. `ashlar
+    /// examine` prints the UUID as `incarnation`.
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
-    /// Spare pool of the array. Repeat the flag for several pools, in order [default: spares].
+    /// Spare pool of the array. Repeatable, in order of preference [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 

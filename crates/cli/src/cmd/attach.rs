@@ -1,7 +1,7 @@
 //! `ashlar attach`: a volume as a block device of this machine.
 //!
-//! The daemon makes it: by ublk, else a loop device over a file of its FUSE folder. Standard output
-//! has one path, for scripts; the rest is told on standard error.
+//! The daemon makes it: by ublk, else a loop device over a file of its FUSE directory. Standard
+//! output has one path, for scripts; the rest is told on standard error.
 
 use crate::fault::Fault;
 use crate::reach::Reach;
@@ -10,10 +10,13 @@ use ashlar_api::v1::export::{Attach, Attached, Via};
 
 /// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
 ///
-/// Needs root. Ashlar uses the kernel's ublk driver if there is one, else a loop device over a
-/// file. If the daemon dies, requests wait for the next daemon: with ublk without a limit, else
-/// for `keeper_wait_s` of the configuration, one hour by default. The file needs Linux 6.9 for
-/// that.
+/// Needs root. Ashlar uses the kernel's ublk driver if there is one. Otherwise the daemon serves
+/// the volume as a file by FUSE, and a loop device over this file is the block device.
+///
+/// If the daemon dies, requests wait until it is back: with ublk without a limit, with a loop
+/// device for `keeper_wait_s` of the configuration [default: one hour]. A loop device can wait only
+/// on Linux 6.9 and later.
+///
 /// The packaged daemon also gives the device the name /dev/ashlar/ARRAY, and attaches the volume
 /// again whenever its array starts.
 #[derive(clap::Args, Debug)]
@@ -25,8 +28,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WAY")]
     via: Option<Way>,
 
-    /// Show the volume as a file and print its path. Makes no block device.
-    /// This needs no root.
+    /// Show the volume as a file and print its path. Makes no block device and needs no root.
     #[arg(long, conflicts_with = "via")]
     file: bool,
 
@@ -45,7 +47,7 @@ pub struct Args {
 enum Way {
     /// The kernel's ublk driver.
     Ublk,
-    /// A loop device over a file.
+    /// A loop device over a FUSE file that the daemon serves.
     Loop,
 }
 

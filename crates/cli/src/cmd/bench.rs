@@ -13,7 +13,9 @@ use ashlar_units::ByteSize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measure the engine in one process, without any export; or what an export costs, with --via.
+/// Measure the speed of the engine or of an export.
+///
+/// Without --via, the engine runs in this process, without any export.
 ///
 /// The members are memory, null devices or real devices. This erases real devices.
 #[derive(clap::Args, Debug)]
@@ -34,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     null: bool,
 
-    /// Number of members in memory, or null members.
+    /// Number of memory devices or, with --null, of null members.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
     raid_devices: usize,
 
@@ -67,7 +69,7 @@ pub struct Args {
     #[arg(long)]
     atomic_write: bool,
 
-    /// Write [default: read].
+    /// Measure writes [default: reads].
     #[arg(long)]
     write: bool,
 
@@ -84,7 +86,7 @@ pub struct Args {
     #[arg(long)]
     fua: bool,
 
-    /// Random offsets [default: sequential].
+    /// Use random offsets [default: sequential].
     #[arg(long)]
     random: bool,
 
@@ -96,7 +98,7 @@ pub struct Args {
     #[arg(short, long, value_name = "COUNT", default_value_t = 32)]
     depth: usize,
 
-    /// Take this many members out of service first.
+    /// Measure degraded: take this many members out of service first.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     lost: u16,
 
@@ -114,21 +116,20 @@ pub struct Args {
     )]
     seconds: u64,
 
-    /// Measure an export: start a private daemon with a memory array, in turns with the engine
-    /// alone and with an installed peer (nbdkit, qemu-nbd, qemu-storage-daemon, a loop device on
-    /// tmpfs). --depth is that
-    /// of the client.
+    /// Measure this export of a private daemon whose array has memory devices. The engine alone
+    /// and an installed peer (nbdkit, qemu-nbd, qemu-storage-daemon or a loop device on tmpfs) are
+    /// measured in turns with it. --depth is that of the client.
     #[arg(long, value_enum, value_name = "EXPORT")]
     #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
     via: Option<ViaName>,
 
-    /// Turns with --via. Figures are medians of the turns.
+    /// With --via: number of turns. Figures are medians of the turns.
     #[arg(long, value_name = "COUNT", default_value_t = 3, requires = "via")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     turns: u16,
 
-    /// With --via: how long an idle worker of the daemon looks for work before it sleeps, at most,
-    /// in microseconds [default: as `ashlar serve`].
+    /// With --via: how long an idle worker of the daemon polls before it sleeps, at most, in
+    /// microseconds [default: as `ashlar serve`].
     #[arg(long, value_name = "MICROSECONDS", requires = "via")]
     spin_us: Option<u16>,
 
@@ -136,8 +137,8 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     workers: usize,
 
-    /// Erase this device even if it holds a file system, a partition table or other RAID. Repeat
-    /// the flag for each such device.
+    /// Erase this device even if it holds a file system, a partition table or other RAID.
+    /// Repeatable.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 }

@@ -7,7 +7,7 @@ use crate::say;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar completions bash > /etc/bash_completion.d/ashlar")]
 pub struct Args {
-    /// The shell.
+    /// Shell to write for.
     shell: clap_complete::Shell,
 }
 

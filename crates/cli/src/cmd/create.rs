@@ -79,12 +79,12 @@ pub struct Args {
     #[arg(short = 'z', long, value_name = "SIZE")]
     size: Option<ByteSize>,
 
-    /// Add this device as a spare to the pool `spares`. Repeat the flag for several spares.
+    /// Add this device as a spare to the pool `spares`. Repeatable.
     #[arg(long = "spare", value_name = "DEVICE")]
     spares: Vec<PathBuf>,
 
-    /// Erase this device even if it holds a file system, a partition table or other RAID. Repeat
-    /// the flag for each such device.
+    /// Erase this device even if it holds a file system, a partition table or other RAID.
+    /// Repeatable.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 

@@ -32,11 +32,11 @@ pub struct DeclusteredArgs {
     #[arg(long)]
     pub declustered: bool,
 
-    /// Strips of a stripe, data and parity together, in a declustered array. Default: 10.
+    /// Strips of a stripe, data and parity together, in a declustered array [default: 10].
     #[arg(long, value_name = "COUNT")]
     stripe_width: Option<usize>,
 
-    /// Failed drives that a declustered array's own spare space replaces. Default: 2.
+    /// Failed drives that a declustered array's own spare space replaces [default: 2].
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
 
@@ -57,8 +57,8 @@ pub struct DeclusteredArgs {
         value_parser = clap::value_parser!(u8).range(0..=99))]
     load: u8,
 
-    /// With --declustered --dry-run: kind of the drives. Default: what the devices say, else
-    /// rotating.
+    /// With --declustered --dry-run: kind of the drives [default: what the devices say, else
+    /// rotating].
     #[arg(long, value_enum)]
     media: Option<Media>,
 }

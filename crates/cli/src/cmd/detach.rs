@@ -10,8 +10,8 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Give up a file that waits for its array since the daemon was killed, although somebody has
-    /// it open. They get errors.
+    /// Remove a file that has waited for its array since the daemon was killed, although a program
+    /// has it open. The program gets errors.
     #[arg(long)]
     give_up: bool,
 }

@@ -16,19 +16,19 @@ use std::path::PathBuf;
 
 /// Show events, oldest first.
 ///
-/// Without --since the daemon shows what it remembers. With --since the history on disk is read,
-/// also if no daemon runs.
+/// Without --since, shows the events that the daemon has in memory: since it started, at most the
+/// newest 4096. With --since, reads the history on disk, also if no daemon runs.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples: ashlar events --since 2h; \
                   ashlar events --since \"2 days\" --array tank0; \
-                  ashlar events --since 2026-01-31T12:00Z --severity warning")]
+                  ashlar events --since 2026-01-31T12:00:00Z --severity warning")]
 pub struct Args {
     /// Keep running and print new events as they happen.
     #[arg(short, long)]
     follow: bool,
 
-    /// Show events since a time ago (90m, 1h, "2 days") or a moment (RFC 3339; UTC if it names no
-    /// offset).
+    /// Show events since a time: how long ago (90m, 1h, "2 days"), or a date and time as in RFC
+    /// 3339. Without an offset it is UTC.
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 
@@ -40,9 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
     severity: Option<Severity>,
 
-    /// Folder for state of a daemon that does not run. Default: that of the usual daemon, as for
-    /// `serve`.
-    #[arg(long, value_name = "FOLDER", requires = "since")]
+    /// With --since: directory of the history, if no daemon runs [default: as for `serve`].
+    #[arg(long, value_name = "DIR", requires = "since")]
     state: Option<PathBuf>,
 }
 
@@ -110,7 +109,7 @@ fn from_history(args: &Args, reach: &Reach, since_ms: u64) -> Result<BTreeSet<Ke
             return Ok(BTreeSet::new());
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let hint = "start the daemon, or name its folder for state with --state";
+            let hint = "start the daemon, or name its state directory with --state";
             let message = format!(
                 "no daemon answers, and there is no history of events in {}",
                 folder.display()

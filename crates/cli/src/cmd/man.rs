@@ -7,7 +7,8 @@ use std::path::PathBuf;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar man /usr/local/share/man/man1")]
 pub struct Args {
-    /// Folder for the pages. Created if it does not exist.
+    /// Directory for the pages. Created if it does not exist.
+    #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
@@ -15,5 +16,7 @@ pub fn run(args: &Args) -> Result<(), Fault> {
     let command = crate::args::Args::definitions();
     std::fs::create_dir_all(&args.folder)
         .and_then(|()| clap_mangen::generate_to(command, &args.folder))
-        .map_err(|error| Fault::file(&args.folder, &error, "choose a folder that you may write to"))
+        .map_err(|error| {
+            Fault::file(&args.folder, &error, "choose a directory that you may write to")
+        })
 }

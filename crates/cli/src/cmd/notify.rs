@@ -4,9 +4,10 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::notify::{NotifyOutcome, NotifyTest, NotifyTested};
 
-/// Try the notifications of the configuration.
+/// Test the notifications that the configuration names.
 ///
-/// The daemon tells operators of events by the ways that `[notify]` names: a program, mail, a URL.
+/// The daemon reports events as `[notify]` of the configuration says: to a program, by mail, to a
+/// URL.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -15,9 +16,10 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Send one message by each way, and report for each whether it arrived.
+    /// Send one message to each target, and report for each whether it arrived.
     ///
-    /// Exit code 0: all arrived. Mail has arrived once sendmail has taken it.
+    /// Exit code 0: all arrived. 1: some did not. Mail counts as arrived once sendmail has accepted
+    /// it.
     Test,
 }
 

@@ -8,8 +8,8 @@ use ashlar_api::v1::member::Replace;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Replace the device of a slot. If the old device still works, Ashlar copies it to the new one.
-/// The old device serves until the copy is complete. Otherwise Ashlar rebuilds the new device.
+/// Replace the device of a slot. A device that still works is copied, and stays in use until the
+/// copy is complete. Otherwise Ashlar rebuilds its contents from the other members.
 #[derive(clap::Args, Debug)]
 #[command(after_help = sizes!())]
 pub struct Args {
@@ -22,14 +22,14 @@ pub struct Args {
     /// The new device. This erases it.
     device: PathBuf,
 
-    /// Erase the new device even if it holds a file system, a partition table or other RAID. Name
-    /// the device again.
+    /// Erase the new device even if it holds a file system, a partition table or other RAID. DEVICE
+    /// is its path once more.
     #[arg(long, value_name = "DEVICE")]
     destroy: Option<PathBuf>,
 
     /// Declare that the device writes blocks of this size (4K or more) atomically, even when power
-    /// fails. Ashlar trusts this from the next start on and logs less. If it is wrong, a
-    /// power cut together with a lost drive can corrupt data.
+    /// fails. Ashlar trusts this from the next start of the array on, and logs less. If it is
+    /// wrong, a power cut together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Run the daemon: start arrays and export their volumes. Stops cleanly on SIGTERM and SIGINT.
 ///
-/// Arrays and exports come from a TOML file, from flags, or later from other commands.
+/// Arrays and exports come from a TOML file, from options, or later from other commands.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
     sizes!(),
@@ -26,23 +26,22 @@ pub struct Args {
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Spare pool of the array on DEVICE. Repeat the flag for several pools, in order
-    /// [default: spares].
+    /// Spare pool of the array on DEVICE. Repeatable, in order of preference [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
     spare_pools: Vec<String>,
 
-    /// Configuration file (TOML). Flags add to it.
+    /// Configuration file (TOML). Options add to it.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Serve all volumes over NBD at unix:PATH or IP:PORT. Root and the daemon's group may open the
-    /// Unix socket. Repeat the flag for several addresses.
+    /// Serve all volumes over NBD at unix:PATH or IP:PORT. Repeatable. IP:PORT needs --nbd-tls or
+    /// --nbd-trusted-network. Root and the daemon's group may open the Unix socket.
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
 
-    /// Require TLS 1.3 and a client certificate at the addresses of --nbd. The folder holds
+    /// Require TLS 1.3 and a client certificate at the addresses of --nbd. The directory DIR holds
     /// server-cert.pem, server-key.pem, and ca-cert.pem of the authority that signs the clients.
-    #[arg(long, value_name = "FOLDER", requires = "nbd")]
+    #[arg(long, value_name = "DIR", requires = "nbd")]
     nbd_tls: Option<PathBuf>,
 
     /// Allow NBD over TCP without TLS. Everybody who can reach the addresses of --nbd may then read
@@ -50,8 +49,8 @@ pub struct Args {
     #[arg(long)]
     nbd_trusted_network: bool,
 
-    /// Serve all volumes over NVMe/TCP at IP:PORT. Port 4420 is usual. Repeat the flag for several
-    /// addresses. Needs --nvme-tcp-trusted-network or the same in the configuration.
+    /// Serve all volumes over NVMe/TCP at IP:PORT. Port 4420 is usual. Repeatable. Needs
+    /// --nvme-tcp-trusted-network, or `trusted_network` in the configuration.
     #[arg(long, value_name = "ADDRESS")]
     nvme_tcp: Vec<String>,
 
@@ -60,23 +59,23 @@ pub struct Args {
     #[arg(long)]
     nvme_tcp_trusted_network: bool,
 
-    /// Folder in which NVMe/TCP keeps identity, namespace numbers and reservations
-    /// [default: /var/lib/ashlar/nvme].
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory in which NVMe/TCP keeps identity, namespace numbers and reservations [default:
+    /// /var/lib/ashlar/nvme].
+    #[arg(long, value_name = "DIR")]
     nvme_tcp_state: Option<PathBuf>,
 
     /// Serve every volume as a disk for one virtual machine (vhost-user-blk), at the socket
-    /// FOLDER/NAME.sock. Root and the daemon's group may open the sockets.
-    #[arg(long, value_name = "FOLDER")]
+    /// DIR/NAME.sock. Root and the daemon's group may open the sockets.
+    #[arg(long, value_name = "DIR")]
     vhost_user: Option<PathBuf>,
 
-    /// Folder for the files of attached volumes [default: volumes, beside the control socket].
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory for the files of attached volumes [default: `volumes` beside the control socket].
+    #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
 
-    /// Folder for what survives the daemon, such as the history of events. Default: /var/lib/ashlar
-    /// for the usual socket, else `state` beside the socket.
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory for what survives the daemon, such as the history of events [default:
+    /// /var/lib/ashlar with the default socket, else `state` beside the socket].
+    #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
     /// Serve metrics at this address, for instance 127.0.0.1:9309.
@@ -91,22 +90,23 @@ pub struct Args {
     #[arg(long)]
     no_pin: bool,
 
-    /// How long an idle worker looks for work before it sleeps, at most, in microseconds. It does
-    /// so only while that is of use. 0: never [default: 50].
+    /// How long an idle worker polls for work before it sleeps, at most, in microseconds; 0 turns
+    /// polling off. A worker polls only while polling finds work [default: 50].
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u16>,
 
-    /// Parity kernel; a wrong name lists all [default: the fastest one for this CPU].
+    /// Code that computes parity, by instruction set. A wrong name lists all [default: the fastest
+    /// one for this CPU].
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// Memory for request payloads, over all workers [default: 64M for each worker, at most a
-    /// fourth of the memory].
+    /// Memory for the data of requests under way, over all workers [default: 64M for each worker,
+    /// at most a fourth of the memory].
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 
-    /// The most that memory devices may take together [default: half of what this process may
-    /// have].
+    /// The most memory that memory devices may take together [default: half of what this process
+    /// may have].
     #[arg(long, value_name = "SIZE")]
     memory_devices: Option<ByteSize>,
 

@@ -16,8 +16,8 @@ pub struct Args {
     /// Show only this array.
     array: Option<String>,
 
-    /// Print one line for monitoring. Exit code: 0 right, 1 attention, 2 degraded, 3 failed or no
-    /// daemon.
+    /// Print one line for monitoring. Exit code: 0 all right, 1 attention, 2 degraded,
+    /// 3 failed or no daemon.
     #[arg(long, conflicts_with_all = ["watch", "members", "limits"])]
     check: bool,
 

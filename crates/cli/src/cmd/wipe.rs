@@ -5,19 +5,18 @@ use crate::reach::{Reach, devices};
 use ashlar_api::v1::member::Wipe;
 use std::path::PathBuf;
 
-/// Erase the RAID metadata of devices that no array needs, so that they look blank. Data stays on
+/// Erase the RAID metadata of devices that no array needs. They look blank; their data stays on
 /// them.
 ///
-/// Refused for a device in use, and for a device that an array which does not run may need.
+/// Refused for a device in use, and for a device that a stopped array may need.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar wipe /dev/nvme3n1")]
 pub struct Args {
-    /// The devices.
+    /// Devices to wipe.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Erase this device although an array that does not run may need it. Repeat the flag for
-    /// several devices.
+    /// Erase this device although a stopped array may need it. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 

@@ -115,7 +115,7 @@ trait Client {
 pub fn measure(spec: &ViaSpec) -> Result<ViaResult, ApiError> {
     let (asked, bench) = (asked(spec)?, engine_spec(spec));
     interrupt::listen().map_err(|error| fault("signals cannot be listened to", error))?;
-    let folder = Folder::make().map_err(|error| fault("no temporary folder", error))?;
+    let folder = Folder::make().map_err(|error| fault("no temporary directory", error))?;
     let mut peers = peer::peers(spec.via, &asked, &folder);
     let daemon = Daemon::start(spec, &bench, &folder)?;
     let (mut client, under) = reach(spec.via, &daemon.at)

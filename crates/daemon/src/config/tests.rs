@@ -44,7 +44,7 @@ in_flight = "4MiB"
 stall_s = 30
 
 [vhost_user]
-folder = "/run/ashlar/vhost"
+directory = "/run/ashlar/vhost"
 
 [fuse]
 folder = "/run/ashlar/volumes"
@@ -121,10 +121,10 @@ fn values_that_make_no_sense_are_refused() {
         ("[nbd_limits]\nstall_s = 0", "stall_s must be more than 0"),
         ("[[nbd]]\nlisten = \"0.0.0.0:10809\"", "trusted_network = true"),
         ("[[nbd]]\nlisten = \"127.0.0.1:10809\"", "trusted_network = true"),
-        ("[[nbd]]\nlisten = \"0.0.0.0:10809\"\ntls = {}", "tls wants a folder, or all of"),
+        ("[[nbd]]\nlisten = \"0.0.0.0:10809\"\ntls = {}", "tls wants a directory, or all of"),
         (
             "[[nbd]]\nlisten = \"[::]:10809\"\ntls = { folder = \"a\", ca = \"b\" }",
-            "tls wants a folder, or all of",
+            "tls wants a directory, or all of",
         ),
         ("[[nbd]]\nlisten = \"[::]:1\"\ntls = { folder = \"gone\" }", "gone/ca-cert.pem: No such"),
         ("[[nbd]]\nlisten = \"here\"", "'here' is not an address"),

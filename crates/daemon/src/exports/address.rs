@@ -35,7 +35,7 @@ pub fn parse(address: &str, may_be_tcp: bool) -> Result<Listen, ApiError> {
             "NBD at {address} would be clear text without a login for {reach}; nothing was changed"
         );
         let hint = "take --nbd unix:PATH, which only its owner and group may open; or demand TLS \
-                    with --nbd-tls FOLDER, in the configuration tls = { folder = \"FOLDER\" }; \
+                    with --nbd-tls DIR, in the configuration tls = { directory = \"FOLDER\" }; \
                     or, if everybody who can reach it may read and destroy every volume, \
                     say --nbd-trusted-network, in the configuration trusted_network = true";
         return Err(ApiError::new(codes::EXPORT_IMPOSSIBLE, message, hint));

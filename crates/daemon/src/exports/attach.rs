@@ -44,7 +44,7 @@ impl Serves<Attach> for Arrays {
                 ApiError::new(
                     codes::SYSTEM_FAULT,
                     message,
-                    "see that the state folder can be written",
+                    "see that the state directory can be written",
                 )
             })?;
         }
@@ -114,7 +114,11 @@ impl Arrays {
         let Some(uuid) = self.uuid_of(array).await else { return Ok(()) };
         self.gather.remembered.change(uuid, |own| own.attach = None).map_err(|error| {
             let message = format!("'{array}' is detached, and this cannot be remembered: {error}");
-            ApiError::new(codes::SYSTEM_FAULT, message, "see that the state folder can be written")
+            ApiError::new(
+                codes::SYSTEM_FAULT,
+                message,
+                "see that the state directory can be written",
+            )
         })
     }
 }

@@ -322,7 +322,7 @@ fn make_folder(folder: &Path) -> Result<(), ApiError> {
         Err(error) => Err(ApiError::new(
             codes::SYSTEM_FAULT,
             format!("{}: {error}; nothing was started", folder.display()),
-            "name a folder that this user may make or write to with --vhost-user, in the \
+            "name a directory that this user may make or write to with --vhost-user, in the \
              configuration [vhost_user] folder",
         )),
     }

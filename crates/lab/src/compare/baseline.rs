@@ -19,7 +19,7 @@ use std::process::ExitCode;
                         Baselines are kept under $XDG_STATE_HOME/ashlar/lab/baselines (without it \
                         ~/.local/state/...), or in --library DIR.")]
 pub struct Args {
-    /// Where baselines are kept.
+    /// Directory of the baselines.
     #[arg(long, visible_alias = "dir", value_name = "DIR", global = true)]
     library: Option<PathBuf>,
     /// What to do.
@@ -30,24 +30,24 @@ pub struct Args {
 /// What can be done with the library.
 #[derive(clap::Subcommand, Debug)]
 enum Deed {
-    /// Keep a run under a name.
+    /// Save a run under a name.
     Save {
-        /// Its name: letters, digits, '-', '_' and '.'.
+        /// Name of the baseline: letters, digits, '-', '_' and '.'.
         name: String,
         /// Directory of the run.
         run: PathBuf,
-        /// It may take the place of the one that has this name.
+        /// Replace a baseline that has this name.
         #[arg(long)]
         replace: bool,
     },
-    /// Name all baselines, and whether they are of this machine.
+    /// List all baselines, and whether they come from this machine.
     List,
-    /// Show one: its machine and its figures.
+    /// Show a baseline: its machine and its figures.
     Show {
         /// Its name.
         name: String,
     },
-    /// Remove one.
+    /// Remove a baseline.
     Remove {
         /// Its name.
         name: String,

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 /// with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 \
+    after_help = "Examples:\n  ashlar lab compare ashlar btrfs --to runs/first --member drive0 \
                   --member drive1 --member drive2 --member drive3\n  \
                   ashlar lab compare runs/today runs/baseline --worse-below 0.95\n  \
                   ashlar lab compare runs/today --baseline kernel-6.1\n\n\
@@ -48,53 +48,54 @@ pub struct Args {
     /// Second engine, or the directory of the older run.
     #[arg(required_unless_present = "baseline", conflicts_with = "baseline")]
     pub b: Option<String>,
-    /// Hold the run A against the baseline of this name (`lab baseline list`).
+    /// Compare the run A with this baseline. `lab baseline list` lists them.
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
-    /// Where baselines are kept, if not in the user's own library.
+    /// Directory of the baselines [default: the user's own, see `lab baseline --help`].
     #[arg(long, value_name = "DIR", requires = "baseline")]
     pub library: Option<PathBuf>,
-    /// Compare although the baseline is of another machine; the output says so.
+    /// Compare even if the baseline comes from another machine; the output says so.
     #[arg(long, requires = "baseline")]
     pub other_machine: bool,
-    /// A member: a block device or a file. Its content is lost.
+    /// A member of the array: a block device or a file. Its contents are lost. Repeatable.
     #[arg(long = "member", value_name = "PATH")]
     pub members: Vec<PathBuf>,
-    /// This may be overwritten although something is on it: serial number of a drive, path of a
-    /// file.
+    /// Overwrite this member even if it holds data. Name a drive by its serial number, a file by
+    /// its path. Repeatable.
     #[arg(long, value_name = "WHAT")]
     pub destroy: Vec<String>,
-    /// Where records, outputs and the report go; made if it is not there.
-    #[arg(long, value_name = "DIR")]
+    /// Directory for the results; created if it does not exist.
+    #[arg(long = "to", alias = "dir", value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// RAID level: raid5 or raid6.
     #[arg(long, default_value = "raid6")]
     pub level: String,
-    /// Members that are taken out for the second half of each turn. Without this as many as the
-    /// level can lose, and none if a device was handed over.
+    /// Members to take out for the second half of each turn [default: as many as the level can
+    /// lose; none with device:PATH].
     #[arg(long)]
     pub losses: Option<u32>,
-    /// Turns of each engine; from three on there are intervals.
+    /// Turns of each engine; from three on, the report has intervals.
     #[arg(long, default_value_t = 3)]
     pub rounds: u32,
-    /// Which loads, as fio calls them: write, read (both whole stripes), randread, randwrite (both
-    /// 4 KiB). All without this.
+    /// Loads, separated by commas: write and read (whole stripes), randread and randwrite (4 KiB)
+    /// [default: all].
     #[arg(long = "load", value_name = "MIX", value_delimiter = ',')]
     pub loads: Vec<String>,
-    /// Seconds of each measurement.
+    /// Length of each measurement, in seconds.
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
-    /// MiB of the array that are used.
+    /// Part of the array to use, in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub span: u64,
-    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each
-    /// case is sampled.
+    /// Do not sample stacks, so the report has no flame graphs [default: the first turn of each
+    /// case is sampled].
     #[arg(long)]
     pub no_stacks: bool,
-    /// Say what would be done, and what would refuse it, and do nothing.
+    /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// With two runs: exit with 1 if a case reaches less than this share of the older run.
+    /// With two runs: a case is WORSE if it reaches less than this share of the older run. Exit
+    /// code 1 if one is.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     pub worse_below: f64,
 }
@@ -139,7 +140,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         Refusal::cannot_run(
             "dir.missing",
             "nothing was done: there is no place for records",
-            "say --dir DIR",
+            "name a directory with --to DIR",
         )
     })?;
     RunDir::refuse_existing(&path)?;

@@ -119,7 +119,7 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Refusal {
     Refusal::file(
         path,
         error,
-        "what was sampled is still there; free space or choose another folder",
+        "what was sampled is still there; free space or choose another directory",
     )
 }
 

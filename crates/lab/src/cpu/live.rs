@@ -2,7 +2,7 @@
 //! the samples.
 //!
 //! What must stay true: samples, `/proc/stat` and `/proc/schedstat` cover the same time; what was
-//! sampled is kept when the load fails; without `--out` nothing stays behind.
+//! sampled is kept when the load fails; without `--to` nothing stays behind.
 
 use super::account::{self, CpuAccount, ProfilerCost};
 use super::burn::Burner;
@@ -54,7 +54,7 @@ impl Folder {
         let folder =
             Folder { path: out.map_or_else(scratch, Path::to_owned), is_kept: out.is_some() };
         std::fs::create_dir_all(&folder.path).map_err(|error| {
-            Refusal::file(&folder.path, &error, "choose a folder that you may write to")
+            Refusal::file(&folder.path, &error, "choose a directory that you may write to")
         })?;
         Ok(folder)
     }

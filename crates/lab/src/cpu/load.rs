@@ -144,8 +144,9 @@ pub fn generator_ns_per_io(dir: &Path, job: &Path) -> Result<Option<f64>, Refusa
     let text = std::fs::read_to_string(job)
         .map_err(|error| Refusal::file(job, &error, "give a fio job file"))?;
     let null = dir.join("null.fio");
-    std::fs::write(&null, null_job(&text))
-        .map_err(|error| Refusal::file(&null, &error, "choose a folder that you may write to"))?;
+    std::fs::write(&null, null_job(&text)).map_err(|error| {
+        Refusal::file(&null, &error, "choose a directory that you may write to")
+    })?;
     let work = fio(dir, &null, "the load generator's own cost: the same job on the null engine")?;
     Ok((work.ios > 0).then(|| work.own_ns / to_f64(work.ios)))
 }

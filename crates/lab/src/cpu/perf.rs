@@ -42,7 +42,7 @@ impl Sampler {
     pub fn start(data: &Path, hz: f64) -> Result<Sampler, Refusal> {
         let complaints = data.with_extension("complaints");
         let unusable = |error: &std::io::Error| {
-            Refusal::file(&complaints, error, "choose a folder that you may write to")
+            Refusal::file(&complaints, error, "choose a directory that you may write to")
         };
         let errors = File::create(&complaints).map_err(|error| unusable(&error))?;
         let spawned = Command::new("perf")
@@ -190,7 +190,7 @@ fn refusal_for(said: &str) -> Refusal {
 pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
     let complaints = data.with_extension("script-complaints");
     let errors = File::create(&complaints).map_err(|error| {
-        Refusal::file(&complaints, &error, "choose a folder that you may write to")
+        Refusal::file(&complaints, &error, "choose a directory that you may write to")
     })?;
     let spawned = Command::new("perf")
         .args(["script", "--no-inline", "-F", "comm,pid,tid,cpu,time,event,ip,sym,dso", "-i"])

@@ -22,67 +22,68 @@ use std::process::ExitCode;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab cpu --seconds 10
-  ashlar lab cpu --fio seqwrite.fio --out run1
-  ashlar lab cpu --out run2 -- dd if=/dev/zero of=/mnt/x bs=1M count=1000 oflag=direct
+  ashlar lab cpu --fio seqwrite.fio --to run1
+  ashlar lab cpu --to run2 -- dd if=/dev/zero of=/mnt/x bs=1M count=1000 oflag=direct
   ashlar lab cpu --from md.folded --cores 64 --hz 99 --seconds 60
   ashlar lab cpu --from run2/stacks.folded --against run1/stacks.folded --cores 64 --seconds 60 \
-    --out diff")]
+    --to diff")]
 pub struct Args {
-    /// Account for this file instead of sampling: folded stacks, or the text of perf script. May be
-    /// given several times.
+    /// Read samples from this file instead of sampling: folded stacks, or the output of `perf
+    /// script`. Repeatable.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fio", "command"])]
     pub from: Vec<PathBuf>,
 
-    /// Draw what changed from this folded file to the one of --from (needs --out).
+    /// Draw a flame graph of what changed from this folded file to the one of --from. Needs --to.
     #[arg(long, value_name = "FILE", requires = "from", requires = "out")]
     pub against: Option<PathBuf>,
 
-    /// Sample while this fio job runs; says CPU time for each I/O and each MiB.
+    /// Sample while this fio job runs. Prints CPU time for each I/O and each MiB.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["command", "seconds"])]
     pub fio: Option<PathBuf>,
 
-    /// How long to sample, or how long the file was sampled.
+    /// How long to sample, in seconds; with --from, how long the file's samples took.
     #[arg(long, value_name = "T", conflicts_with = "command")]
     pub seconds: Option<f64>,
 
-    /// Cores that were online when the file was made.
+    /// With --from: cores that were online when the file was made.
     #[arg(long, value_name = "N", requires = "from")]
     pub cores: Option<u32>,
 
-    /// Samples a second on each core.
+    /// Samples per second on each core.
     #[arg(long, value_name = "F", default_value_t = 99.0)]
     pub hz: f64,
 
-    /// What the counts of a folded file are, when the file does not say.
+    /// With --from: what the counts of a folded file are, if the file does not say.
     #[arg(long, value_enum, requires = "from")]
     pub unit: Option<UnitFlag>,
 
-    /// Function groups of your own: TOML files, asked before the ones that come with the lab.
+    /// TOML file with function groups of your own; they come before those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     pub groups: Vec<PathBuf>,
 
-    /// Names of the load generator's threads, a regular expression. Default: fio, and the command's
-    /// own.
+    /// Regular expression for the names of the load generator's threads [default: fio, and the
+    /// command's own].
     #[arg(long, value_name = "REGEX")]
     pub client: Option<String>,
 
-    /// Points by which a core must stand above the median to be called a spike.
+    /// How far above the median of all cores a core must be to count as a spike, in percentage
+    /// points.
     #[arg(long, value_name = "POINTS", default_value_t = SPIKE_POINTS)]
     pub spike_points: f64,
 
-    /// Keep samples, folded stacks, flame graphs and the record in this folder.
-    #[arg(long, value_name = "DIR")]
+    /// Directory for samples, folded stacks, flame graphs and the record.
+    #[arg(long = "to", alias = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
 
-    /// Run the load once more without sampling, to see what sampling costs.
+    /// Run the load once more without sampling, to measure what sampling costs.
     #[arg(long, conflicts_with = "from")]
     pub profiler_cost: bool,
 
-    /// Burn a known share of one core, and see whether this machine's sampler says so.
+    /// Load one core by a known share, and check that sampling on this machine finds that share.
     #[arg(long, conflicts_with_all = ["from", "fio", "command"])]
     pub check_sampler: bool,
 
-    /// Share of the core that --check-sampler burns, percent.
+    /// With --check-sampler: the share of the core, in percent.
     #[arg(
         long,
         value_name = "PERCENT",
@@ -227,7 +228,7 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
 
 fn make(out: &Path) -> Result<(), Refusal> {
     std::fs::create_dir_all(out)
-        .map_err(|error| Refusal::file(out, &error, "choose a folder that you may write to"))
+        .map_err(|error| Refusal::file(out, &error, "choose a directory that you may write to"))
 }
 
 fn check_sampler(args: &Args, groups: &Groups, json: bool) -> Result<ExitCode, Refusal> {

@@ -20,43 +20,44 @@ use std::process::ExitCode;
                         Exit code: 0 no errors, 1 errors found, 2 could not run. \
                         Nothing is written to any target.")]
 pub struct Args {
-    /// A job file, or the JSON that fio wrote.
+    /// A fio job file, or the JSON that fio wrote.
     #[arg(value_name = "FILE", conflicts_with = "command")]
     file: Option<PathBuf>,
     /// A fio command line.
     #[arg(last = true, value_name = "FIO ARGS")]
     command: Vec<String>,
-    /// Explain a rule (L08), or all of them.
+    /// Explain a rule (such as L08), or all of them (`all`).
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
-    /// The figures are to be published: some warnings become errors.
+    /// Judge for publication: some warnings become errors.
     #[arg(long)]
     publish: bool,
-    /// Writes are claimed to be durable.
+    /// The benchmark claims durable writes.
     #[arg(long)]
     durable: bool,
-    /// It is a stress test of all drives at once.
+    /// The benchmark is a stress test of all drives at once.
     #[arg(long)]
     stress: bool,
-    /// Strip size of the array under test: 64k.
+    /// Strip size of the array under test, for instance 64K.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     strip_size: Option<u64>,
-    /// Data in a full stripe of the array under test: 512k.
+    /// Data in a full stripe of the array under test, for instance 512K.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     stripe_data: Option<u64>,
-    /// Targets have been written whole, and the record of it is kept.
+    /// The targets were written completely before, and a record of it is kept.
     #[arg(long)]
     preconditioned: bool,
-    /// Governor, turbo, SMT and mitigations are recorded beside the result.
+    /// CPU governor, turbo, SMT and mitigations are recorded with the result.
     #[arg(long)]
     environment_recorded: bool,
     /// Whether the drives coalesce interrupts.
     #[arg(long, value_name = "on|off", value_parser = on_off)]
     coalescing: Option<bool>,
-    /// What no result can be above, bytes a second: NAME=7.8g. May be repeated.
+    /// A rate that no result can exceed, in bytes per second: NAME=7.8g. Repeatable.
     #[arg(long, value_name = "NAME=BYTES", value_parser = ceiling)]
     ceiling: Vec<Ceiling>,
-    /// Serial (or path, for a file) that may be destroyed. May be repeated.
+    /// This target may be overwritten. Name a drive by its serial number, a file by its path.
+    /// Repeatable.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }

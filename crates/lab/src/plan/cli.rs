@@ -36,13 +36,13 @@ use std::process::ExitCode;
                         Exit code: 0 done, 1 refused, invalid figures or failed checks, \
                         2 could not run.")]
 pub struct Args {
-    /// The plan.
+    /// Plan of measurements: a TOML file.
     #[arg(value_name = "PLAN", required_unless_present = "example")]
     plan: Option<PathBuf>,
-    /// Print a plan to begin with, and do nothing.
+    /// Print an example of a plan, and do nothing.
     #[arg(long, conflicts_with_all = ["plan", "to", "resume", "dry_run"])]
     example: bool,
-    /// Directory for the results; it must not hold a run.
+    /// Directory for the results; created if it does not exist. It must not hold a run.
     #[arg(
         long,
         value_name = "DIR",
@@ -50,21 +50,21 @@ pub struct Args {
         conflicts_with = "resume"
     )]
     to: Option<PathBuf>,
-    /// Go on with the run in this directory.
+    /// Continue the run in this directory.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Print every command and job file, and do nothing.
+    /// Print every command and job file. Runs and writes nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each
-    /// point on an array is sampled.
+    /// Do not sample stacks, so the report has no flame graphs [default: the first round of each
+    /// point on an array is sampled].
     #[arg(long)]
     no_stacks: bool,
-    /// Drive models of your own: TOML files, asked before the ones that come with the lab.
+    /// TOML file with drive models of your own; they come before those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
-    /// Serial (or path, for a file; HOST:PORT:PATH on another host) that may be destroyed. May be
-    /// repeated.
+    /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
+    /// its path, a file on another host by HOST:PORT:PATH. Repeatable.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }

@@ -22,19 +22,19 @@ use std::process::ExitCode;
                         EVERYTHING on the drive is lost, and with 'sanitize' everything on all of \
                         its namespaces. In a plan it is the stage 'purge'.")]
 pub struct Args {
-    /// Drives.
+    /// Drives to purge.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// How.
     #[arg(long, value_enum, default_value = "auto")]
     method: Method,
-    /// Directory for the record and every command's output; it must not hold a run.
+    /// Directory for the results; created if it does not exist. It must not hold a run.
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     to: Option<PathBuf>,
-    /// Serial (or path, if it has none) of a drive that may be purged. May be repeated.
+    /// Purge this drive. Name it by its serial number, or by its path if it has none. Repeatable.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
-    /// Say what would be done, and what would refuse it, and do nothing.
+    /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     dry_run: bool,
 }

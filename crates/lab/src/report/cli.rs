@@ -9,24 +9,24 @@ use std::process::ExitCode;
 
 /// Make the report of a run: verdict first, every figure with its mark and its command.
 ///
-/// Without a flag the page is written to report.html in the run directory. The report is made from
-/// the records alone and can be made again at any time.
+/// Without an option, the report is written to report.html in the directory of the run. The report
+/// is made from the records alone and can be made again at any time.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab report runs/tank0 --html tank0.html --csv tank0.csv")]
 pub struct Args {
     /// Directory that `lab run` or `lab compare` wrote.
     pub run: PathBuf,
-    /// Write the page here: one HTML file that needs no network.
+    /// Write the report as one HTML file that needs no network.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write Markdown here.
+    /// Write the report as Markdown.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Write one line for each round here; tables of CPU time, hosts, resources and traces go
-    /// beside it: FILE.cpu.csv and so on.
+    /// Write one line for each round. Tables of CPU time, hosts, resources and traces go to
+    /// FILE.cpu.csv and so on.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write OCP Test & Validation lines here.
+    /// Write OCP Test & Validation lines.
     #[arg(long, value_name = "FILE")]
     pub ocp: Option<PathBuf>,
 }

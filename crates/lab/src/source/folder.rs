@@ -36,12 +36,12 @@ struct Line {
 /// The folder holds something, or cannot be written.
 pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
     let unusable = |error: &std::io::Error| {
-        Refusal::file(folder, error, "choose a folder that you may write to")
+        Refusal::file(folder, error, "choose a directory that you may write to")
     };
     let commands = folder.join("commands");
     if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         let message = format!("{} holds something already; nothing was written", folder.display());
-        return Err(Refusal::cannot_run("capture.folder_in_use", message, "name a new folder"));
+        return Err(Refusal::cannot_run("capture.folder_in_use", message, "name a new directory"));
     }
     std::fs::create_dir_all(&commands).map_err(|error| unusable(&error))?;
     let put = |name: &str, text: &str| {
@@ -72,7 +72,7 @@ pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
 /// # Errors
 /// It is not a capture, or cannot be read.
 pub fn read(folder: &Path) -> Result<(Capture, usize), Refusal> {
-    let hint = "name a folder made by `lab capture`";
+    let hint = "name a directory made by `lab capture`";
     let get = |name: &str| {
         let path = folder.join(name);
         let bytes = std::fs::read(&path).map_err(|error| Refusal::file(&path, &error, hint))?;

@@ -27,16 +27,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
   ashlar lab trace --vm domain.xml
 
 In a virtual machine: trace the disk in the guest and the device on the host at the same time, \
-each with --json into a
-file, then set both beside each other with --layers. --vm says how the disks are attached \
-and what to beware of.")]
+each with --json to a file. Then compare them with --layers. --vm says how the disks are attached \
+and what distorts such a measurement.")]
 pub struct Args {
-    /// The device: a whole block device.
+    /// Device to trace: a whole block device.
     #[arg(required_unless_present_any = ["layers", "vm"])]
     pub device: Option<PathBuf>,
 
-    /// Set finished traces of the same I/Os beside each other, outermost first: guest=FILE, then
-    /// host=FILE, of what --json printed.
+    /// Compare finished traces of the same I/Os, outermost layer first: guest=FILE, then host=FILE.
+    /// Each FILE holds what --json printed. Repeatable.
     #[arg(
         long,
         value_name = "NAME=FILE",
@@ -45,28 +44,28 @@ pub struct Args {
     )]
     pub layers: Vec<(String, String)>,
 
-    /// How a guest's disks are attached: what virsh dumpxml prints, or /proc/PID/cmdline of the
-    /// emulator.
+    /// Say how a guest's disks are attached. FILE holds what virsh dumpxml prints, or the
+    /// emulator's /proc/PID/cmdline.
     #[arg(long, value_name = "FILE", conflicts_with = "device")]
     pub vm: Option<PathBuf>,
 
-    /// How long to trace.
+    /// How long to trace, in seconds.
     #[arg(long, value_name = "T", default_value_t = 10.0, conflicts_with = "command")]
     pub seconds: f64,
 
-    /// Strip of the array on the device, or of the device itself: 64K.
+    /// Strip size of the array, for instance 64K.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub strip: Option<u64>,
 
-    /// Data of a full stripe: strip times data members, 512K.
+    /// Data of a full stripe: strip size times data members, for instance 512K.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub stripe: Option<u64>,
 
-    /// A member of the array: counts member I/Os for each write. May be given several times.
+    /// A member of the array: count member I/Os for each write. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub member: Vec<PathBuf>,
 
-    /// Room for events of each core.
+    /// Buffer for events of each core, in MiB.
     #[arg(
         long,
         value_name = "MIB",
@@ -75,7 +74,7 @@ pub struct Args {
     )]
     pub buffer_mib: u64,
 
-    /// Keep the trace's text in this file.
+    /// Write the trace as text to this file.
     #[arg(long, value_name = "FILE")]
     pub keep: Option<PathBuf>,
 

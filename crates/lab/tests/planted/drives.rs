@@ -119,7 +119,7 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
         let run = place.path().join("run");
         let earnest: Vec<&str> =
             words.iter().copied().filter(|word| *word != "--dry-run").collect();
-        let begun = lab(&[&earnest[..], &["--dir", word(&run), "--no-stacks"]].concat());
+        let begun = lab(&[&earnest[..], &["--to", word(&run), "--no-stacks"]].concat());
         assert_eq!(begun.status.code(), Some(1), "{}", said(&begun));
         assert!(said(&begun).contains("carries swap; nothing was written"), "{}", said(&begun));
         assert!(std::fs::read(taken).expect("readable") == before, "untouched");

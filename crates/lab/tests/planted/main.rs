@@ -183,16 +183,7 @@ fn a_comparison_calls_what_is_above_the_raw_devices_invalid() {
     let shell = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
     let mut words = vec!["-c", shell, "sh", word(&throttle.group), LAB, "compare"];
     let (a, b) = (format!("device:{}", one.0), format!("device:{}", other.0));
-    words.extend([
-        a.as_str(),
-        b.as_str(),
-        "--dir",
-        word(&run),
-        "--level",
-        "raid5",
-        "--losses",
-        "0",
-    ]);
+    words.extend([a.as_str(), b.as_str(), "--to", word(&run), "--level", "raid5", "--losses", "0"]);
     words.extend([
         "--rounds",
         "1",

@@ -52,17 +52,17 @@ pub struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// Use MEMBER for slot N whatever its metadata says. A last resort. Repeat the flag for several
-    /// slots.
+    /// Use MEMBER for slot N whatever its metadata says. A last resort. Repeatable.
     #[arg(long = "slot", value_name = "N=MEMBER", value_parser = by_hand)]
     slots: Vec<(u16, PathBuf)>,
 
-    /// After a split brain: trust this incarnation.
-    #[arg(long, value_name = "UUID", value_parser = uuid)]
+    /// After a split brain: the side whose data to read, by the UUID that `ashlar examine` prints
+    /// as `incarnation`.
+    #[arg(long, visible_alias = "trust", value_name = "UUID", value_parser = uuid)]
     incarnation: Option<Uuid>,
 
-    /// Trust the metadata of MEMBER: one side of a split brain, or an older state. Members that
-    /// disagree are not read.
+    /// Read the array as the metadata of MEMBER describes it: one side of a split brain, or an
+    /// older state. Members that disagree are not read.
     #[arg(long, value_name = "MEMBER", conflicts_with = "incarnation")]
     believe: Option<PathBuf>,
 }

@@ -57,7 +57,7 @@ impl Target {
     /// # Errors
     /// If it holds something and may not, cannot be written, or is too small.
     pub fn file(path: &Path, bytes: u64, existing: Existing) -> Result<Target, Fault> {
-        let hint = "name a file in a folder that you may write to";
+        let hint = "name a file in a directory that you may write to";
         let complain = |error: io::Error| Fault::file(path, &error, hint);
         let mut options = File::options();
         options.read(true).write(true);

@@ -70,8 +70,8 @@ impl NvmeExports {
         let folder = config.state_folder();
         let unusable = |error: io::Error| {
             let message = format!("{}: {error}; nothing was started", folder.display());
-            let hint = "name a folder that this user may write to with state in [nvme_tcp], or end \
-                        the daemon that uses it";
+            let hint = "name a directory that this user may write to with state in [nvme_tcp], or \
+                        end the daemon that uses it";
             ApiError::new(codes::SYSTEM_FAULT, message, hint)
         };
         let state = Arc::new(StateFolder::open(&folder, self.boot).map_err(unusable)?);
