@@ -28,6 +28,7 @@
 //! - `hostile`    others at the control socket, connections that never get on
 //! - `nvme`       hosts of NVMe/TCP, and what they find after a restart; `nvme_queue`: one queue
 //! - `vhost`      sockets for virtual machines: who may connect, and what is said of them
+//! - `seen`       the page at the metrics listener
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
 //! - `silent`     a member that does not answer
@@ -74,6 +75,7 @@ mod refusals;
 mod refused_starts;
 mod salvage;
 mod second_paths;
+mod seen;
 mod serving;
 mod short;
 mod silent;

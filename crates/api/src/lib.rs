@@ -4,6 +4,7 @@
 //! - [`error`]: how a refusal looks
 //! - [`openapi`]: the interface as a document for other programs
 //! - [`v1`]: the requests and answers themselves, one file for each noun
+//! - [`words`]: numbers and times for people
 //! - `client`: a blocking client over the control socket (feature `client`)
 //!
 //! What must stay true: the daemon and its clients use these types and no others, so that the two
@@ -18,6 +19,7 @@ pub mod client;
 pub mod error;
 pub mod openapi;
 pub mod v1;
+pub mod words;
 
 pub use call::{Call, Method};
 #[cfg(feature = "client")]

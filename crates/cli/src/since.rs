@@ -133,7 +133,7 @@ fn digits(text: &str, count: usize) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::{Since, days};
-    use crate::render::moment::utc;
+    use ashlar_api::words::utc;
 
     #[test]
     fn times_ago_add_up() {

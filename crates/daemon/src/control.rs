@@ -6,7 +6,7 @@
 //! here: the peer, and how long it may take (`peer`).
 
 use crate::backend::{Backend, Serves, openapi, with_calls};
-use crate::guarded::Answer;
+use crate::guarded::{Answer, Lines};
 use crate::metrics;
 use crate::peer::{Gate, Peer, PeerLimits};
 use crate::seats::Serving;
@@ -16,7 +16,7 @@ use ashlar_api::v1::status::METRICS_PATH;
 use ashlar_api::{ApiError, Call, Method, codes};
 use ashlar_engine::event_names;
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{self, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -27,8 +27,6 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -41,10 +39,10 @@ const EVENT_POLL: Duration = Duration::from_millis(100);
 const EVENT_LINES_MAX: usize = 64;
 
 /// Names of the events that tell who asked.
-mod names {
+pub(crate) mod names {
     /// Somebody asked for a change. Fields: `request` (its path), `uid`, `gid` and `pid` of who
     /// asked as the kernel has them, `answer` (`done`, or the code of the refusal).
-    pub(super) const CALLED: &str = "control.called";
+    pub(crate) const CALLED: &str = "control.called";
 }
 
 /// Answer what comes through `gate`, for ever.
@@ -252,19 +250,4 @@ async fn follow_events<B: Backend>(State(backend): State<B>) -> Response {
         }
     });
     (NDJSON, Body::new(Lines(receiver))).into_response()
-}
-
-/// A response body that grows as lines arrive.
-struct Lines(mpsc::Receiver<Bytes>);
-
-impl HttpBody for Lines {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|line| line.map(|line| Ok(http_body::Frame::data(line))))
-    }
 }

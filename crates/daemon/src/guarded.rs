@@ -6,12 +6,14 @@
 
 use crate::seats::{Seat, Serving};
 use axum::body::{Body, Bytes, HttpBody};
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Times of a connection.
@@ -141,5 +143,20 @@ impl HttpBody for Answer {
 
     fn size_hint(&self) -> http_body::SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// A response body that grows as lines arrive.
+pub struct Lines(pub mpsc::Receiver<Bytes>);
+
+impl HttpBody for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|line| line.map(|line| Ok(http_body::Frame::data(line))))
     }
 }

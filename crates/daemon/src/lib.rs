@@ -8,7 +8,8 @@
 //! - [`control`]   the control socket: routes, refusals, the stream of events
 //! - [`peer`]      the peers of the control socket, and the share of the daemon that one may hold
 //! - [`metrics`]   a status as OpenMetrics text
-//! - `scrape`      the optional listener for it
+//! - `page`        the same status as a page for people, with the last hour
+//! - `scrape`      the optional listener for both
 //! - `seats`       connections of a listener: how many, and which makes room
 //! - `gather`      brings arrays together as their devices appear, and what is remembered of them
 //! - `guarded`     a connection that ends when its peer takes too long
@@ -54,6 +55,7 @@ mod look;
 mod memory;
 mod memory_devices;
 pub mod metrics;
+mod page;
 pub mod peer;
 mod process;
 mod repeats;

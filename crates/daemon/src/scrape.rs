@@ -2,12 +2,14 @@
 //!
 //! What must stay true: everybody who can reach the address may read, and nobody can do more.
 //! Connections are few, and those of one peer fewer. An idle one ends by itself or for a newer one.
-//! No request changes anything. Not here: the answer (`metrics`).
+//! No request changes anything. A stream of changes that is open makes room for others. Not here:
+//! the answers (`metrics`, `page`).
 
 use crate::backend::Backend;
 use crate::descriptors::Spare;
 use crate::guarded::{Answer, Guarded, Times};
 use crate::metrics;
+use crate::page::{self, LIVE_PATH, Page};
 use crate::seats::{Course, Room, Seats, Serving, Taken};
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +20,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::{IncomingStream, Listener};
+use std::future::IntoFuture;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -139,13 +142,21 @@ impl Listener for ScrapeGate {
 /// # Errors
 /// What the system says when nobody can be let in any more.
 pub async fn answer<B: Backend>(gate: ScrapeGate, backend: B) -> io::Result<()> {
+    let page = Page::new(backend.clone());
     let router = Router::new()
         .route("/metrics", get(metrics::answer::<B>))
         .route("/healthz", get(|| async { "ok\n" }))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there is /metrics and /healthz\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "there is /, /metrics and /healthz\n") })
         .with_state(backend)
+        .merge(page::router(Arc::clone(&page)))
         .layer(middleware::from_fn(on_course));
-    axum::serve(gate, router.into_make_service_with_connect_info::<Scraper>()).await
+    let served = axum::serve(gate, router.into_make_service_with_connect_info::<Scraper>());
+    tokio::select! {
+        served = served.into_future() => served,
+        // They never end by themselves.
+        () = page.keep_sampling() => Ok(()),
+        () = page.keep_drawing() => Ok(()),
+    }
 }
 
 /// While a scrape is being answered its connection keeps its seat.
@@ -155,7 +166,10 @@ async fn on_course(
     next: Next,
 ) -> Response {
     let mut serving = Serving::begun(&peer.0);
-    serving.carry_out();
+    // Who follows the page waits for ever. Its seat goes to a connection that needs one.
+    if request.uri().path() != LIVE_PATH {
+        serving.carry_out();
+    }
     let response = next.run(request).await.into_response();
     response.map(|body| Body::new(Answer { body, _serving: serving }))
 }

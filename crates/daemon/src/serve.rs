@@ -301,6 +301,7 @@ async fn begin(
         let gate = ScrapeGate::new(listener, &arrays.seats.metrics);
         tokio::spawn(scrape::answer(gate, arrays.clone()));
         say(&format!("metrics at http://{address}/metrics"));
+        say(&format!("page at http://{address}/"));
     }
     Ok(())
 }

@@ -308,6 +308,22 @@ pub struct ArrayStatus {
     pub write_stages: Vec<StageLatency>,
 }
 
+impl ArrayStatus {
+    /// Data and parity of a stripe, or copies, of each group: `2 x 4+2`, `3 copies`.
+    pub fn shape(&self) -> String {
+        let one = match self.level {
+            Level::Raid1 | Level::Raid10 => format!("{} copies", self.parity_strips + 1),
+            _ => format!("{}+{}", self.data_strips, self.parity_strips),
+        };
+        if self.groups > 1 { format!("{} x {one}", self.groups) } else { one }
+    }
+
+    /// Its members, group by group.
+    pub fn by_group(&self) -> impl Iterator<Item = &[MemberStatus]> {
+        self.members.chunks((self.members.len() / usize::from(self.groups).max(1)).max(1))
+    }
+}
+
 /// An array whose writes wait for space.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {

@@ -3,9 +3,9 @@
 use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
-use crate::render::rate::grouped;
 use ashlar_api::codes;
 use ashlar_api::v1::array::{Policy, Switch};
+use ashlar_api::words::grouped;
 use ashlar_daemon::bench::via::{self, Figures, Via, ViaResult, ViaSpec};
 use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members};
 use ashlar_layout::Level;

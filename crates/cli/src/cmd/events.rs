@@ -2,13 +2,13 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, absolute};
-use crate::render::moment;
 use crate::say;
 use crate::since::Since;
 use ashlar_api::ClientError;
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::severity::Severity;
 use ashlar_api::v1::status::GetStatus;
+use ashlar_api::words;
 use ashlar_daemon::events::{history, history_folder, usual_state};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -62,7 +62,7 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     let Some(since) = args.since else {
         return from_daemon(args, reach, 0, &BTreeSet::new());
     };
-    let since_ms = since.unix_ms(moment::now_ms());
+    let since_ms = since.unix_ms(words::now_ms());
     let known = from_history(args, reach, since_ms)?;
     match from_daemon(args, reach, since_ms, &known) {
         // Then the history is all there is.
@@ -168,7 +168,7 @@ fn line(event: &Event) -> String {
         event.fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
     format!(
         "{}  {:<8} {:<22} {array:<10} {}",
-        moment::utc(event.unix_ms),
+        words::utc(event.unix_ms),
         event.severity,
         event.name,
         fields.join("  ")

@@ -78,7 +78,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
-    /// Serve metrics at this address, for instance 127.0.0.1:9309.
+    /// Serve metrics, and a page for people, at this address, for instance 127.0.0.1:9309.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
 

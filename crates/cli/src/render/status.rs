@@ -1,7 +1,6 @@
 //! The screen of `ashlar status`: what is wrong stands out, what is right takes one line.
 
-use super::moment::span;
-use super::rate::{grouped, progress};
+use super::rate::progress;
 use super::table;
 use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
@@ -10,7 +9,7 @@ use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus, Slow};
 use ashlar_api::v1::spare::Spare;
 use ashlar_api::v1::status::{AbsentArray, MemoryDevice, MemoryStatus, RepeatedEvent, Status};
-use ashlar_layout::Level;
+use ashlar_api::words::{grouped, span};
 use ashlar_units::ByteSize;
 
 /// A device that has not answered for so long is told of.
@@ -106,7 +105,7 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         "array  {:<8} {} {}  strip {}   {}",
         array.name,
         array.level,
-        shape(array),
+        array.shape(),
         ByteSize(array.strip_bytes),
         state(array)
     ));
@@ -142,14 +141,6 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         last_scrub(array)
     ));
     lines.extend(load(array));
-}
-
-fn shape(array: &ArrayStatus) -> String {
-    let one = match array.level {
-        Level::Raid1 | Level::Raid10 => format!("{} copies", array.parity_strips + 1),
-        _ => format!("{}+{}", array.data_strips, array.parity_strips),
-    };
-    if array.groups > 1 { format!("{} x {one}", array.groups) } else { one }
 }
 
 fn state(array: &ArrayStatus) -> String {

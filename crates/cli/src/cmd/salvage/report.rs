@@ -5,8 +5,8 @@
 
 use super::copy::{Disagreement, Extents, Outcome, Verified};
 use crate::fault::Fault;
-use crate::render::rate::grouped;
 use crate::render::table;
+use ashlar_api::words::grouped;
 use ashlar_salvage::{FileImage, How, Judged, LogSummary, RunState, Salvage, Standing, uuid_text};
 use ashlar_units::ByteSize;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Times for people: a moment in UTC, a span in its two largest units.
+//! Numbers and times for people: a moment in UTC, a span in its two largest units, thousands set
+//! apart. The commands and the daemon's page print the same words.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -44,9 +45,30 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
+/// A number with commas between thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{date, span, utc};
+    use super::{date, grouped, span, utc};
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1_048_576), "1,048,576");
+    }
 
     #[test]
     fn known_moments_print_as_the_calendar_says() {
