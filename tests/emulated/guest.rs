@@ -14,6 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A guest that takes longer is stuck. Fifty kills take twenty minutes.
 const PATIENCE_SECONDS: &str = "3600";
 
+/// What every kernel is told: its words go to the console, and it ends rather than hangs.
+pub const CONSOLE: &str = "console=ttyS0 quiet loglevel=3 panic=-1";
+
 /// What the guest says when its script is over.
 const ENDED: &str = "the script ended with ";
 
@@ -90,19 +93,20 @@ pub fn run_beside(
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let first = first_script(folder.path(), script, kernel, beside.settings);
-    let said = watched(Machine(start(kernel, &first, &beside.machine)), beside.tend);
+    let said = watched(&mut Machine(start(kernel, &first, &beside.machine)), beside.tend);
     let end = said.lines().find_map(|line| line.trim().strip_prefix(ENDED));
     assert_eq!(end, Some("0"), "the guest ended badly, and said:\n{said}");
     Some(said)
 }
 
 /// Say that a test does not run here, past the test runner.
-fn skipped(test: &str, why: &str) {
+pub fn skipped(test: &str, why: &str) {
     let line = format!("skipped: {test}: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).expect("stderr is there");
 }
 
-fn alone() -> MutexGuard<'static, ()> {
+/// Held by whoever runs a guest.
+pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -131,25 +135,34 @@ fn first_script(
 }
 
 fn start(kernel: &Kernel, script: &Path, more: &[String]) -> Child {
-    let append = format!("console=ttyS0 quiet loglevel=3 panic=-1 script={}", script.display());
-    let mut machine = Command::new("timeout");
-    machine.args(["--kill-after=10", PATIENCE_SECONDS, "qemu-system-x86_64"]);
-    machine.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35"]);
-    machine.args(["-smp", "2", "-m", "1G", "-nographic", "-no-reboot", "-net", "none"]);
+    let mut machine = emulator(PATIENCE_SECONDS);
     machine.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(&kernel.initial);
-    machine.args(["-append", &append]);
+    machine.args(["-append", &format!("{CONSOLE} script={}", script.display())]);
     let below = "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap";
     machine.args(["-fsdev", below, "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]);
-    machine.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    machine.args(more);
     machine.spawn().expect("the emulator runs")
 }
 
+/// A machine without a kernel and drives; it is ended after so many seconds.
+pub fn emulator(patience_seconds: &str) -> Command {
+    let mut machine = Command::new("timeout");
+    machine.args(["--kill-after=10", patience_seconds, "qemu-system-x86_64"]);
+    machine.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35"]);
+    machine.args(["-smp", "2", "-m", "1G", "-nographic", "-no-reboot", "-net", "none"]);
+    machine.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    machine
+}
+
 /// A machine that is ended with the test.
-struct Machine(Child);
+pub struct Machine(pub Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // `timeout` passes it on, and it may be over.
+        if matches!(self.0.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        // `timeout` passes it on.
         if let Some(id) = rustix::process::Pid::from_raw(self.0.id().try_into().expect("small")) {
             let _over = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
@@ -158,7 +171,7 @@ impl Drop for Machine {
 }
 
 /// All that a guest says until it ends.
-fn watched(mut guest: Machine, tend: impl FnOnce(&mut Talk)) -> String {
+pub fn watched(guest: &mut Machine, tend: impl FnOnce(&mut Talk)) -> String {
     let lines = BufReader::new(guest.0.stdout.take().expect("piped"));
     let to = guest.0.stdin.take().expect("piped");
     let mut talk = Talk { lines, to, said: String::new() };

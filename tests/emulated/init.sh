@@ -5,8 +5,8 @@ B=/bin/busybox
 $B mount -t proc proc /proc
 $B mount -t sysfs sys /sys
 $B mount -t devtmpfs dev /dev
-for module in netfs 9pnet 9p 9pnet_virtio; do
-  $B insmod /lib/$module
+for module in /lib/*; do
+  $B insmod "$module"
 done
 if ! $B mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose,ro host /new; then
   echo "the root cannot be mounted"

@@ -31,9 +31,8 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("fusermount3", "fuse3"),
 ];
 
-/// Modules that mount the root of this machine in the guest, in the order in which they load.
-const ROOT_MODULES: [&str; 4] =
-    ["fs/netfs/netfs", "net/9p/9pnet", "fs/9p/9p", "net/9p/9pnet_virtio"];
+/// Modules that mount the root of this machine in the guest.
+const ROOT_MODULES: [&str; 2] = ["9p", "9pnet_virtio"];
 
 /// An unpacked kernel.
 pub struct Kernel {
@@ -43,6 +42,8 @@ pub struct Kernel {
     pub initial: PathBuf,
     /// The folder with `lib/modules`, for `modprobe -d`.
     pub root: PathBuf,
+    /// The version in its own words, the name of a folder below `lib/modules`.
+    pub release: String,
 }
 
 /// The kernel, made ready by whoever comes first.
@@ -55,7 +56,7 @@ pub fn ready() -> Result<&'static Kernel, String> {
 }
 
 fn make() -> Result<Kernel, String> {
-    install_missing()?;
+    install_missing(&PROGRAMS)?;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated");
     let package = package_of_today()?;
     let root = folder.join(&package);
@@ -65,8 +66,9 @@ fn make() -> Result<Kernel, String> {
     let release = only_in(&root.join("lib/modules"))?;
     let image = root.join("boot").join(format!("vmlinuz-{release}"));
     let initial = root.join("initial.cpio");
-    build_initial(&root, &release, &initial)?;
-    Ok(Kernel { image, initial, root })
+    let kernel = Kernel { image, initial, root, release };
+    build_initial(&kernel.modules(&ROOT_MODULES)?, "init.sh", &kernel.initial)?;
+    Ok(kernel)
 }
 
 /// The package that [`PACKAGE`] stands for now: its name has the version in it.
@@ -105,8 +107,34 @@ fn unpack(folder: &Path, package: &str, root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Busybox, the modules that mount this machine's root, and a first program.
-fn build_initial(root: &Path, release: &str, initial: &Path) -> Result<(), String> {
+impl Kernel {
+    /// The files of these modules and of all that they need, in the order in which they load.
+    ///
+    /// # Errors
+    /// One line that says which is missing.
+    pub fn modules(&self, names: &[&str]) -> Result<Vec<PathBuf>, String> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        for name in names {
+            let root = self.root.to_string_lossy();
+            let arguments = ["-d", &root, "-S", &self.release, "--show-depends", name];
+            for line in run("modprobe", arguments)?.lines() {
+                // The others are part of the kernel itself.
+                let Some(path) = line.strip_prefix("insmod ") else { continue };
+                let path = PathBuf::from(path.trim());
+                if !found.contains(&path) {
+                    found.push(path);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Busybox, modules to load in this order, and a first program out of `tests/emulated`.
+///
+/// # Errors
+/// One line that says what went wrong.
+pub fn build_initial(modules: &[PathBuf], first: &str, initial: &Path) -> Result<(), String> {
     let error = |error: std::io::Error| error.to_string();
     let tree = tempfile::tempdir().map_err(error)?;
     for folder in ["bin", "lib", "proc", "sys", "dev", "new"] {
@@ -114,19 +142,17 @@ fn build_initial(root: &Path, release: &str, initial: &Path) -> Result<(), Strin
     }
     let busybox = find("busybox").ok_or("no busybox")?;
     fs::copy(busybox, tree.path().join("bin/busybox")).map_err(error)?;
-    for module in ROOT_MODULES {
-        let packed = root.join(format!("lib/modules/{release}/kernel/{module}.ko.xz"));
-        let name = Path::new(module).file_name().expect("a module has a name");
-        let to = fs::File::create(tree.path().join("lib").join(name)).map_err(error)?;
+    for (number, module) in modules.iter().enumerate() {
+        let to = tree.path().join(format!("lib/{number:02}"));
+        let to = fs::File::create(to).map_err(error)?;
         let status =
-            Command::new("xz").arg("-dc").arg(packed).stdout(to).status().map_err(error)?;
+            Command::new("xz").arg("-dc").arg(module).stdout(to).status().map_err(error)?;
         if !status.success() {
-            return Err(format!("module {module} cannot be unpacked"));
+            return Err(format!("module {} cannot be unpacked", module.display()));
         }
     }
     let init = tree.path().join("init");
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/emulated/init.sh"), &init)
-        .map_err(error)?;
+    fs::copy(here(first), &init).map_err(error)?;
     run("chmod", [OsStr::new("755"), init.as_os_str()])?;
     let to = fs::File::create(initial).map_err(error)?;
     let packed = Command::new("sh")
@@ -140,8 +166,12 @@ fn build_initial(root: &Path, release: &str, initial: &Path) -> Result<(), Strin
     }
 }
 
-fn install_missing() -> Result<(), String> {
-    let missing = || PROGRAMS.iter().filter(|(program, _)| find(program).is_none());
+/// Install what is missing of these programs, each with its package.
+///
+/// # Errors
+/// One line that says what is still missing.
+pub fn install_missing(programs: &[(&str, &str)]) -> Result<(), String> {
+    let missing = || programs.iter().filter(|(program, _)| find(program).is_none());
     let packages: Vec<&str> = missing().map(|(_, package)| *package).collect();
     if !packages.is_empty() && rustix::process::geteuid().is_root() {
         // What cannot be installed is said below.
@@ -175,16 +205,34 @@ fn only_in(folder: &Path) -> Result<String, String> {
     }
 }
 
-fn run(
+/// The path of a script of these tests.
+pub fn here(script: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/emulated")).join(script)
+}
+
+/// What a program prints; it must end well.
+///
+/// # Errors
+/// One line with its complaint.
+pub fn run(
     program: &str,
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
 ) -> Result<String, String> {
     let program = find(program).ok_or_else(|| format!("{program} not installed"))?;
-    let output = Command::new(&program).args(arguments).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{}: {error}", program.display()))?;
+    output(Command::new(program).args(arguments))
+}
+
+/// What a command prints; it must end well.
+///
+/// # Errors
+/// One line with its complaint.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("{}: {}", program.display(), complaint.trim())),
+        false => Err(format!("{program}: {}", complaint.trim())),
     }
 }

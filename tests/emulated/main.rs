@@ -6,6 +6,9 @@
 //! - `ublk`    volumes as block devices by ublk
 //! - `nvme`    volumes over NVMe/TCP to the kernel of the guest
 //! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
+//! - `looped`  volumes as loop devices over files of FUSE
+//! - `reboot`  a machine with Debian and drives that is switched off and on, and what returns
+//! - `reboot_machine` that machine
 //!
 //! The scripts lie beside these files; `prelude.sh` is what they have in common. To try one by
 //! hand, run its test with `-- --nocapture`.
@@ -15,6 +18,9 @@
 
 mod guest;
 mod kernel;
+mod looped;
 mod nvme;
+mod reboot;
+mod reboot_machine;
 mod ublk;
 mod vhost;

@@ -13,18 +13,22 @@ use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Time between two status lines, unless the watchdog wants more.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 /// The status line names at most this many arrays.
 const NAMED_MAX: usize = 4;
 
+/// There is news before the next status line is due.
+static NEWS: Notify = Notify::const_new();
 /// What it says of its end is not said over.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// What is configured has been started, as far as it can be.
 pub fn tell_ready() {
     tell(&[NotifyState::Ready]);
+    NEWS.notify_one();
 }
 
 /// It ends in order, and says what it waits for in lines of its own.
@@ -46,7 +50,8 @@ pub async fn keep_telling(arrays: Arrays) {
                 tell(&[NotifyState::Status(&line(&status.arrays))]);
             }
         }
-        tokio::time::sleep(every).await;
+        // Either is a reason to look again.
+        let _due = tokio::time::timeout(every, NEWS.notified()).await;
     }
 }
 

@@ -1,0 +1,216 @@
+# One boot of the machine that reboots. The kernel's command line says which step it is. What must be
+# on the file systems is written down in /drill/sums, on the root. A step that fails says why.
+set -euE
+PATH=/usr/sbin:/usr/bin
+STEP=$(sed -n 's/.*drill=\([0-9]*\).*/\1/p' /proc/cmdline)
+DRIVES=/dev/disk/by-id/virtio-
+export LC_ALL=C.UTF-8 SYSTEMD_COLORS=0 STEP
+
+failed() { # failed WORDS...: all that may tell why; the machine is switched off
+  trap - ERR
+  set +e
+  echo "STEP $STEP FAILED: $*"
+  systemctl --no-pager --lines=0 status ashlar srv-tank.mount srv-safe.mount
+  systemctl --no-pager list-jobs
+  journalctl --no-pager -b -o short-monotonic -u ashlar -u srv-tank.mount -u srv-safe.mount | tail -60
+  timeout 20 ashlar status --members
+  ls -l /dev/ashlar /dev/disk/by-id
+  findmnt
+  dmesg | tail -30
+  sync
+  poweroff -ff
+}
+trap 'failed "$LINENO: $BASH_COMMAND"' ERR
+
+say() { # say WORDS...
+  echo "== step $STEP, $(cut -d. -f1 /proc/uptime) s: $*"
+}
+
+until_so() { # until_so SECONDS COMMAND...: wait for it
+  local end=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ $SECONDS -lt "$end" ] || failed "waited in vain for: $*"
+    sleep 0.2
+  done
+}
+
+health_is() { # health_is CODE: what monitoring would see
+  local code=0
+  ashlar status --check || code=$?
+  test "$code" = "$1"
+}
+
+status_is() { # status_is WORDS: what systemctl shows of the daemon
+  test "$(systemctl show -P StatusText ashlar)" = "$1"
+}
+
+are_mounted() { mountpoint /srv/tank && mountpoint /srv/safe; }
+
+mounts() { findmnt -no ID,SOURCE -M /srv/tank && findmnt -no ID,SOURCE -M /srv/safe; }
+
+by_themselves() { # they were mounted without us, and everything is there
+  until_so 300 are_mounted
+  say "mounted"
+  test "$(findmnt -no SOURCE /srv/tank)" = "$(readlink -f /dev/ashlar/tank)"
+  test "$(findmnt -no SOURCE /srv/safe)" = "$(readlink -f /dev/ashlar/safe)"
+  all_there
+}
+
+all_there() {
+  sha256sum --quiet -c /drill/sums
+}
+
+write_down() { # write_down NAME: a durable file on each file system, and its sum
+  local place
+  for place in /srv/tank /srv/safe; do
+    head -c 3M /dev/urandom >"$place/$1"
+    sync "$place/$1"
+    sha256sum "$place/$1" >>/drill/sums
+  done
+  sync /drill/sums
+}
+
+write_on() { # write_on PLACE: durable writes until /run/enough; says if one fails
+  until [ -e /run/enough ]; do
+    dd if=/dev/urandom of="$1/load" bs=64k count=8 conv=fsync status=none || touch /run/lost
+  done
+}
+
+told() { # told WORDS: the daemon of this boot said so in the journal
+  journalctl -b -u ashlar -o cat | grep -e "$1"
+}
+
+happened() { # happened EVENT: to both arrays, since the daemon has started
+  ashlar events --json >/run/events
+  grep "\"$1\"" /run/events | grep -c '"tank"'
+  grep "\"$1\"" /run/events | grep -c '"safe"'
+}
+
+without_trouble() { # what systemd says of this boot, and the kernel of the drives
+  test -z "$(systemctl list-units --failed --plain --no-legend)"
+  journalctl -b -o cat >/run/journal
+  if grep -E "ordering cycle|I/O error|XFS.*(error|corrupt|shut)|EXT4-fs.*error" /run/journal; then false; fi
+}
+
+step_1() {
+  say "install"
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq /drill/ashlar.deb
+  systemctl is-active ashlar
+  systemctl is-enabled ashlar
+  sed -i 's/^#grace_s = 30 /grace_s = 5 /' /etc/ashlar/ashlar.toml
+  grep '^grace_s = 5' /etc/ashlar/ashlar.toml
+  systemctl restart ashlar
+  say "create"
+  ashlar create tank --level 6 ${DRIVES}tank{0,1,2,3}
+  ashlar create safe --level 5 ${DRIVES}safe{0,1,2}
+  ashlar attach tank 2>/run/told
+  grep 'for /etc/fstab: /dev/ashlar/tank$' /run/told
+  ashlar attach safe --via loop
+  until_so 60 test -b /dev/ashlar/tank -a -b /dev/ashlar/safe
+  say "mkfs, fstab, mount"
+  mkfs.xfs -q /dev/ashlar/tank
+  mkfs.ext4 -q /dev/ashlar/safe
+  mkdir /srv/tank /srv/safe
+  # Both ways to wait for the daemon.
+  echo '/dev/ashlar/tank /srv/tank xfs defaults,nofail,x-systemd.after=ashlar.service 0 0' >>/etc/fstab
+  echo '/dev/ashlar/safe /srv/safe ext4 defaults,x-systemd.requires=ashlar.service 0 0' >>/etc/fstab
+  systemctl daemon-reload
+  mount /srv/tank
+  mount /srv/safe
+  write_down first
+  health_is 0
+}
+
+step_2() {
+  by_themselves
+  without_trouble
+  health_is 0
+  until_so 5 status_is "2 arrays: 2 clean"
+  # The shutdown was in order: file systems before the daemon, and the daemon before the drives.
+  dmesg | grep 'XFS (ublkb0): Ending clean mount'
+  if happened log.replayed; then false; fi
+  write_down before_the_cut
+  write_on /srv/tank &
+  write_on /srv/safe &
+}
+
+step_3() {
+  by_themselves
+  without_trouble
+  # It was not.
+  dmesg | grep 'XFS (ublkb0): Starting recovery'
+  happened log.replayed
+  until_so 120 health_is 0
+  write_down after_the_cut
+}
+
+step_4() {
+  by_themselves
+  without_trouble
+  told "array 'tank' lacks slot 1; it starts degraded in"
+  told "array 'safe' lacks slot 2; it starts degraded in"
+  happened array.started_degraded
+  health_is 2
+  write_down with_a_drive_missing
+}
+
+step_5() {
+  by_themselves
+  without_trouble
+  until_so 120 health_is 0
+  happened member.returned
+  no_mismatch
+  say "the daemon is killed"
+  killed
+  all_there
+  happened attachment.resumed
+  health_is 0
+  without_trouble
+  say "pull tank2"
+  until_so 60 test ! -e "${DRIVES}tank2"
+  write_down without_tank2
+  health_is 2
+  say "plug tank2"
+  until_so 60 health_is 0
+  told "virtio-tank2 is back in 'tank'"
+  no_mismatch
+  echo 3 >/proc/sys/vm/drop_caches
+  all_there
+  umount /srv/tank /srv/safe
+  xfs_repair -n /dev/ashlar/tank
+  e2fsck -fn /dev/ashlar/safe
+}
+
+no_mismatch() {
+  local array
+  for array in tank safe; do
+    ashlar scrub --wait "$array" | grep "scrub of $array: 0 mismatches"
+  done
+}
+
+killed() { # the daemon, under load; its users have only waited
+  local pid before
+  pid=$(systemctl show -P MainPID ashlar)
+  before=$(mounts)
+  write_on /srv/tank &
+  write_on /srv/safe &
+  sleep 1
+  kill -KILL "$pid"
+  write_down without_a_daemon
+  until_so 60 systemctl is-active ashlar
+  touch /run/enough
+  wait
+  test ! -e /run/lost
+  test "$(systemctl show -P NRestarts ashlar)" = 1
+  test "$(systemctl show -P MainPID ashlar)" != "$pid"
+  test "$(mounts)" = "$before"
+  echo 3 >/proc/sys/vm/drop_caches
+}
+
+say "$(uname -r)"
+"step_$STEP"
+echo "STEP $STEP OK after $(cut -d. -f1 /proc/uptime) s"
+# The power of step 2 is cut.
+[ "$STEP" = 2 ] || systemctl poweroff --no-block
+wait
