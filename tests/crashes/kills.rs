@@ -6,6 +6,7 @@
 //! clients send and when the kill comes, but not how threads take turns. Not here: power cuts.
 
 use crate::client::{Client, Fuse, Nbd};
+use crate::first_writes::world_with_kept_memory;
 use crate::ledger::{BLOCK_BYTES, Ledger, fill, now_ns};
 use crate::load::{Place, Random, Shared, run};
 use crate::world::World;
@@ -72,7 +73,10 @@ struct Found {
 
 impl Victim {
     fn new(level: &str, members: usize, has_fuse: bool) -> Victim {
-        let mut world = World::without_daemon();
+        // Half of the arrays have a kept map.
+        let has_kept_map = members.is_multiple_of(2);
+        let mut world =
+            if has_kept_map { world_with_kept_memory() } else { World::without_daemon() };
         // Clients on the file are to get errors at the kill, as those of NBD do.
         let folder = world.path("volumes");
         let config = format!("[fuse]\nfolder = \"{}\"\nkeeper_wait_s = 0\n", folder.display());

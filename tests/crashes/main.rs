@@ -3,6 +3,7 @@
 //! - `ledger`  what each block may hold
 //! - `client`  NBD and FUSE as a client that survives the daemon sees them
 //! - `load`    clients at work until the daemon is gone
+//! - `first_writes`  first writes of stripes, with a kept map
 //! - `kills`   SIGKILL, a new start, a look at every block
 //! - `replay`    from a record of writes to what a power cut may have left
 //! - `recorded`  the engine, the second reader and the program on that
@@ -12,6 +13,7 @@
 //! and for `recorded`.
 
 mod client;
+mod first_writes;
 mod kills;
 mod ledger;
 mod load;

@@ -12,6 +12,8 @@ pub const MEMBER_BYTES: u64 = 64 << 20;
 /// A running daemon.
 pub struct World {
     pub folder: tempfile::TempDir,
+    /// Where the control socket lies, if it lies elsewhere.
+    pub socket_folder: Option<tempfile::TempDir>,
     pub daemon: Option<Child>,
     /// What it said, line by line.
     pub said: Arc<Mutex<String>>,
@@ -21,7 +23,12 @@ impl World {
     /// A folder, and nothing running yet.
     pub fn without_daemon() -> World {
         let folder = tempfile::tempdir().expect("temporary folder");
-        World { folder, daemon: None, said: Arc::default() }
+        World { folder, socket_folder: None, daemon: None, said: Arc::default() }
+    }
+
+    /// Where the control socket lies.
+    pub fn socket_folder(&self) -> PathBuf {
+        self.socket_folder.as_ref().unwrap_or(&self.folder).path().to_owned()
     }
 
     /// Start the daemon with further arguments, and wait until it serves.
@@ -57,7 +64,7 @@ impl World {
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
         command.current_dir(self.folder.path());
-        command.env("ASHLAR_SOCKET", self.folder.path().join("control.sock"));
+        command.env("ASHLAR_SOCKET", self.socket_folder().join("control.sock"));
         command
     }
 

@@ -26,6 +26,7 @@
 //! - `memory_devices` members that are memory of this process
 //! - `look`        how a start would end, and whether a device may be taken: for dry runs
 //! - [`keeper`]    the holder of attached files' descriptors while no daemon runs
+//! - `kept_memory` memory that outlives a killed daemon, for maps of written stripes
 //! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `unit`        what the service manager is told
 //! - `waits`       devices that take long to open
@@ -51,6 +52,7 @@ mod exports;
 mod gather;
 mod guarded;
 pub mod keeper;
+mod kept_memory;
 mod look;
 mod memory;
 mod memory_devices;

@@ -11,6 +11,7 @@ use crate::events::Events;
 use crate::exports::{Export, ExportSetting, Exports, Say};
 use crate::gather::Gather;
 use crate::keeper::{self, Keeper};
+use crate::kept_memory::TmpfsMemory;
 use crate::memory::{self, Sources};
 use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::{Gate, PeerLimits};
@@ -19,7 +20,7 @@ use crate::waits::Waits;
 use crate::{begin, config, control, convert, process, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
-use ashlar_engine::{Engine, EngineConfig, Runner};
+use ashlar_engine::{Engine, EngineConfig, KeptMemory, Runner};
 use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -93,6 +94,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     engine_config.aside = Arc::new(move |work| drop(runtime.spawn_blocking(work)));
     let kernel = engine_config.parity_kernel().map_err(convert::refusal)?.name();
     let listener = listen(&options.socket)?;
+    engine_config.kept_memory = kept_memory(&options, &say);
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
     engine.events().count_within(EVENTS_COUNTED_FOR);
@@ -212,6 +214,22 @@ fn listen(socket: &Path) -> Result<Gate, ApiError> {
             hint,
         )
     })
+}
+
+/// Memory beside the control socket that outlives this process. Not where tests cut the power
+/// though the machine runs on.
+fn kept_memory(options: &ServeOptions, say: Say<'_>) -> Option<Arc<dyn KeptMemory>> {
+    if options.record.is_some() {
+        return None;
+    }
+    let why = match TmpfsMemory::beside(&options.socket, runner().boot_id) {
+        Ok(Some(memory)) => return Some(Arc::new(memory)),
+        Ok(None) => "its directory is not on tmpfs".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let socket = options.socket.display();
+    say(&format!("first writes of stripes wait for flushes: no kept map beside {socket}, {why}"));
+    None
 }
 
 /// `opener`, with a record of all that changes what it opens.

@@ -7,7 +7,9 @@
 //!
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
+//! - `kept_map`   what memory that survived a kill says of the written map
 
+mod kept_map;
 mod plan;
 
 use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
@@ -35,6 +37,7 @@ use crate::spare::Spare;
 use crate::watch;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
+use crate::written::kept::KeptMemory;
 use crate::{aside, control_io, map_pages, ownership, stated};
 use ashlar_device::{Access, Opened};
 use ashlar_iobuf::BufMut;
@@ -96,8 +99,7 @@ pub(crate) async fn assemble(
     let reserved = engine_state.reserve(&plan.superblock)?;
     let seen = watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
-    let lost_pages = load_maps(worker, &array, &plan).await;
-    accept_lost_map(&mut plan, &spec, &lost_pages)?;
+    let lost_pages = load_maps((worker, engine_state), &array, &mut plan, &spec).await?;
     let local = match install(engine_state, &array, &plan).await {
         Ok(()) => coordinator(engine_state, &array, &plan, worker, seen).await,
         Err(refusal) => Err(refusal),
@@ -111,6 +113,9 @@ pub(crate) async fn assemble(
     keep_spares(engine_state, &readings, &found);
     name_older_copies(&array, &readings, &verdict);
     name_damaged_copies(&array, &readings, &plan);
+    if plan.lacks_kept_map {
+        array.record(names::ARRAY_MAP_LOST, vec![("kept_map", "missing".to_owned())]);
+    }
     if let Some(first) = lost_pages.first() {
         let first_stripe = to_u64(*first) * BITS_PER_PAGE;
         let fields = vec![
@@ -138,8 +143,7 @@ pub(crate) async fn would_assemble(
     let reserved = engine_state.reserve(&plan.superblock)?;
     watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
-    let lost_pages = load_maps(worker, &array, &plan).await;
-    accept_lost_map(&mut plan, &spec, &lost_pages)?;
+    load_maps((worker, engine_state), &array, &mut plan, &spec).await?;
     let would = match install(engine_state, &array, &plan).await {
         Ok(()) => look_at_logs(engine_state, &array, &plan).await,
         Err(refusal) => Err(refusal),
@@ -361,11 +365,21 @@ fn make_array(
     Ok(array)
 }
 
-/// Fill the maps from the members; the pages of the written map that nobody has.
-async fn load_maps(worker: &Rc<Worker>, array: &Array, plan: &Plan) -> Vec<usize> {
+/// Fill the maps from the members and from kept memory; the pages of the written map that nobody
+/// has.
+async fn load_maps(
+    (worker, engine_state): (&Rc<Worker>, &EngineState),
+    array: &Array,
+    plan: &mut Plan,
+    spec: &AssembleSpec,
+) -> Result<Vec<usize>, Refusal> {
     let (sources, followers) = (plan.sources(worker), plan.followers(worker));
     let devices = MapDevices { sources: &sources, followers: &followers };
-    map_pages::load(worker, array, &plan.superblock, plan.is_unclean, devices).await
+    let mut lost = map_pages::load(worker, array, &plan.superblock, plan.is_unclean, devices).await;
+    let kept = kept_map::load((worker, engine_state), array, plan, spec).await?;
+    lost.retain(|page| !kept.contains(page));
+    accept_lost_map(plan, spec, &lost)?;
+    Ok(lost)
 }
 
 /// Where nobody knows which stripes were written, those that were not would read as what lies on
@@ -499,6 +513,7 @@ async fn coordinator(
         },
         now_s: (engine_state.config.wall_clock_s)(),
         runner: engine_state.config.runner.clone(),
+        kept_memory: engine_state.config.kept_memory.clone(),
         seen,
         plan,
     };
@@ -518,6 +533,7 @@ struct Beginning {
     incarnation: Uuid,
     now_s: u64,
     runner: Option<Runner>,
+    kept_memory: Option<Arc<dyn KeptMemory>>,
     /// Nobody ran it then.
     seen: Seen,
 }
@@ -563,6 +579,18 @@ impl Beginning {
         Ok(())
     }
 
+    /// Have a kept map from now on, if there is memory for one: the boot that it is of. If there is
+    /// none, what an earlier start kept goes to the members first.
+    async fn begin_kept_map(&self, local: &Rc<LocalArray>) -> Result<Option<Uuid>, ArrayLost> {
+        let memory = self.kept_memory.as_ref();
+        let boot = kept_map::begin(local, memory, self.incarnation).await;
+        let is_owed = self.plan.found.kept_map_boot.is_some();
+        if boot.is_none() && is_owed && local.array.written.has_dirty_pages() {
+            map_writer::flush(local).await.map_err(|_| ArrayLost)?;
+        }
+        Ok(boot)
+    }
+
     /// Everything that the start itself writes.
     async fn record(
         &self,
@@ -577,14 +605,19 @@ impl Beginning {
             local.coordinator().replayed.set(Some(replay::replay(local, logs).await?));
         }
         ownership::check(&local.array)?;
+        let kept_boot = self.begin_kept_map(local).await.map_err(not_recorded)?;
         let mut next = local.coordinator().superblock();
         next.begin_start(self.incarnation);
+        next.set_kept_map(kept_boot);
         begin_copies_anew(local, &mut next);
         local.array.set_incarnation(self.incarnation);
         next.updated_at_s = self.now_s;
         stated::allow_parity_only(local, &mut next);
         proof::begin(local, &mut next).await;
         record::write(local, next).await.map_err(not_recorded)?;
+        if let Some(memory) = &self.kept_memory {
+            kept_map::forget_others(&**memory, local.array.identity.uuid, self.incarnation);
+        }
         map_writer::complete_intent(local).await.map_err(not_recorded)?;
         if local.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
             // Pages of the written map that not all members have: settled before anything is read.

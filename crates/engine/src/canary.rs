@@ -114,6 +114,14 @@ canaries! {
     ParityOnlyLostLeft,
     /// Pages of the written map that a crash left different stay so.
     MapNotSettled,
+    /// Changes of the written map are not put into kept memory.
+    KeptMapForgotten,
+    /// A write is answered before its bit is in kept memory.
+    KeptTooLate,
+    /// A start begins its kept map without what the one before had.
+    KeptNotCarriedOver,
+    /// A start believes a kept map of another start.
+    KeptStaleBelieved,
     /// What a client reads straight from a member is not held against its checksums.
     ReadUnverified,
     /// What is read for a write, a decode or a job is not held against its checksums.

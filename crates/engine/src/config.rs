@@ -4,6 +4,7 @@ use crate::aside::Aside;
 use crate::error::Refusal;
 use crate::watch::silence::SilenceLimits;
 use crate::watch::slow::SlowLimits;
+use crate::written::kept::KeptMemory;
 use ashlar_device::Opener;
 use ashlar_ondisk::ProcessName;
 use ashlar_parity::Kernel;
@@ -51,6 +52,8 @@ pub struct EngineConfig {
     /// Who runs arrays here, for the heartbeat on their members. `None`: no heartbeat is written or
     /// looked for.
     pub runner: Option<Runner>,
+    /// Memory that survives a killed process. `None`: a first write is answered after a flush.
+    pub kept_memory: Option<Arc<dyn KeptMemory>>,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub wall_clock_s: fn() -> u64,
 }
@@ -71,6 +74,7 @@ impl EngineConfig {
             tuning: ArrayTuning::default(),
             kernel: None,
             runner: None,
+            kept_memory: None,
             wall_clock_s: || {
                 let since = std::time::UNIX_EPOCH.elapsed();
                 since.map_or(0, |elapsed| elapsed.as_secs())

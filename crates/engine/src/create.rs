@@ -280,6 +280,7 @@ fn first_superblock(
         members,
         jobs: Vec::new(),
         last_scrub: None,
+        kept_map_boot: None,
     }
 }
 

@@ -244,7 +244,8 @@ mod tests {
         assert!(other.is_some());
         let new = layouts.stripe(id(NEW));
         let written = WrittenMap::new(&layouts.current().geometry, 64);
-        let asked = std::panic::catch_unwind(|| written.is_written(new));
+        let asked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| written.is_written(new)));
         assert!(asked.is_err(), "a map has bits of one geometry");
         let intent = IntentMap::new(&layouts.current().geometry, 4, 64);
         assert!(std::panic::catch_unwind(|| intent.region_of(new)).is_err());

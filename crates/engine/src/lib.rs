@@ -114,3 +114,4 @@ pub use volume::ArrayVolume;
 pub use watch::silence::SilenceLimits;
 pub use watch::slow::{CommandsKind, SlowFigures, SlowLimits, SlowReaction};
 pub use worker::{Worker, WorkerLoad};
+pub use written::kept::{KeptMemory, KeptPlace};

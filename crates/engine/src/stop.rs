@@ -135,9 +135,12 @@ async fn record_stop(local: &Rc<LocalArray>, engine_state: &EngineState) -> Opti
     record::locked_update(local, |superblock| {
         superblock.unclean = is_unclean;
         superblock.resync_dirty_regions &= is_unclean;
+        // Everything was flushed, the map too.
+        superblock.set_kept_map(None);
         superblock.updated_at_s = now;
     })
     .await
     .ok()?;
+    local.array.written.forget_kept();
     Some(if is_unclean { Stopped::Unclean } else { Stopped::Clean })
 }

@@ -3,6 +3,7 @@
 //! - here           the bits
 //! - `pages`        the way of the bits to the members and back
 //! - `given_back`   stripes that clients gave back and whose blocks are still there
+//! - `kept`         the bits in memory that survives a killed process
 //!
 //! What must stay true: a stripe whose bit is clear reads as zeros without touching a member, and
 //! counts as zeros in parity. Its first write stores all its strips. A bit is set only after those
@@ -11,11 +12,13 @@
 //! Every worker reads them. Pages of all-clear bits take no memory.
 
 mod given_back;
+pub(crate) mod kept;
 mod pages;
 
 use crate::canary::{Canary, sings};
 use ashlar_layout::{Geometry, LayoutEpoch, Stripe};
 use ashlar_units::{StripeNo, to_u64, to_usize};
+use kept::KeptMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -35,6 +38,8 @@ pub(crate) struct WrittenMap {
     single_pages: AtomicUsize,
     /// Stripes whose blocks the members still hold though clients gave them back.
     given_back: AtomicUsize,
+    /// The same bits where a killed process does not lose them.
+    kept: OnceLock<KeptMap>,
 }
 
 #[derive(Default)]
@@ -72,6 +77,7 @@ impl WrittenMap {
             dirty_pages: AtomicUsize::new(0),
             single_pages: AtomicUsize::new(0),
             given_back: AtomicUsize::new(0),
+            kept: OnceLock::new(),
         }
     }
 
@@ -108,6 +114,7 @@ impl WrittenMap {
         if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
             self.dirty_pages.fetch_add(1, Ordering::AcqRel);
         }
+        self.put_changed(page);
     }
 
     /// The first written stripe at or after `from`.

@@ -15,6 +15,8 @@ mod faults;
 mod first_writes;
 #[path = "engine/jobs_cut_off.rs"]
 mod jobs_cut_off;
+#[path = "engine/kept_map.rs"]
+mod kept_map;
 #[path = "engine/kills.rs"]
 mod kills;
 #[path = "engine/lost_stripes.rs"]

@@ -81,6 +81,10 @@ impl Superblock {
         if !parity_only && self.members.iter().any(|entry| entry.stated_atomic_bytes != 0) {
             return Err("members.stated_atomic_bytes");
         }
+        let has_kept_map = self.features.incompatible & Features::KEPT_MAP != 0;
+        if self.kept_map_boot.is_some() != has_kept_map || has_kept_map && !self.unclean {
+            return Err("kept_map_boot");
+        }
         let has_marks = self.features.compatible & Features::FLUSH_MARKS != 0;
         if !has_marks && self.members.iter().any(|entry| entry.out_flushed != 0) {
             return Err("members.out_flushed");

@@ -57,11 +57,18 @@ impl Features {
     /// Incompatible: pages of the write-intent bitmap and of the written map name the member that
     /// they lie on.
     pub const MEMBER_PAGES: u64 = 4;
+    /// Incompatible, set while the array runs: bits of the written map may lie only in memory that
+    /// survives a killed process. A program that does not look there would read answered writes as
+    /// zeros.
+    pub const KEPT_MAP: u64 = 16;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
         compatible: Features::WHOLE_MAP | Features::FLUSH_MARKS,
         read_only_compatible: Features::CHECKSUM_TABLE,
-        incompatible: Features::INTENT_LOG | Features::PARITY_ONLY_RECORDS | Features::MEMBER_PAGES,
+        incompatible: Features::INTENT_LOG
+            | Features::PARITY_ONLY_RECORDS
+            | Features::MEMBER_PAGES
+            | Features::KEPT_MAP,
     };
 
     /// What a program that knows `supported` may do.

@@ -249,7 +249,8 @@ record! {
         last_scrub_mismatches: U64,
         areas: [RawArea; AREAS_MAX],
         jobs: [RawJob; JOBS_MAX],
-        reserved_2: [u8; 3040],
+        reserved_2: [u8; 3024],
+        kept_map_boot: [u8; 16],
     }
 }
 

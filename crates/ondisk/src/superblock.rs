@@ -94,6 +94,9 @@ pub struct Superblock {
     pub forced: ForcedActions,
     /// The last scrub that ran to its end.
     pub last_scrub: Option<ScrubRecord>,
+    /// The kernel's id of the boot in which the array runs with a kept map; it has one while
+    /// [`Features::KEPT_MAP`] is set.
+    pub kept_map_boot: Option<Uuid>,
     /// Where everything lies on this member.
     pub areas: Areas,
     /// Who belongs to the array; this member included.
@@ -258,6 +261,15 @@ impl Superblock {
         as_other == *other
     }
 
+    /// The array runs with a kept map from now on, in this boot, or without one.
+    pub fn set_kept_map(&mut self, boot: Option<Uuid>) {
+        self.features.incompatible &= !Features::KEPT_MAP;
+        if boot.is_some() {
+            self.features.incompatible |= Features::KEPT_MAP;
+        }
+        self.kept_map_boot = boot;
+    }
+
     fn flags(&self) -> u32 {
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         flag(self.unclean, FLAG_UNCLEAN)
@@ -304,6 +316,7 @@ impl Superblock {
             forced_generation: self.forced.generation.into(),
             last_scrub_at_s: self.last_scrub.map_or(0, |scrub| scrub.at_s).into(),
             last_scrub_mismatches: self.last_scrub.map_or(0, |scrub| scrub.mismatches).into(),
+            kept_map_boot: self.kept_map_boot.unwrap_or(Uuid::nil()).into_bytes(),
             areas: raw_areas(&self.areas),
             jobs,
             ..RawHeader::new_zeroed()
@@ -351,6 +364,7 @@ impl Superblock {
                 generation: raw.forced_generation.get(),
             },
             last_scrub: scrub_of(raw)?,
+            kept_map_boot: Some(Uuid::from_bytes(raw.kept_map_boot)).filter(|boot| !boot.is_nil()),
             areas: areas_of(&raw.areas, lenient)?,
             members: members_of(rest, usize::from(raw.member_count.get()), lenient)?,
             jobs,

@@ -87,6 +87,11 @@ pub struct Job {
     pub checkpoint_stripe: u64,
 }
 
+/// Incompatible feature bits that this reader knows.
+const KNOWN_INCOMPATIBLE: u64 = 0b1_0111;
+/// Where the boot of the kept map lies: the end of the header.
+const KEPT_MAP_BOOT_AT: usize = HEADER_BYTES - 16;
+
 /// One superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -120,6 +125,8 @@ pub struct Superblock {
     pub has_member_pages: bool,
     /// Whether flush marks count.
     pub has_flush_marks: bool,
+    /// Whether bits of the written map may be missing here: a running daemon had them in memory.
+    pub has_kept_map: bool,
     /// The write-intent bitmap's pages.
     pub write_intent: Area,
     /// The written map's pages.
@@ -173,9 +180,10 @@ impl Copy {
             return Copy::Damaged("checksum");
         }
         // Bits 0 and 1 of the incompatible features are the stripe intent log and its parity-only
-        // records, bit 2 pages that name their member; bit 0 of the read-only compatible ones are
-        // checksums, and reading without them is no worse than before they existed.
-        if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 7 {
+        // records, bit 2 pages that name their member, bit 4 a kept map; bit 0 of the read-only
+        // compatible ones are checksums, and reading without them is no worse than before they
+        // existed.
+        if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) & !KNOWN_INCOMPATIBLE != 0 {
             return Copy::Newer;
         }
         if is_spare {
@@ -216,6 +224,7 @@ impl Superblock {
             has_whole_map: u64_at(bytes, 24) & 1 == 1,
             has_member_pages: u64_at(bytes, 40) & 4 == 4,
             has_flush_marks: u64_at(bytes, 24) & 2 == 2,
+            has_kept_map: u64_at(bytes, 40) & 16 == 16,
             write_intent: area(3),
             written_map: area(4),
             intent_log: area(5),
@@ -230,7 +239,7 @@ impl Superblock {
 
     fn check(&self, bytes: &[u8]) -> Result<(), &'static str> {
         let flags_known = u64_at(bytes, 24) <= 3 && u64_at(bytes, 32) <= 1;
-        if flags_known && !is_blank(&bytes[1056..HEADER_BYTES]) {
+        if flags_known && !is_blank(&bytes[1056..KEPT_MAP_BOOT_AT]) {
             return Err("reserved_2");
         }
         let geometry = &self.geometry;

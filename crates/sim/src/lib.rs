@@ -13,12 +13,14 @@
 //! - `lies`: writes that are acknowledged and not stored as they should be, rot, and what of it is
 //!   still there
 //! - `pages`: sparse bytes
+//! - `memory`: memory that outlives a killed program, and no power cut
 //! - `trace`, `random`: the hash that identifies a run, and the seed it comes from
 #![forbid(unsafe_code)]
 
 mod device;
 mod disk;
 mod lies;
+mod memory;
 mod opener;
 mod pages;
 mod random;
@@ -28,6 +30,7 @@ mod world;
 
 pub use disk::{DiskImage, DiskOptions, KeptDisk, Latency, SimDisk};
 pub use lies::Lie;
+pub use memory::{MemoryImage, SimMemory};
 pub use opener::SimOpener;
 pub use random::Random;
 pub use state::Fate;

@@ -15,6 +15,7 @@ use ashlar_ring::{Executor, Handle, Schedule, VirtualClock, VirtualReactor};
 use ashlar_units::{Extent, Nanos};
 
 use crate::disk::{DiskOptions, SimDisk};
+use crate::memory::{Memory, SimMemory};
 use crate::opener::SimOpener;
 use crate::random::Random;
 use crate::state::DiskState;
@@ -73,6 +74,8 @@ pub(crate) struct State {
     /// Writes that begin where count, how many more of them, and how it stops then.
     stop_at_write: Option<(Extent, u64, Stop)>,
     stopped: Option<Stop>,
+    /// What programs keep in memory beside the disks: see [`SimMemory`].
+    pub(crate) memory: Memory,
     waker: Option<Waker>,
 }
 
@@ -125,6 +128,7 @@ impl SimWorld {
             stop_at: None,
             stop_at_write: None,
             stopped: None,
+            memory: Memory::default(),
             waker: None,
         };
         SimWorld { world: Arc::new(World(Mutex::new(state))), host: None, now: Nanos(0) }
@@ -167,6 +171,11 @@ impl SimWorld {
     /// What stops the program from inside: for programs that plan their own end.
     pub fn switch(&self) -> SimSwitch {
         SimSwitch(Arc::clone(&self.world))
+    }
+
+    /// Memory that outlives a killed program.
+    pub fn memory(&self) -> SimMemory {
+        SimMemory::of(&self.world)
     }
 
     /// What opens the disks by name.
@@ -347,6 +356,9 @@ impl State {
         self.stop_at = None;
         self.stop_at_write = None;
         self.stopped = Some(stop);
+        if stop != Stop::Kill {
+            self.memory.lose_power();
+        }
         for disk in &mut self.disks {
             match stop {
                 Stop::PowerCut => disk.lose_power(),

@@ -20,7 +20,7 @@ use ashlar_engine::{
 };
 use ashlar_ondisk::format::{SUPERBLOCK_COPIES, copy_slots};
 use ashlar_ondisk::{MemberEntry, Role, Superblock};
-use ashlar_sim::{KeptDisk, Random, SimDisk, SimWorld, Stop};
+use ashlar_sim::{KeptDisk, MemoryImage, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 use ashlar_volume::{Command, Request, Volume};
 
@@ -144,6 +144,7 @@ pub(crate) struct Before {
     ledger: crate::ledger::Ledger,
     troubles: Vec<Option<Trouble>>,
     errors_are_allowed: bool,
+    memory: MemoryImage,
 }
 
 pub(crate) struct Abuses<'u> {
@@ -224,6 +225,7 @@ impl Abuses<'_> {
             ledger: self.stage.ledger().clone(),
             troubles: self.drive_slots.all.iter().map(|drive_slot| drive_slot.trouble).collect(),
             errors_are_allowed: self.stage.errors_are_allowed(),
+            memory: self.world.memory().keep(),
         }
     }
 
@@ -234,6 +236,7 @@ impl Abuses<'_> {
             drive_slot.disk.put_back(disk);
             drive_slot.trouble = trouble;
         }
+        self.world.memory().put_back(&before.memory);
         *self.stage.ledger() = before.ledger;
         self.stage.allow_errors(before.errors_are_allowed);
     }

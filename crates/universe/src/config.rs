@@ -127,6 +127,8 @@ pub struct Config {
     pub slow: SlowReaction,
     /// The array keeps checksums of its blocks, and devices may lie.
     pub has_checksums: bool,
+    /// There is memory that outlives a killed program.
+    pub keeps_map: bool,
     /// Where it is cut off, and what comes and goes meanwhile.
     pub cuts: Cuts,
 }
@@ -199,6 +201,7 @@ impl Config {
             passes_discards: Random::stream(seed, 0xC2).percent(50),
             slow: draw_slow(&mut Random::stream(seed, 0xC9)),
             has_checksums,
+            keeps_map: wish.keeps_map.unwrap_or(Random::stream(seed, 0xCA).percent(50)),
             cuts: Cuts::default(),
             shape,
         };
@@ -251,6 +254,8 @@ pub struct Wish {
     pub class: Option<Class>,
     /// Every array with a log has checksums.
     pub has_checksums: bool,
+    /// Whether there is memory that outlives a killed program.
+    pub keeps_map: Option<bool>,
     /// What it is all about.
     pub aim: Option<Aim>,
 }
@@ -408,8 +413,12 @@ impl fmt::Display for Config {
         )?;
         writeln!(
             f,
-            "  engine   {} workers, {} stripes a region, {} lives, class {:?}",
-            self.workers, self.stripes_per_region, self.lives, self.class
+            "  engine   {} workers, {} stripes a region, {} lives, class {:?}{}",
+            self.workers,
+            self.stripes_per_region,
+            self.lives,
+            self.class,
+            if self.keeps_map { ", memory that outlives a kill" } else { "" }
         )?;
         write!(f, "  menu     {}", self.menu)
     }

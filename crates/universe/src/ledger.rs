@@ -6,6 +6,7 @@
 //! - *flush*: a write answered before a flush began is durable once that flush is answered. So is
 //!   one with FUA once it is answered itself. A durable write and all later ones above it survive
 //!   any crash.
+//! - *kill*: a killed program loses nothing that was answered.
 //! - *crash*: of the rest each unit keeps any one state, old or new. The first read afterwards
 //!   settles which.
 //! - *trim*: reads as before or as zeros. A read settles which.
@@ -40,6 +41,10 @@ struct State {
     /// Since then whoever reads sees it, or what is above it.
     sure: u64,
     is_durable: bool,
+    /// It is zeros that may come and go until they are flushed, on an array without a kept map.
+    is_discard: bool,
+    /// The program was killed after it was answered: it is there until the power goes.
+    outlived: bool,
     /// It was answered with an error: it may come and go.
     is_failed: bool,
     /// The array was started since.
@@ -65,6 +70,18 @@ pub enum Change {
     Zeroes,
     /// Zeros, or nothing at all.
     Discard,
+}
+
+/// How everything came to a sudden end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// The power went.
+    Power,
+    /// The program was killed. Whether discards that were seen stay seen.
+    Kill {
+        /// They do.
+        discards_stay: bool,
+    },
 }
 
 /// How a change ended.
@@ -137,6 +154,8 @@ impl Ledger {
             end: 0,
             sure: 0,
             is_durable: true,
+            is_discard: false,
+            outlived: false,
             is_failed: false,
             is_past: false,
             is_relaxed: false,
@@ -220,6 +239,8 @@ impl Ledger {
             end: NEVER,
             sure: NEVER,
             is_durable: false,
+            is_discard: change == Change::Discard,
+            outlived: false,
             is_failed: false,
             is_past: false,
             is_relaxed: false,
@@ -281,14 +302,14 @@ impl Ledger {
     pub fn stopped(&mut self) {
         let now = self.tick();
         self.flushed(now);
-        self.crashed(false);
+        self.crashed(Crash::Power, false);
         self.maybe_in_doubt.clear();
     }
 
-    /// The power went or the program died: what was under way is given up, what is not durable may
-    /// be gone. `was_rebuilt`: a slot came into sync since the start, so what began on an array
-    /// that lacked a member may have been planned on one that did not.
-    pub fn crashed(&mut self, was_rebuilt: bool) {
+    /// The power went or the program died: what was under way is given up. If the power went, what
+    /// is not durable may be gone. `was_rebuilt`: a slot came into sync since the start, so what
+    /// began on an array that lacked a member may have been planned on one that did not.
+    pub fn crashed(&mut self, crash: Crash, was_rebuilt: bool) {
         let now = self.tick();
         self.writes_fail = false;
         self.readers.clear();
@@ -301,13 +322,15 @@ impl Ledger {
             if states.iter().any(|state| !state.is_durable && !state.is_past) {
                 self.unflushed.insert(unit);
             }
-            let uncertain = self.relaxed.and_then(|relaxed| uncertain::of(states, now, relaxed));
+            let uncertain =
+                self.relaxed.and_then(|relaxed| uncertain::of(states, now, (relaxed, crash)));
             states.extend(uncertain);
             for state in states.iter_mut() {
                 state.end = state.end.min(now);
                 state.is_failed = false;
                 state.is_past = true;
-                if !state.is_durable {
+                state.outlived = state.outlives(crash);
+                if !state.is_durable && !state.outlived {
                     state.sure = NEVER;
                 }
             }
@@ -407,6 +430,16 @@ impl Ledger {
 }
 
 impl State {
+    /// Whether it was answered and is there after this end.
+    fn outlives(&self, crash: Crash) -> bool {
+        match crash {
+            Crash::Power => false,
+            Crash::Kill { discards_stay } => {
+                self.sure != NEVER && (discards_stay || !self.is_discard)
+            }
+        }
+    }
+
     /// Whether it is a discard that ended before `begun` and has not shown.
     fn is_idle_discard(&self, begun: u64) -> bool {
         self.holds == Holds::Zeros && self.sure == NEVER && self.end < begun && !self.is_past

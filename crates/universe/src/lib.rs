@@ -24,6 +24,8 @@
 //! - `shrink`  a failing universe made smaller
 //! - `audit`     what must be true at rest
 //! - `stage`     what all of them share
+//! - `kept`      memory that outlives a killed program, as the engine asks for it; maps in it that
+//!   a start must not believe
 //! - `marks`     which rare events were reached
 #![forbid(unsafe_code)]
 
@@ -39,6 +41,7 @@ mod drive_slot;
 mod exhaustive;
 mod heal;
 mod hostile;
+mod kept;
 mod ledger;
 mod life;
 mod marks;

@@ -10,6 +10,7 @@ use crate::config::{Class, number};
 use crate::damaged;
 use crate::director::{Director, TANK};
 use crate::drive_slot::{DriveSlots, out_of_sync};
+use crate::kept;
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
@@ -142,7 +143,7 @@ impl Life<'_> {
         match ended {
             Ended::Stopped(stop) => {
                 self.stage.say(|| format!("{stop:?} during the start"));
-                self.stage.crashed();
+                self.stage.crashed(stop);
                 true
             }
             Ended::Done(_) => {
@@ -250,13 +251,13 @@ impl Life<'_> {
             for job in array.iter().flat_map(|array| array.running_jobs()) {
                 self.stage.mark(&format!("crash.during_{}", job.kind.name()));
             }
-            self.stage.crashed();
+            self.stage.crashed(stop);
         }
         if stop.is_none() {
             self.exit();
             match ended {
                 Ended::Done(LifeEnd::Stopped(true)) => self.stage.ledger().stopped(),
-                _ => self.stage.crashed(),
+                _ => self.stage.crashed(Stop::Kill),
             }
         }
         let generation = audit::generation(&self.stage, drive_slots, self.generation);
@@ -427,6 +428,7 @@ pub(crate) fn engine_of(
             ..ArrayTuning::default()
         },
         runner,
+        kept_memory: stage.memory().map(kept::of),
         ..EngineConfig::new(opener)
     };
     match Engine::on_executor(config, handle) {

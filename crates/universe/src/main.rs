@@ -18,8 +18,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: &str = "\
 universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
          [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
+         [--keeps-map | --keeps-no-map]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
-         [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]
+         [--keeps-map | --keeps-no-map] [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]
 universe --exhaustive [--long [--part K/N]] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a
@@ -107,6 +108,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--clients" => limits.clients = usize::try_from(number()?).ok()?,
             "--lives" => limits.lives = usize::try_from(number()?).ok()?,
             "--checksums" => limits.wish.has_checksums = true,
+            "--keeps-map" => limits.wish.keeps_map = Some(true),
+            "--keeps-no-map" => limits.wish.keeps_map = Some(false),
             "--aim" => {
                 let name = words.next()?;
                 let mut all = ashlar_universe::Aim::ALL.into_iter();

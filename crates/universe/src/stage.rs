@@ -5,11 +5,11 @@
 //! real time.
 
 use crate::config::Config;
-use crate::ledger::Ledger;
+use crate::ledger::{Crash, Ledger};
 use crate::marks::Marks;
 use ashlar_engine::{Array, Engine, SlotState, event_names};
 use ashlar_ring::Handle;
-use ashlar_sim::Stop;
+use ashlar_sim::{SimMemory, Stop};
 use ashlar_units::{Extent, StripIdx, StripeNo};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -45,6 +45,8 @@ struct Parts {
     silent: Mutex<BTreeSet<String>>,
     /// Whoever tells the time while a host runs.
     operations: Mutex<Option<ashlar_sim::SimSwitch>>,
+    /// Memory that outlives a killed program.
+    memory: Mutex<Option<SimMemory>>,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Stage {
             liars: Mutex::default(),
             silent: Mutex::default(),
             operations: Mutex::default(),
+            memory: Mutex::default(),
             config,
         }))
     }
@@ -151,9 +154,29 @@ impl Stage {
     }
 
     /// The power went or the program died.
-    pub(crate) fn crashed(&self) {
+    pub(crate) fn crashed(&self, stop: Stop) {
         let was_rebuilt = self.was_rebuilt();
-        self.ledger().crashed(was_rebuilt);
+        let crash = match stop {
+            // Where the map is kept a discard is known that was not flushed.
+            Stop::Kill => Crash::Kill { discards_stay: self.keeps_map() },
+            Stop::PowerCut | Stop::Freeze => Crash::Power,
+        };
+        self.ledger().crashed(crash, was_rebuilt);
+    }
+
+    /// Whether the array has a kept map while it runs.
+    pub(crate) fn keeps_map(&self) -> bool {
+        let is_there = lock(&self.0.memory).is_some();
+        is_there && self.config().keeps_map && !self.config().has_checksums
+    }
+
+    /// The memory that engines are to use, if there is one in this universe.
+    pub(crate) fn memory(&self) -> Option<SimMemory> {
+        lock(&self.0.memory).clone().filter(|_| self.config().keeps_map)
+    }
+
+    pub(crate) fn set_memory(&self, memory: SimMemory) {
+        *lock(&self.0.memory) = Some(memory);
     }
 
     /// What the engine has said since it was last asked.

@@ -107,7 +107,7 @@ impl Abuses<'_> {
             })
             .done();
         self.world.stop(Stop::Kill);
-        self.stage.crashed();
+        self.stage.crashed(Stop::Kill);
         self.follow(3, &self.after_a_crash(outlook));
     }
 
@@ -124,7 +124,7 @@ impl Abuses<'_> {
         });
         let may_go_on = may_go_on.done();
         self.world.stop(Stop::Kill);
-        self.stage.crashed();
+        self.stage.crashed(Stop::Kill);
         if may_go_on {
             self.stage.mark("abuse.second_runner_of_one_that_ended");
             self.follow(2, &self.after_a_crash(outlook));

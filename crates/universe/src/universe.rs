@@ -9,11 +9,12 @@ use crate::aim::Place;
 use crate::audit;
 use crate::config::{Class, Config, Wish};
 use crate::drive_slot::DriveSlots;
+use crate::kept::OlderMap;
 use crate::life::{Life, Outlook, StartCut};
 use crate::marks::Marks;
 use crate::stage::{Stage, Stopper};
 use ashlar_sim::{Operation, Random, SimWorld, Stop};
-use ashlar_units::Extent;
+use ashlar_units::{Extent, to_u64};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,6 +22,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const HEADS: Extent = Extent { offset: 0, bytes: 128 << 10 };
 /// Abuses between two lives, of a hundred.
 const ABUSES: u64 = 40;
+/// Of kept maps that a killed program left, how many are spoiled, of a hundred.
+const KEPT_MAPS_SPOILED: u64 = 50;
 /// Of arrays with checksums: how often more of a row is damaged than the parity replaces, of a
 /// hundred.
 const DAMAGED_BEYOND: u64 = 30;
@@ -146,17 +149,29 @@ struct Universe<'w> {
     /// Of what is damaged beyond the budget.
     lies: Random,
     older: Vec<Older>,
+    older_map: OlderMap,
 }
 
 impl Universe<'_> {
     fn new(world: &mut SimWorld, stage: Stage, limits: Limits) -> Universe<'_> {
         let drive_slots = DriveSlots::new(world, stage.config());
         stage.set_switch(world.switch());
+        stage.set_memory(world.memory());
         let random = Random::stream(stage.config().seed, 0xD1);
         let abuses = Random::stream(stage.config().seed, 0xD2);
         let lies = Random::stream(stage.config().seed, 0xD3);
         let lives_max = limits.lives;
-        Universe { world, stage, drive_slots, random, lives_max, abuses, lies, older: Vec::new() }
+        Universe {
+            world,
+            stage,
+            drive_slots,
+            random,
+            lives_max,
+            abuses,
+            lies,
+            older: Vec::new(),
+            older_map: OlderMap::default(),
+        }
     }
 
     fn run(&mut self) {
@@ -249,7 +264,7 @@ impl Universe<'_> {
         if may_lose && self.random.percent(self.stage.config().cuts.losses_at_rest) {
             self.lose_at_rest(&rest);
         }
-        self.abuse(&rest, outlook);
+        self.abuse(to_u64(number), &rest, outlook);
     }
 
     /// Between two starts that were cut off: devices come back, others are lost.
@@ -281,7 +296,7 @@ impl Universe<'_> {
         self.stage.say(|| "all devices heal while nobody uses them".to_owned());
     }
 
-    fn abuse(&mut self, rest: &crate::drive_slot::Rest, outlook: &Outlook) {
+    fn abuse(&mut self, number: u64, rest: &crate::drive_slot::Rest, outlook: &Outlook) {
         let is_due = self.abuses.percent(ABUSES);
         let mut abuses = Abuses {
             world: self.world,
@@ -294,6 +309,10 @@ impl Universe<'_> {
             abuses.undergo(rest, outlook);
         }
         abuses.remember(rest, outlook);
+        let mut random = Random::stream(abuses.stage.config().seed, 0xCB00 + number);
+        if random.percent(KEPT_MAPS_SPOILED) {
+            abuses.spoil_kept_map(&mut random, rest, &mut self.older_map);
+        }
         if self.lies.percent(DAMAGED_BEYOND) {
             abuses.spoil_beyond(&mut self.lies, outlook);
         }
@@ -455,6 +474,9 @@ impl Failure {
         }
         if self.limits.wish.has_checksums {
             line.push_str(" --checksums");
+        }
+        if let Some(keeps_map) = self.limits.wish.keeps_map {
+            line.push_str(if keeps_map { " --keeps-map" } else { " --keeps-no-map" });
         }
         if let Some(aim) = self.limits.wish.aim {
             line.push_str(&format!(" --aim {}", aim.name()));

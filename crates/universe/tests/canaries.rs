@@ -38,6 +38,10 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::JoiningDeviceNotTold | Canary::CopySpeaksOn => aimed(Aim::Standstills),
         Canary::SilenceNotWatched => aimed(Aim::Silences),
         Canary::ProvenNotPutBack => Wish { has_checksums: true, ..aimed(Aim::Rot) },
+        Canary::KeptMapForgotten
+        | Canary::KeptTooLate
+        | Canary::KeptNotCarriedOver
+        | Canary::KeptStaleBelieved => Wish { keeps_map: Some(true), ..Wish::default() },
         Canary::ParityOnlyUnstated
         | Canary::ParityOnlyOverCopies
         | Canary::ParityOnlyBlockNotAsked

@@ -53,7 +53,8 @@ pub struct Args {
     accept_dirty_degraded: bool,
 
     /// Start although the map of written stripes is damaged on all members. Stripes that were never
-    /// written then return old contents of the devices instead of zeros.
+    /// written then return old contents of the devices instead of zeros. Or start although the kept
+    /// map of a killed daemon is missing: the array then starts as after a power cut.
     #[arg(long)]
     accept_lost_map: bool,
 

@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) marks: (u64, u64),
     /// The logs say what was under way.
     pub(super) has_log: bool,
+    /// The kept map is missing, and the operator accepts that.
+    pub(super) lacks_kept_map: bool,
 }
 
 impl Plan {
@@ -145,6 +147,7 @@ pub(super) fn plan(
             && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
         marks: (verdict.newest_mark, verdict.flushed),
         has_log: superblock.unclean && is_logged,
+        lacks_kept_map: false,
         found: superblock.clone(),
         superblock: started,
         geometry,

@@ -7,7 +7,7 @@
 
 use super::checksum_pages;
 use super::proof;
-use super::record::ended;
+use super::record::{self, ended};
 use super::writes::DeviceWrites;
 use crate::canary::{Canary, sings};
 use crate::control_io::aligned;
@@ -216,6 +216,9 @@ fn take_written_pages(local: &LocalArray) -> (Vec<TakenPage>, Vec<PageToStore>) 
     let written = &local.array.written;
     let take = |page: usize| (page, written.words_to_store(page));
     let numbers: Vec<TakenPage> = written.take_dirty_pages().into_iter().map(take).collect();
+    if sings(Canary::KeptTooLate) {
+        numbers.iter().for_each(|(page, _)| written.put_kept(*page));
+    }
     let to_store = |(page, words): &TakenPage| {
         let place = to_u64(*page) * places + written.next_place(*page) % places;
         let offset = area + place * BLOCK_BYTES;
@@ -281,10 +284,24 @@ pub(crate) async fn sweep(local: Rc<LocalArray>) {
         watch::look_if_needed(&local);
         proof::prove_if_needed(&local).await;
         sweep_once(&local).await;
-        // A page that changes just now is stored soon, in its other place.
-        if !local.array.written.has_dirty_pages() {
-            let _later = store_twice(&local).await;
+        settle_map(&local).await;
+    }
+}
+
+/// Bring the written map to the members, page by page in its own time. What could not be done is
+/// done with the next sweep.
+async fn settle_map(local: &Rc<LocalArray>) {
+    let written = &local.array.written;
+    if written.has_broken_kept_map() && local.coordinator().superblock().kept_map_boot.is_some() {
+        // From then on a start does not look for a kept map.
+        if flush(local).await.is_ok() {
+            let _later = record::locked_update(local, |next| next.set_kept_map(None)).await;
         }
+    } else if !written.has_dirty_pages() {
+        let _later = store_twice(local).await;
+    } else if written.is_kept() {
+        // Nobody waits for these. Others are stored soon, with the flush that a write waits for.
+        let _later = flush(local).await;
     }
 }
 

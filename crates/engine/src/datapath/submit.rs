@@ -44,7 +44,7 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
             counts.write_bytes.add(extent.bytes);
             let result = when_there_is_room(local, async {
                 let result = write(local, extent, bytes).await;
-                let fua = fua || !is_settled(&local.array, extent);
+                let fua = fua || !outlives_process(&local.array, extent);
                 durable(local, result, fua).await
             });
             (result.await, &counters.write_latency)
@@ -53,7 +53,7 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
             counts.discards.add(1);
             let result = when_there_is_room(local, async {
                 let result = zero(local, extent).await;
-                let fua = fua || !is_settled(&local.array, extent);
+                let fua = fua || !outlives_process(&local.array, extent);
                 durable(local, result, fua).await
             });
             (Box::pin(result).await, &counters.write_latency)
@@ -104,9 +104,9 @@ fn admit(local: &LocalArray, request: &Request) -> Result<(), VolumeError> {
 /// unwritten as it is now. If not, the change is answered after a flush, as if the client had asked
 /// for one. The client may outlive this process, connect to the next, and rely on the answer. (A
 /// discard may be undone until it is flushed.)
-fn is_settled(array: &Array, extent: Extent) -> bool {
+fn outlives_process(array: &Array, extent: Extent) -> bool {
     let (epoch, numbers) = array.layouts.touched(extent);
-    array.written_of(epoch).is_settled_in(numbers)
+    array.written_of(epoch).outlives_process_in(numbers)
 }
 
 async fn durable(

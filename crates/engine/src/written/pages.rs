@@ -170,17 +170,22 @@ impl WrittenMap {
         if bits.iter().all(|word| *word == 0) || sings(Canary::WrittenMapForgotten) {
             return;
         }
-        let first = to_u64(page) * self.bits_per_page;
-        for (at, (word, bits)) in self.words(page).iter().zip(bits).enumerate() {
-            let start = first + to_u64(at) * 64;
-            let valid = self.stripe_count.saturating_sub(start).min(64);
-            let mask = if valid == 64 { u64::MAX } else { (1 << valid) - 1 };
+        for ((word, bits), mask) in self.words(page).iter().zip(bits).zip(self.masks(page)) {
             word.fetch_or(bits & mask, Ordering::AcqRel);
         }
         let words = self.words_to_store(page);
         for (sure, word) in self.sure_words(page).iter().zip(words) {
             sure.fetch_or(word, Ordering::AcqRel);
         }
+    }
+
+    /// For each word of a page, the bits that have a stripe.
+    pub(super) fn masks(&self, page: usize) -> impl Iterator<Item = u64> {
+        let first = to_u64(page) * self.bits_per_page;
+        (first..).step_by(64).map(|start| {
+            let valid = self.stripe_count.saturating_sub(start).min(64);
+            if valid == 64 { u64::MAX } else { (1 << valid) - 1 }
+        })
     }
 
     fn stored_words(&self, page: usize) -> &[AtomicU64] {

@@ -22,6 +22,7 @@ mod faults;
 mod first_writes;
 mod governor;
 mod jobs_cut_off;
+mod kept_map;
 mod kills;
 mod log;
 mod log_crashes;

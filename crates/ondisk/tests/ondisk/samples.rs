@@ -80,6 +80,7 @@ pub fn array(data_strips: u16, parity_strips: u16, groups: u16) -> Superblock {
         region_bytes: plan.region_bytes,
         forced: ForcedActions::default(),
         last_scrub: None,
+        kept_map_boot: None,
         areas: plan.areas,
         members,
         jobs: Vec::new(),

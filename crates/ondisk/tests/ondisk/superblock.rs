@@ -145,7 +145,7 @@ fn unknown_compatible_features_are_fine_and_go_with_their_bytes() {
 
 #[test]
 fn reserved_bytes_must_be_zero_while_all_features_are_known() {
-    for at in [20, 2000, 4095, 8191] {
+    for at in [20, 2000, 4079, 8191] {
         let bytes = forged(&raid6(), |bytes| bytes[at] = 1);
         let fault = Superblock::decode(&bytes).expect_err("reserved");
         assert!(

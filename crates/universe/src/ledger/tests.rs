@@ -1,6 +1,6 @@
 //! The five rules of the ledger, one by one.
 
-use super::{Change, Ending, Ledger};
+use super::{Change, Crash, Ending, Ledger, Relaxed};
 use crate::config::Payload;
 use crate::content::{self, WriteId};
 use ashlar_units::Extent;
@@ -47,12 +47,12 @@ fn a_crash_brings_unflushed_writes_into_question_and_flushed_ones_not() {
     let begun = ledger.tick();
     let two = write(&mut ledger, Ending::Done);
     ledger.flushed(begun);
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(!may_be(&ledger, WriteId(0)), "one was flushed");
     assert!(may_be(&ledger, one) && may_be(&ledger, two));
     let begun = ledger.tick();
     ledger.observe(begun, UNIT, &bytes(one)).unwrap();
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(may_be(&ledger, one));
     assert!(!may_be(&ledger, two), "what was read once stays");
 }
@@ -62,7 +62,7 @@ fn fua_is_durable_at_once_and_a_failed_write_is_never() {
     let mut ledger = ledger();
     let one = write(&mut ledger, Ending::Durable);
     let two = write(&mut ledger, Ending::Failed);
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(may_be(&ledger, one) && may_be(&ledger, two));
     assert!(!may_be(&ledger, WriteId(0)));
 }
@@ -78,7 +78,7 @@ fn of_two_writes_at_once_either_may_be_on_top_until_a_read_shows_which() {
     let begun = ledger.tick();
     ledger.observe(begun, UNIT, &bytes(one.id)).unwrap();
     assert!(!may_be(&ledger, two.id));
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(may_be(&ledger, two.id), "but neither was flushed");
 }
 
@@ -92,7 +92,7 @@ fn a_discard_shows_or_does_not_and_that_stays() {
     let begun = ledger.tick();
     ledger.observe(begun, UNIT, &bytes(WriteId(0))).unwrap();
     assert!(!may_be(&ledger, one));
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(may_be(&ledger, one), "it was not flushed");
 }
 
@@ -104,7 +104,7 @@ fn what_was_settled_and_flushed_is_all_that_is_left() {
     ledger.observe(begun, UNIT, &bytes(one)).unwrap();
     let begun = ledger.tick();
     ledger.flushed(begun);
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(may_be(&ledger, one));
     assert_eq!(ledger.units[0].len(), 1);
 }
@@ -147,15 +147,15 @@ fn units_are_flushed_until_something_is_written_and_again_after_a_start() {
     write(&mut ledger, Ending::Done);
     let begun = ledger.tick();
     ledger.flushed(begun);
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(ledger.are_flushed(0..2));
     write(&mut ledger, Ending::Done);
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(!ledger.are_flushed(0..2) && ledger.are_flushed(1..2), "it may be in a cache");
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(!ledger.are_flushed(0..1), "a start that was cut off has settled nothing");
     ledger.started(|_| false);
-    ledger.crashed(false);
+    ledger.crashed(Crash::Power, false);
     assert!(ledger.are_flushed(0..2), "a start flushes what it found");
 }
 
@@ -210,4 +210,60 @@ fn a_read_that_crossed_a_failing_write_may_show_pieces_of_it_and_a_later_one_not
     ledger.readers.clear();
     let begun = ledger.begin_read();
     assert!(ledger.observe(begun, block, &torn).is_err());
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_answered_and_a_power_cut_after_it_may() {
+    const KILL: Crash = Crash::Kill { discards_stay: false };
+    let mut ledger = ledger();
+    let one = write(&mut ledger, Ending::Durable);
+    let two = write(&mut ledger, Ending::Done);
+    let three = ledger.begin(Change::Write, UNIT, 1).id;
+    ledger.crashed(KILL, false);
+    assert!(!may_be(&ledger, one), "two was answered after it");
+    assert!(may_be(&ledger, two) && may_be(&ledger, three));
+    let mut cut = ledger.clone();
+    cut.crashed(Crash::Power, false);
+    assert!(may_be(&cut, one) && may_be(&cut, two) && may_be(&cut, three));
+    let begun = ledger.tick();
+    ledger.observe(begun, UNIT, &bytes(two)).unwrap();
+    ledger.crashed(Crash::Power, false);
+    assert!(may_be(&ledger, two) && !may_be(&ledger, one) && !may_be(&ledger, three));
+}
+
+#[test]
+fn a_discard_that_was_seen_stays_over_a_kill_where_the_map_is_kept() {
+    for discards_stay in [true, false] {
+        let mut ledger = ledger();
+        let one = write(&mut ledger, Ending::Durable);
+        let begun = ledger.begin(Change::Discard, UNIT, 1);
+        ledger.end(begun, Ending::Done);
+        let begun = ledger.begin_read();
+        ledger.observe(begun, UNIT, &bytes(WriteId(0))).unwrap();
+        ledger.crashed(Crash::Kill { discards_stay }, false);
+        assert!(may_be(&ledger, WriteId(0)));
+        assert_eq!(may_be(&ledger, one), !discards_stay);
+    }
+}
+
+#[test]
+fn a_whole_stripe_that_was_answered_before_a_kill_is_in_doubt_after_the_next_power_cut_only() {
+    let relaxed = Relaxed { stripe_units: 1, torn_at: 128, leaves_junk: false };
+    let mut ledger = Ledger::new(1, 512, Payload::Tags, Some(relaxed));
+    let one = write(&mut ledger, Ending::Done);
+    let pieces = |ids: [WriteId; 2]| {
+        let [mut first, second] = ids.map(bytes);
+        first[256..].copy_from_slice(&second[256..]);
+        first
+    };
+    let is_allowed = |ledger: &Ledger, found: &[u8]| {
+        let mut copy = ledger.clone();
+        let begun = copy.begin_read();
+        copy.observe(begun, UNIT, found).is_ok()
+    };
+    let torn = pieces([one, WriteId(0)]);
+    ledger.crashed(Crash::Kill { discards_stay: true }, false);
+    assert!(!is_allowed(&ledger, &torn) && !may_be(&ledger, WriteId(0)) && may_be(&ledger, one));
+    ledger.crashed(Crash::Power, false);
+    assert!(is_allowed(&ledger, &torn) && may_be(&ledger, WriteId(0)) && may_be(&ledger, one));
 }

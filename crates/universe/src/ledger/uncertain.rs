@@ -15,7 +15,7 @@
 //!   row that was flushed and has no more wrong or missing blocks than parity replaces: its blocks
 //!   are as they were (`damaged::believed`).
 
-use super::{Begun, Ledger, NEVER, State};
+use super::{Begun, Crash, Ledger, NEVER, State};
 use crate::config::Payload;
 use crate::content::{self, WriteId};
 use ashlar_units::{Extent, to_u64, to_usize};
@@ -121,11 +121,17 @@ fn parts_cover(parts: &[(WriteId, Holds)], seen: Seen<'_>, torn_at: usize) -> bo
 }
 
 /// The doubt that a crash at `now` leaves about a unit, if a relaxed write was not durable.
-pub(super) fn of(states: &[State], now: u64, relaxed: Relaxed) -> Option<State> {
-    let is_open = |state: &State| state.is_relaxed && !state.is_durable && !state.is_past;
+pub(super) fn of(states: &[State], now: u64, (relaxed, crash): (Relaxed, Crash)) -> Option<State> {
+    let is_open = |state: &State| {
+        let is_of_last_run = !state.is_past || state.outlived;
+        state.is_relaxed && !state.is_durable && is_of_last_run && !state.outlives(crash)
+    };
     let newest = states.iter().filter(|state| is_open(state)).map(|state| state.begin).max()?;
     let mut parts = Vec::new();
-    for state in states {
+    // What was answered before a kill hides what was before.
+    let is_hidden =
+        |state: &State| states.iter().any(|other| other.outlives(crash) && state.is_under(other));
+    for state in states.iter().filter(|state| !is_hidden(state)) {
         match &state.holds {
             Holds::Torn(older) => parts.extend(older.iter().cloned()),
             Holds::Anything(_) => {}
@@ -148,6 +154,8 @@ fn uncertain_state(now: u64, begin: u64, holds: Holds, is_relaxed: bool) -> Stat
         end: now,
         sure: NEVER,
         is_durable: false,
+        is_discard: false,
+        outlived: false,
         is_failed: false,
         is_past: true,
         is_relaxed,

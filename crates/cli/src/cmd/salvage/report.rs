@@ -35,6 +35,8 @@ pub struct Report {
     generation: u64,
     unclean: bool,
     lost_map_pages: u64,
+    /// Memory of a daemon may know of more written stripes.
+    has_kept_map: bool,
     log: LogSummary,
     members: Vec<Member>,
     missing_slots: Vec<usize>,
@@ -68,6 +70,7 @@ impl Report {
             generation: superblock.generation,
             unclean: superblock.unclean,
             lost_map_pages: salvage.lost_map_pages(),
+            has_kept_map: superblock.has_kept_map,
             log: salvage.log().clone(),
             members: members.collect(),
             missing_slots: salvage.missing_slots(),
@@ -92,6 +95,12 @@ impl Report {
                 "map      {} pages are intact nowhere; their stripes count as written\n",
                 grouped(self.lost_map_pages)
             ));
+        }
+        if self.has_kept_map {
+            text.push_str(
+                "kept map if a daemon was killed in this boot, start the array: stripes that\n\
+                 \x20        only its kept map knows read as zeros here\n",
+            );
         }
         text.push_str(&self.log_text());
         text.push_str(&format!("written  {}", ByteSize(self.written_bytes)));
@@ -172,6 +181,7 @@ impl Report {
             "generation": self.generation,
             "unclean": self.unclean,
             "written_map_pages_lost": self.lost_map_pages,
+            "kept_map": self.has_kept_map,
             "log_updates_applied": self.log.complete,
             "log_updates_dropped": self.log.dropped,
             "members": members.collect::<Vec<_>>(),

@@ -5,10 +5,13 @@
 #![allow(dead_code, reason = "each of the three test programs uses a part of this")]
 
 pub mod jobs;
+pub mod kept;
 pub mod ledger;
 pub mod load;
 
-use ashlar_engine::{ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
+use ashlar_engine::{
+    ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig, KeptMemory,
+};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
@@ -55,8 +58,18 @@ pub fn add_disks(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
 /// An engine of `workers` workers on the world's executor. It passes discards on, for what a stripe
 /// that was given back holds must never show.
 pub fn engine(world_opener: ashlar_sim::SimOpener, handle: &Handle, workers: usize) -> Engine {
+    engine_with(world_opener, handle, (workers, None))
+}
+
+/// The same, with memory that outlives a kill, or without.
+pub fn engine_with(
+    world_opener: ashlar_sim::SimOpener,
+    handle: &Handle,
+    (workers, kept_memory): (usize, Option<Arc<dyn KeptMemory>>),
+) -> Engine {
     let config = EngineConfig {
         worker_count: workers,
+        kept_memory,
         payload_bytes: 4 << 20,
         wall_clock_s: || 1_700_000_000,
         tuning: ArrayTuning { pass_discards: true, ..ArrayTuning::default() },

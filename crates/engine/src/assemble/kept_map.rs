@@ -1,0 +1,114 @@
+//! What a start makes of the kept map of the run before, and the kept map of its own run.
+//!
+//! What must stay true: the superblock of a running array names the boot in which it has a kept
+//! map. A start in the same boot needs that map, because answered writes may be nowhere else. It
+//! believes only the map of the incarnation that the superblock names, and only if every page of it
+//! is whole. If there is none, the start is refused. In another boot it is a start after a power
+//! cut, and no kept map counts.
+//!
+//! The map of the own run is complete before the superblock names its incarnation. The map before
+//! it goes only after that. So every superblock that a crash may leave has its map.
+
+use super::AssembleSpec;
+use super::plan::Plan;
+use crate::array::Array;
+use crate::aside;
+use crate::engine_state::EngineState;
+use crate::error::Refusal;
+use crate::local_array::LocalArray;
+use crate::worker::Worker;
+use crate::written::kept::{KeptMap, KeptMemory, place_name};
+use ashlar_ondisk::ForcedActions;
+use std::rc::Rc;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Take over what kept memory says of the written map; the pages that it speaks of.
+///
+/// # Errors
+/// The map should be there, and is not.
+pub(super) async fn load(
+    (worker, engine_state): (&Worker, &EngineState),
+    array: &Array,
+    plan: &mut Plan,
+    spec: &AssembleSpec,
+) -> Result<Vec<usize>, Refusal> {
+    let config = &engine_state.config;
+    let Some(boot) = plan.found.kept_map_boot else { return Ok(Vec::new()) };
+    let of_memory = config.kept_memory.as_ref().map(|memory| memory.boot());
+    let here = of_memory.or(config.runner.as_ref().map(|runner| runner.boot_id));
+    // Where the boot is not known it may be the same.
+    if here.is_some_and(|here| here != [0; 16] && Uuid::from_bytes(here) != boot) {
+        return Ok(Vec::new());
+    }
+    let pages = match config.kept_memory.clone() {
+        Some(memory) => {
+            let names = (plan.found.array_uuid, plan.found.incarnation);
+            let page_count = array.written.page_count();
+            let read = move || KeptMap::read(&*memory, names, page_count);
+            aside::run(&worker.handle, &config.aside, read).await
+        }
+        None => None,
+    };
+    let Some(pages) = pages else {
+        accept_missing(plan, spec)?;
+        return Ok(Vec::new());
+    };
+    for (page, bits) in &pages {
+        array.written.load_kept(*page, bits);
+    }
+    // What was written before lies in caches that this process knows nothing of.
+    array.slots.iter().for_each(|slot| slot.set_unflushed());
+    Ok(pages.into_iter().map(|(page, _)| page).collect())
+}
+
+fn accept_missing(plan: &mut Plan, spec: &AssembleSpec) -> Result<(), Refusal> {
+    if !spec.request.accept_lost_map {
+        let name = plan.superblock.array_name.as_str();
+        return Err(Refusal::new(
+            "array.kept_map_missing",
+            format!(
+                "array '{name}' was not stopped, and its kept map of written stripes is missing or \
+                 damaged; flushed writes are safe, but later first writes may read as zeros"
+            ),
+            "start the daemon with the control socket that it had then; --accept-lost-map starts \
+             the array without the map, as after a power cut; nothing was written",
+        ));
+    }
+    plan.lacks_kept_map = true;
+    let generation = plan.superblock.generation + 1;
+    plan.superblock.forced = plan.superblock.forced.with(ForcedActions::LOST_MAP, generation);
+    Ok(())
+}
+
+/// Have a kept map for the start `incarnation`, with what the members do not say yet. The boot that
+/// it is of; `None`: there is no memory for one, or the array keeps checksums.
+pub(super) async fn begin(
+    local: &Rc<LocalArray>,
+    memory: Option<&Arc<dyn KeptMemory>>,
+    incarnation: Uuid,
+) -> Option<Uuid> {
+    let array = &local.array;
+    let memory = memory.filter(|_| array.checksums.is_none())?;
+    let boot = Uuid::from_bytes(memory.boot());
+    if boot.is_nil() {
+        return None;
+    }
+    let names = (Uuid::from_bytes(array.identity.uuid), incarnation);
+    let (memory, page_count) = (Arc::clone(memory), array.written.page_count());
+    let make = move || KeptMap::make(&*memory, names, page_count).ok();
+    let kept = aside::run(&local.worker.handle, &array.aside, make).await?;
+    array.written.keep_in(kept);
+    array.written.is_kept().then_some(boot)
+}
+
+/// Maps of earlier starts of the array are of no use any more.
+pub(super) fn forget_others(memory: &dyn KeptMemory, array: [u8; 16], incarnation: Uuid) {
+    let array = Uuid::from_bytes(array);
+    let (prefix, own) = (format!("{array}."), place_name(array, incarnation));
+    for name in memory.names() {
+        if name.starts_with(&prefix) && name != own {
+            memory.forget(&name);
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The kept map: first writes are answered without a flush, and a killed process loses none of
+//! them.
+//!
+//! What must stay true: the map counts only for the start that made it, only whole, and only until
+//! the power goes. A start that needs it and lacks it is refused. The disks carry a byte that no
+//! client writes: a power cut never brings it back.
+
+use crate::world::kept::TestMemory;
+use crate::world::{DISK_BYTES, assemble_spec, create_spec, engine, read};
+use ashlar_engine::{ArrayVolume, Engine, Refusal, event_names};
+use ashlar_layout::{Level, Shape};
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::{ForcedActions, Superblock, SuperblockCopies};
+use ashlar_sim::{Ended, Random, SimDisk, SimWorld, Stop};
+use ashlar_units::{BLOCK_BYTES, Extent};
+use ashlar_volume::{Command, Request, Volume};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const MEMBERS: usize = 6;
+/// Four data strips of 16 KiB.
+const STRIPE_BYTES: u64 = 64 << 10;
+const OLD: u8 = 0xEE;
+const NEW: u8 = 0x11;
+
+fn shape() -> Shape {
+    crate::world::shape(Level::Raid6, MEMBERS, None, None)
+}
+
+/// A world with an array on disks full of old data, and the memory beside it.
+fn world_of(seed: u64) -> (SimWorld, Vec<SimDisk>, TestMemory) {
+    let mut world = SimWorld::new(seed);
+    let disks = crate::world::add_disks(&mut world, MEMBERS);
+    disks.iter().for_each(|disk| disk.poke(2 << 20, &vec![OLD; 5 << 20]));
+    let (opener, memory) = (world.opener(), TestMemory::new(world.memory()));
+    world
+        .run(async move |handle| {
+            engine(opener, &handle, 2).create(create_spec(shape())).await.expect("created");
+        })
+        .done();
+    world.stop(Stop::Kill);
+    (world, disks, memory)
+}
+
+fn superblock(disk: &SimDisk) -> Superblock {
+    let [head, tail] = examine_ranges(DISK_BYTES).expect("large enough");
+    let (head, tail) = (disk.peek(head), disk.peek(tail));
+    let choice = SuperblockCopies::choose(&split_copies(Some(&head), Some(&tail)));
+    choice.superblock().expect("a member").clone()
+}
+
+async fn submit(volume: &ArrayVolume, command: Command, extent: Extent) {
+    volume.submit(Request { command, extent, fua: false }).await.expect("healthy");
+}
+
+/// Write the first block of a stripe.
+async fn write(volume: &ArrayVolume, stripe: u64) {
+    let mut buffer = volume.buffer(4096).await;
+    buffer.fill(NEW);
+    let extent = Extent::new(stripe * STRIPE_BYTES, BLOCK_BYTES);
+    submit(volume, Command::Write(buffer.freeze()), extent).await;
+}
+
+/// A life that starts the array, does this and is stopped in this way.
+fn live<F: Future<Output = ()> + 'static>(
+    (world, memory): (&mut SimWorld, &TestMemory),
+    stop: Stop,
+    work: impl FnOnce(ArrayVolume) -> F + Send + 'static,
+) {
+    let (opener, memory) = (world.opener(), memory.clone());
+    world
+        .run(async move |handle| {
+            let engine = memory.engine(opener, &handle);
+            engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+            engine.with_volume(0, "tank", work).await.expect("runs");
+        })
+        .done();
+    world.stop(stop);
+}
+
+/// What the first block of a stripe must be.
+async fn holds(volume: &ArrayVolume, stripe: u64, byte: u8) {
+    let extent = Extent::new(stripe * STRIPE_BYTES, BLOCK_BYTES);
+    let bytes = read(volume, extent).await.expect("readable");
+    assert_eq!(bytes, [byte; 4096], "stripe {stripe}");
+}
+
+/// A start with this memory: how it was refused, and that it changed nothing then.
+fn refused((world, memory): (&mut SimWorld, Option<&TestMemory>), disks: &[SimDisk]) -> Refusal {
+    let changes = || disks.iter().map(SimDisk::changes).collect::<Vec<_>>();
+    let (before, opener, memory) = (changes(), world.opener(), memory.cloned());
+    let refusal = world
+        .run(async move |handle| {
+            let engine = match memory {
+                Some(memory) => memory.engine(opener, &handle),
+                None => engine(opener, &handle, 2),
+            };
+            let would = engine.would_assemble(assemble_spec(MEMBERS)).await;
+            let would = would.map(drop).expect_err("refused");
+            let refusal = engine.assemble(assemble_spec(MEMBERS)).await.expect_err("refused");
+            assert_eq!(would, refusal);
+            refusal
+        })
+        .done();
+    world.stop(Stop::Kill);
+    assert_eq!(changes(), before);
+    refusal
+}
+
+async fn count_of(engine: &Engine, name: &str) -> u64 {
+    let array = engine.array("tank").expect("it runs");
+    let counts = array.counts();
+    let named = counts.fields().into_iter().find(|(field, _)| *field == name);
+    named.expect("a count").1
+}
+
+#[test]
+fn first_writes_are_answered_without_a_flush_and_outlive_a_kill() {
+    let (mut world, _, memory) = world_of(1);
+    let (opener, own) = (world.opener(), memory.clone());
+    world
+        .run(async move |handle| {
+            let engine = own.engine(opener, &handle);
+            engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+            let before = count_of(&engine, "member_flushes").await;
+            let written = engine.with_volume(0, "tank", async |volume| {
+                for stripe in [0, 3, 17] {
+                    write(&volume, stripe).await;
+                }
+            });
+            written.await.expect("runs");
+            assert_eq!(count_of(&engine, "member_flushes").await, before);
+            assert_eq!(count_of(&engine, "written_page_writes").await, 0);
+        })
+        .done();
+    world.stop(Stop::Kill);
+    // Once more before the members have been asked for anything but a start.
+    for _ in 0..2 {
+        live((&mut world, &memory), Stop::Kill, async |volume| {
+            for (stripe, byte) in [(0, NEW), (3, NEW), (17, NEW), (1, 0), (40, 0)] {
+                holds(&volume, stripe, byte).await;
+            }
+        });
+    }
+}
+
+/// Killed in the middle of a start that has a kept map of the life before.
+#[test]
+fn answered_writes_outlive_kills_in_the_starts_that_follow() {
+    for operations in 1..90 {
+        let (mut world, _, memory) = world_of(operations);
+        live((&mut world, &memory), Stop::Kill, async |volume| write(&volume, 5).await);
+        world.stop_at(world.operations() + operations, Stop::Kill);
+        let (opener, own) = (world.opener(), memory.clone());
+        world.run(async move |handle| {
+            let engine = own.engine(opener, &handle);
+            engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+        });
+        world.call_off();
+        world.stop(Stop::Kill);
+        live((&mut world, &memory), Stop::Kill, async |volume| {
+            holds(&volume, 5, NEW).await;
+            holds(&volume, 6, 0).await;
+        });
+    }
+}
+
+/// Writes one block of stripe after stripe, and counts those that were answered.
+async fn write_firsts(volume: ArrayVolume, answered: Arc<AtomicU64>) {
+    for stripe in 0..60 {
+        write(&volume, stripe).await;
+        answered.store(stripe + 1, Ordering::Relaxed);
+    }
+    loop {
+        volume.handle().sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// First writes until the end comes; how many were answered.
+fn cut_while_writing((world, memory): (&mut SimWorld, &TestMemory), stop: Stop, seed: u64) -> u64 {
+    let answered = Arc::new(AtomicU64::new(0));
+    let (opener, own, count) = (world.opener(), memory.clone(), Arc::clone(&answered));
+    let switch = world.switch();
+    let ended: Ended<()> = world.run(async move |handle| {
+        let engine = own.engine(opener, &handle);
+        engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+        switch.stop_after(1 + Random::stream(seed, 2).below(420), stop);
+        let begun = engine.with_volume(0, "tank", async move |volume| {
+            volume.handle().spawn(write_firsts(volume.clone(), count));
+        });
+        begun.await.expect("runs");
+        loop {
+            handle.sleep(Duration::from_secs(1)).await;
+        }
+    });
+    assert_eq!(ended, Ended::Stopped(stop));
+    answered.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_kill_loses_no_answered_write_and_a_power_cut_shows_nothing_old() {
+    let (mut answered_before_kills, mut lost_in_cuts) = (0, 0);
+    for seed in 0..120 {
+        let (mut world, disks, memory) = world_of(seed);
+        let stop = if seed % 2 == 0 { Stop::Kill } else { Stop::PowerCut };
+        let answered = cut_while_writing((&mut world, &memory), stop, seed);
+        assert!(superblock(&disks[0]).kept_map_boot.is_some());
+        assert_eq!(memory.memory.names().is_empty(), stop == Stop::PowerCut);
+        let zeros = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&zeros);
+        live((&mut world, &memory), Stop::Kill, async move |volume| {
+            for stripe in 0..60 {
+                let extent = Extent::new(stripe * STRIPE_BYTES, STRIPE_BYTES);
+                let bytes = read(&volume, extent).await.expect("readable");
+                assert!(!bytes.contains(&OLD), "seed {seed}: stripe {stripe} shows old data");
+                let (first, rest) = bytes.split_at(4096);
+                let is_new = first == [NEW; 4096];
+                assert!(is_new || first == [0; 4096], "seed {seed}: stripe {stripe}");
+                assert!(rest.iter().all(|byte| *byte == 0), "seed {seed}: stripe {stripe}");
+                let is_lost = stripe < answered && !is_new;
+                assert!(!is_lost || stop == Stop::PowerCut, "seed {seed}: stripe {stripe}");
+                count.fetch_add(u64::from(is_lost), Ordering::Relaxed);
+            }
+        });
+        match stop {
+            Stop::Kill => answered_before_kills += answered,
+            _ => lost_in_cuts += zeros.load(Ordering::Relaxed),
+        }
+    }
+    assert!(answered_before_kills > 500 && lost_in_cuts > 100, "the test looks at something");
+}
+
+/// What may have become of a map: by its name, from what it held and what the life before it held.
+type Spoil = fn(&TestMemory, &str, &[u8], &[u8]);
+
+#[test]
+fn a_start_without_its_kept_map_is_refused_until_the_loss_is_accepted() {
+    let spoils: [(&str, Spoil); 6] = [
+        ("missing", |memory, name, _, _| memory.memory.forget(name)),
+        ("cut short", |memory, name, own, _| memory.set(name, &own[..own.len() - 1])),
+        ("torn", |memory, name, own, older| {
+            // The header of one version, the bits of another.
+            memory.set(name, &[&own[..32], &older[32..]].concat());
+        }),
+        ("blank", |memory, name, own, _| memory.set(name, &vec![0; own.len()])),
+        ("of an earlier start", |memory, name, _, older| memory.set(name, older)),
+        ("of another array", |memory, name, _, _| {
+            let (_, _, others) = {
+                let (mut world, disks, others) = world_of(77);
+                live((&mut world, &others), Stop::Kill, async |volume| write(&volume, 5).await);
+                (world, disks, others)
+            };
+            memory.set(name, &others.bytes_of(&others.only_name()));
+        }),
+    ];
+    for (what, spoil) in spoils {
+        let (mut world, disks, memory) = world_of(3);
+        live((&mut world, &memory), Stop::Kill, async |volume| {
+            write(&volume, 1).await;
+            submit(&volume, Command::Flush, Extent::default()).await;
+        });
+        let older = memory.bytes_of(&memory.only_name());
+        live((&mut world, &memory), Stop::Kill, async |volume| write(&volume, 2).await);
+        let name = memory.only_name();
+        let own = memory.bytes_of(&name);
+        assert_ne!(own, older);
+        spoil(&memory, &name, &own, &older);
+        let refusal = refused((&mut world, Some(&memory)), &disks);
+        assert_eq!(refusal.code, "array.kept_map_missing", "{what}");
+        assert!(refusal.next.contains("--accept-lost-map"), "{what}: {refusal}");
+        let (opener, memory) = (world.opener(), memory.clone());
+        world
+            .run(async move |handle| {
+                let engine = memory.engine(opener, &handle);
+                let mut spec = assemble_spec(MEMBERS);
+                spec.request.accept_lost_map = true;
+                engine.assemble(spec).await.expect("assembled");
+                let events = engine.events().since(0);
+                assert!(events.iter().any(|event| event.name == event_names::ARRAY_MAP_LOST));
+                let looked = engine.with_volume(0, "tank", async |volume| {
+                    // As after a power cut: what was flushed is there, the other is zeros.
+                    for (stripe, byte) in [(1, NEW), (2, 0), (3, 0), (5, 0)] {
+                        holds(&volume, stripe, byte).await;
+                    }
+                    write(&volume, 2).await;
+                });
+                looked.await.expect("runs");
+                engine.stop("tank").await.expect("stopped");
+            })
+            .done();
+        let forced = superblock(&disks[0]).forced;
+        assert_eq!(forced.flags & ForcedActions::LOST_MAP, ForcedActions::LOST_MAP, "{what}");
+    }
+}
+
+#[test]
+fn an_engine_without_such_memory_refuses_what_needs_it() {
+    let (mut world, disks, memory) = world_of(4);
+    live((&mut world, &memory), Stop::Kill, async |volume| write(&volume, 2).await);
+    assert_eq!(refused((&mut world, None), &disks).code, "array.kept_map_missing");
+    live((&mut world, &memory), Stop::Kill, async |volume| holds(&volume, 2, NEW).await);
+}
+
+#[test]
+fn members_say_so_while_the_array_runs_and_a_clean_stop_takes_the_map_away() {
+    let (mut world, disks, memory) = world_of(5);
+    let (opener, own, disk) = (world.opener(), memory.clone(), disks[0].clone());
+    world
+        .run(async move |handle| {
+            let engine = own.engine(opener, &handle);
+            engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+            let running = superblock(&disk);
+            // Programs that do not know this bit keep away.
+            assert_eq!(running.features.incompatible & 16, 16);
+            let named = format!("{}.{}", running.array_uuid, running.incarnation);
+            assert_eq!(own.only_name(), named);
+            let written = engine.with_volume(0, "tank", async |volume| write(&volume, 7).await);
+            written.await.expect("runs");
+            engine.stop("tank").await.expect("stopped");
+        })
+        .done();
+    let stopped = superblock(&disks[0]);
+    assert_eq!((stopped.features.incompatible & 16, stopped.kept_map_boot), (0, None));
+    assert!(memory.memory.names().is_empty());
+    // Nobody needs such memory now.
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+            let looked = engine.with_volume(0, "tank", async |volume| holds(&volume, 7, NEW).await);
+            looked.await.expect("runs");
+        })
+        .done();
+}
+
+/// Members still call the stripe written, and the kept map does not.
+#[test]
+fn a_discard_that_no_flush_followed_outlives_a_kill() {
+    for command in [Command::Discard, Command::WriteZeroes { may_unmap: true }] {
+        let (mut world, _, memory) = world_of(6);
+        live((&mut world, &memory), Stop::Kill, async move |volume| {
+            for stripe in [2, 3, 4] {
+                write(&volume, stripe).await;
+            }
+            submit(&volume, Command::Flush, Extent::default()).await;
+            let stripes = Extent::new(2 * STRIPE_BYTES, 2 * STRIPE_BYTES);
+            submit(&volume, command, stripes).await;
+            write(&volume, 3).await;
+            holds(&volume, 2, 0).await;
+        });
+        for _ in 0..2 {
+            live((&mut world, &memory), Stop::Kill, async |volume| {
+                for (stripe, byte) in [(2, 0), (3, NEW), (4, NEW)] {
+                    holds(&volume, stripe, byte).await;
+                }
+            });
+        }
+        // The start has brought it to the members.
+        world.stop(Stop::PowerCut);
+        live((&mut world, &memory), Stop::Kill, async |volume| holds(&volume, 2, 0).await);
+    }
+}
+
+#[test]
+fn the_map_reaches_the_members_in_its_own_time() {
+    let (mut world, _, memory) = world_of(7);
+    live((&mut world, &memory), Stop::PowerCut, async |volume| {
+        write(&volume, 9).await;
+        volume.handle().sleep(Duration::from_secs(5)).await;
+    });
+    live((&mut world, &memory), Stop::Kill, async |volume| holds(&volume, 9, NEW).await);
+}
+
+#[test]
+fn where_a_bit_cannot_be_kept_writes_wait_for_flushes_and_the_map_is_not_expected() {
+    let (mut world, disks, memory) = world_of(8);
+    let fails = Arc::clone(&memory.fails);
+    live((&mut world, &memory), Stop::Kill, async move |volume| {
+        write(&volume, 1).await;
+        fails.store(true, Ordering::Relaxed);
+        write(&volume, 2).await;
+        volume.handle().sleep(Duration::from_secs(5)).await;
+        write(&volume, 3).await;
+    });
+    assert!(memory.memory.names().is_empty());
+    assert_eq!(superblock(&disks[0]).kept_map_boot, None);
+    memory.fails.store(false, Ordering::Relaxed);
+    live((&mut world, &memory), Stop::Kill, async |volume| {
+        for stripe in 1..4 {
+            holds(&volume, stripe, NEW).await;
+        }
+    });
+}
+
+#[test]
+fn a_start_that_gets_no_memory_brings_what_was_kept_to_the_members_first() {
+    for operations in 1..90 {
+        let (mut world, disks, memory) = world_of(9);
+        live((&mut world, &memory), Stop::Kill, async |volume| write(&volume, 2).await);
+        memory.is_full.store(true, Ordering::Relaxed);
+        world.stop_at(world.operations() + operations, Stop::Kill);
+        let (opener, own) = (world.opener(), memory.clone());
+        let ended = world.run(async move |handle| {
+            let engine = own.engine(opener, &handle);
+            engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+        });
+        world.call_off();
+        world.stop(Stop::Kill);
+        if ended == Ended::Done(()) {
+            assert_eq!(superblock(&disks[0]).kept_map_boot, None);
+        }
+        live((&mut world, &memory), Stop::Kill, async |volume| holds(&volume, 2, NEW).await);
+    }
+}
