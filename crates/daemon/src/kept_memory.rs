@@ -34,7 +34,7 @@ impl TmpfsMemory {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        if boot == [0; 16] || i64::from(statfs(beside)?.f_type) != TMPFS_MAGIC {
+        if boot == [0; 16] || statfs(beside)?.f_type != TMPFS_MAGIC {
             return Ok(None);
         }
         let folder = beside.join("written");

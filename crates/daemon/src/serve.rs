@@ -101,8 +101,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let events = Events::begin(engine.event_log(), &options.config, &options.state, &say);
     say(&format!("parity kernel {kernel}"));
     let nbd_limits = nbd_limits(&options.config, descriptors, &say);
-    let keeper_wait = options.config.fuse.as_ref().and_then(|fuse| fuse.keeper_wait_s);
-    let keeper_wait = keeper_wait.map_or(keeper::WAIT, Duration::from_secs);
+    let keeper_wait = keeper_wait(&options.config);
     let setting = ExportSetting {
         engine: engine.clone(),
         folder: options.folder,
@@ -131,8 +130,8 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     };
     tokio::spawn(unit::keep_telling(arrays.clone()));
     let begun = begin(&arrays, &options.config, &waits, &say);
-    let served = serve_until_signal((listener, &options.socket), &arrays, (begun, ready), &say);
-    let served = served.await;
+    let socket = (listener, &*options.socket);
+    let served = serve_until_signal(socket, &arrays, (begun, ready), &say).await;
     if let Ok(signal) = &served {
         say(&format!("stopping ({signal})"));
     }
@@ -214,6 +213,12 @@ fn listen(socket: &Path) -> Result<Gate, ApiError> {
             hint,
         )
     })
+}
+
+/// How long users of attached files wait while no daemon runs.
+fn keeper_wait(config: &Config) -> Duration {
+    let seconds = config.fuse.as_ref().and_then(|fuse| fuse.keeper_wait_s);
+    seconds.map_or(keeper::WAIT, Duration::from_secs)
 }
 
 /// Memory beside the control socket that outlives this process. Not where tests cut the power

@@ -31,8 +31,8 @@ use std::process::ExitCode;
 ///
 /// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, device:PATH) or
 /// directories of runs.
-/// Engines are measured A, B, A, B: each turn makes the array, fills it, measures it healthy and
-/// with members out, and takes it away again.
+/// Engines are measured A, B, B, A or B, A, A, B, as a coin decides. Each turn makes the array,
+/// fills it, measures it healthy and with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --to runs/first --member drive0 \
@@ -74,8 +74,8 @@ pub struct Args {
     /// lose; none with device:PATH].
     #[arg(long)]
     pub losses: Option<u32>,
-    /// Turns of each engine; from three on, the report has intervals.
-    #[arg(long, default_value_t = 3)]
+    /// Turns of each engine. Fewer than six decide nothing: no 95 % interval exists.
+    #[arg(long, default_value_t = 6)]
     pub rounds: u32,
     /// Loads, separated by commas: write and read (whole stripes), randread and randwrite (4 KiB)
     /// [default: all].

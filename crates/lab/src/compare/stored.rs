@@ -6,6 +6,7 @@
 use crate::metrics::pairs;
 use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
+use crate::report::findings;
 use crate::report::points::{self, Point};
 use crate::store::RunDir;
 use crate::units;
@@ -50,6 +51,22 @@ pub fn compare(new: &Path, old: &Path, limit: f64) -> Result<Stored, Refusal> {
     Ok(stored)
 }
 
+/// The same case in the old run. An engine of another version or with other settings is the same
+/// if each run has only one of its name.
+fn same_case<'a>(point: &Point, new: &[Point], old: &'a [Point]) -> Option<&'a Point> {
+    let is_alike = |other: &&Point| {
+        other.workload == point.workload
+            && other.condition == point.condition
+            && other.stage == point.stage
+            && other.rounds[0].target == point.rounds[0].target
+            && other.rounds[0].engine.name == point.rounds[0].engine.name
+    };
+    let alike: Vec<&Point> = old.iter().filter(is_alike).collect();
+    let exactly = alike.iter().find(|other| other.engine == point.engine).copied();
+    let is_only = alike.len() == 1 && new.iter().filter(is_alike).count() == 1;
+    exactly.or(alike.first().copied().filter(|_| is_only))
+}
+
 fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
     let mut stored = Stored::default();
     let measured = |points: &'_ [Point]| {
@@ -59,13 +76,8 @@ fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
         return stored;
     }
     for point in new {
-        let name = format!("{}, {}", point.engine, point.case());
-        let is_same = |other: &&Point| {
-            other.case() == point.case()
-                && other.stage == point.stage
-                && other.rounds[0].engine.name == point.rounds[0].engine.name
-        };
-        let Some(other) = old.iter().find(is_same) else {
+        let name = format!("{}, {}", findings::whose(point, new), point.case());
+        let Some(other) = same_case(point, new, old) else {
             stored.left_out.push(format!("{name}: only in the new run"));
             continue;
         };
@@ -78,7 +90,7 @@ fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
         // With an interval, worse means that even its upper end is below the limit.
         let is_worse = interval.map_or(ratio, |interval| interval.high) < limit;
         let shown = interval.map_or_else(
-            || "too few rounds for an interval".to_owned(),
+            || pairs::TOO_FEW.to_owned(),
             |interval| format!("95 % interval {:.3} to {:.3}", interval.low, interval.high),
         );
         let rate = |point: &Point| units::rate(point.rate(), point.unit());
@@ -91,3 +103,6 @@ fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
     }
     stored
 }
+
+#[cfg(test)]
+mod tests;

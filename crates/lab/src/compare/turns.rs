@@ -1,4 +1,4 @@
-//! A, B, A, B: make the array, measure it healthy, take members out, measure again, take it away.
+//! A, B, B, A: make the array, measure it healthy, take members out, measure again, take it away.
 //!
 //! What must stay true: an array is taken away whatever happened; a turn that fails is said and
 //! ends the comparison, with everything measured before it kept.
@@ -26,6 +26,7 @@ use crate::validity::{Finding, Mark, Severity};
 use crate::watch::Watch;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// What a comparison is made of.
@@ -297,7 +298,11 @@ fn in_turns<'a>(
     let devices = Devices::of(commands, &plan.wanted.members)?;
     let limits = members::baselines(bench, &devices.paths, plan.code, plan.losses)?;
     bench.limits.replace(limits);
+    let coin = RandomState::new();
     for round in 0..plan.rounds {
+        if begins_with_second(&coin, round) != begins_with_second(&coin, round.wrapping_sub(1)) {
+            engines.reverse();
+        }
         for engine in engines.iter_mut() {
             let wanted = Wanted {
                 members: devices.paths.clone(),
@@ -312,6 +317,13 @@ fn in_turns<'a>(
         }
     }
     Ok(())
+}
+
+/// Blocks of two rounds, A B B A or B A A B by the toss of a coin: a steady drift falls on both
+/// engines alike, and noise of any kind favours neither. The round before the first begins with A.
+fn begins_with_second(coin: &RandomState, round: u32) -> bool {
+    let is_second_of_block = round % 2 == 1;
+    round != u32::MAX && (coin.hash_one(round / 2) % 2 == 1) != is_second_of_block
 }
 
 fn turn(
@@ -371,4 +383,20 @@ fn await_idle(engine: &dyn Engine, commands: &dyn Commands) -> Result<(), Refusa
         engine.name()
     );
     Err(Refusal::cannot_run("engine.busy", said, "measure with smaller members, or wait longer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begins_with_second;
+    use std::hash::RandomState;
+
+    #[test]
+    fn of_two_rounds_each_engine_begins_one_and_a_coin_decides_which() {
+        let coin = RandomState::new();
+        let begins = |round| begins_with_second(&coin, round);
+        assert!(!begins(0_u32.wrapping_sub(1)));
+        assert!((0..400).step_by(2).all(|round| begins(round) != begins(round + 1)));
+        let count = (0..400).step_by(2).filter(|round| begins(*round)).count();
+        assert!((50..150).contains(&count), "{count} of 200 blocks");
+    }
 }

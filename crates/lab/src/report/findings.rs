@@ -6,7 +6,7 @@
 use super::points::Point;
 use super::switches;
 use crate::metrics::efficiency::{relative_cpu, relative_latency};
-use crate::metrics::pairs::{self, Comparison};
+use crate::metrics::pairs::{self, Comparison, Decision};
 use crate::record::{ArrayCondition, Check, Record};
 use crate::units;
 use crate::validity::{Mark, Outcome};
@@ -17,7 +17,7 @@ use crate::verdict::{self, Evidence, Factor, Verdict};
 pub struct Duel {
     /// Workload and condition.
     pub case: String,
-    /// First engine over second; `None` with fewer than three rounds of each.
+    /// First engine over second; `None` with fewer than six rounds of each.
     pub rate: Option<Comparison>,
     /// First engine's rate for each busy core over the second's.
     pub relative_cpu: Option<f64>,
@@ -103,8 +103,14 @@ pub fn cases(points: &[Point]) -> Vec<String> {
     let line = |other: &str, duel: &Duel| {
         let told = match duel.rate {
             _ if !duel.is_usable => "not compared: a side is INVALID".to_owned(),
-            None => "not compared: fewer than three rounds".to_owned(),
-            Some(it) => format!("{:.2} times ({:.2} to {:.2})", it.ratio, it.low, it.high),
+            None => format!("not compared: {}", pairs::TOO_FEW),
+            Some(it) => format!(
+                "{:.2} times ({:.2} to {:.2}): {}",
+                it.ratio,
+                it.low,
+                it.high,
+                it.decision().word()
+            ),
         };
         let (one, two) = (rate_of(first, &duel.case)?, rate_of(other, &duel.case)?);
         Some(format!("{}: {one}, {two}: {told}", duel.case))
@@ -232,17 +238,20 @@ fn against((one, other): (&str, &str), duels: &[Duel]) -> String {
     let shown = |wanted: fn(Comparison) -> bool| {
         usable.iter().filter(|duel| duel.rate.is_some_and(wanted)).count()
     };
-    let faster = shown(|rate| rate.low > 1.0);
-    let slower = shown(|rate| rate.high < 1.0);
+    let faster = shown(|rate| rate.decision() == Decision::Faster);
+    let slower = shown(|rate| rate.decision() == Decision::Slower);
+    let drifted = shown(|rate| rate.decision() == Decision::Drifted);
     let decided = usable.iter().filter(|duel| duel.rate.is_some()).count();
-    let open = decided - faster - slower;
+    let open = decided - faster - slower - drifted;
     let left_out = match duels.len() - usable.len() {
         0 => String::new(),
         1 => "; one more is INVALID and left out".to_owned(),
         count => format!("; {count} more are INVALID and left out"),
     };
     if decided == 0 {
-        return format!("{one} against {other}: too few usable rounds to compare{left_out}.");
+        return format!(
+            "{one} against {other}: too few usable rounds to compare (six decide){left_out}."
+        );
     }
     let range = |wanted: fn(Comparison) -> bool| {
         let rates = || usable.iter().filter_map(|duel| duel.rate.filter(|rate| wanted(*rate)));
@@ -254,9 +263,10 @@ fn against((one, other): (&str, &str), duels: &[Duel]) -> String {
         }
     };
     let parts: Vec<String> = [
-        ("faster", faster, range(|rate| rate.low > 1.0)),
-        ("slower", slower, range(|rate| rate.high < 1.0)),
+        ("faster", faster, range(|rate| rate.decision() == Decision::Faster)),
+        ("slower", slower, range(|rate| rate.decision() == Decision::Slower)),
         ("not shown to differ", open, String::new()),
+        ("not decided, because a side drifted,", drifted, String::new()),
     ]
     .iter()
     .filter(|(_, count, _)| *count > 0)

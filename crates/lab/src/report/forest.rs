@@ -7,7 +7,7 @@
 
 use super::findings::{Duel, duels, engines, short};
 use super::points::Point;
-use crate::metrics::pairs::Comparison;
+use crate::metrics::pairs::{Comparison, Decision};
 use crate::units;
 use crate::validity::Mark;
 
@@ -38,7 +38,7 @@ pub struct Line {
     pub case: String,
     /// `x1.34`, with a sign of multiplication.
     pub ratio: String,
-    /// `faster`, `slower`, `no difference shown`.
+    /// `faster`, `slower`, `no difference shown`, or that it drifted.
     pub word: &'static str,
     /// Its class: `faster`, `slower`, `open`; `none` for one that has no place on the scale.
     pub class: &'static str,
@@ -83,16 +83,17 @@ fn invalid(duel: &Duel) -> Line {
 
 fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
     let place = |ratio: f64| ((ratio.log2() / power + 1.0) * 50.0).clamp(0.0, 100.0);
-    let (class, word) = match (rate.low > 1.0, rate.high < 1.0) {
-        (true, _) => ("faster", "faster"),
-        (_, true) => ("slower", "slower"),
-        _ => ("open", "no difference shown"),
+    let decision = rate.decision();
+    let class = match decision {
+        Decision::Faster => "faster",
+        Decision::Slower => "slower",
+        Decision::Open | Decision::Drifted => "open",
     };
     let (from, to) = (place(rate.low), place(rate.high));
     Line {
         case: duel.case.clone(),
         ratio: format!("\u{d7}{:.2}", rate.ratio),
-        word,
+        word: decision.word(),
         class,
         from,
         at: place(rate.ratio),

@@ -13,6 +13,7 @@ use super::production;
 use super::sections::{self, Section};
 use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide, TraceTable};
 use super::text::{none, percentile, title};
+use crate::metrics::pairs;
 use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::store::Run;
@@ -287,7 +288,7 @@ fn duel_table(points: &[Point], one: &str, other: &str) -> DuelTable {
         .map(|duel| {
             let rate = match (duel.is_usable, duel.rate) {
                 (false, _) => "not compared: a side is INVALID".to_owned(),
-                (true, None) => "fewer than three rounds".to_owned(),
+                (true, None) => pairs::TOO_FEW.to_owned(),
                 (true, Some(rate)) => rate.sentence(),
             };
             (duel.case, rate, ratio(duel.relative_cpu), ratio(duel.relative_latency))

@@ -84,7 +84,7 @@ pub fn two_engines() -> Run {
         },
         ..Run::default()
     };
-    for at in 0..5 {
+    for at in 0..6 {
         let noise = 1.0 + f64::from(at % 3) * 0.01;
         for (engine, speed) in [("ashlar", 2.0), ("btrfs", 1.0)] {
             for condition in [ArrayCondition::Healthy, ArrayCondition::Degraded(2)] {

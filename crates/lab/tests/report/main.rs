@@ -100,7 +100,7 @@ fn the_other_forms_hold_the_same_points() {
     assert_eq!(markdown.matches("| VALID |").count(), 6, "{markdown}");
     assert!(markdown.contains("CannotTell: memory.channels_populated"));
     let csv = text::csv(&points);
-    assert_eq!(csv.lines().count(), 1 + 30);
+    assert_eq!(csv.lines().count(), 1 + 36);
     let columns = csv.lines().next().expect("a head").split(',').count();
     assert!(
         csv.lines().all(|line| line.split(',').count() == columns),

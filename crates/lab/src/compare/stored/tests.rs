@@ -1,0 +1,85 @@
+//! Made-up runs against each other.
+
+use super::judge;
+use crate::record::{
+    ArrayCondition, Direction, EngineIdentity, Generator, Measurement, Record, Workload,
+};
+use crate::report::points;
+use proptest::prelude::*;
+
+/// Which of a few targets, engines, settings, loads, conditions and stages; and the rates of its
+/// rounds.
+type Case = ([usize; 6], Vec<u32>);
+
+fn measurement(case: [usize; 6], round: usize, rate: u32) -> Record {
+    let [target, engine, setting, load, condition, stage] = case;
+    let workload = Workload {
+        name: format!("load-{load}"),
+        mix: ["randread", "write"][load].into(),
+        read_percent: None,
+        block_bytes: [4096, 1 << 20][load],
+        jobs: 1,
+        depth: 32,
+        generator: Generator::Fio,
+    };
+    let rates =
+        Direction { iops: rate.into(), bytes_per_s: f64::from(rate) * 9.0, ..Direction::default() };
+    Record::Measurement(Box::new(Measurement {
+        id: format!("{case:?}#{round}"),
+        stage: ["raw.each", "sweep"][stage].into(),
+        round: u32::try_from(round).expect("few"),
+        target: ["sda", "sdb", "sdc"][target].into(),
+        engine: EngineIdentity {
+            name: ["ashlar", "md"][engine].into(),
+            tunables: [("policy".to_owned(), ["log", "bitmap"][setting].to_owned())].into(),
+            ..EngineIdentity::default()
+        },
+        condition: [ArrayCondition::Healthy, ArrayCondition::Degraded(1)][condition],
+        workload,
+        read: rates,
+        write: Direction::default(),
+        cpu: None,
+        path: None,
+        hosts: Vec::new(),
+        findings: Vec::new(),
+        argv: Vec::new(),
+        evidence: None,
+        began_unix_s: 0,
+    }))
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let which = (0..3usize, 0..2usize, 0..2usize, 0..2usize, 0..2usize, 0..2usize);
+    let rates = prop::collection::vec(1..1_000_000u32, 1..9);
+    (which.prop_map(|(a, b, c, d, e, f)| [a, b, c, d, e, f]), rates)
+}
+
+proptest! {
+    #[test]
+    fn a_run_is_not_worse_than_itself(cases in prop::collection::vec(case(), 1..40)) {
+        let records: Vec<Record> = cases
+            .iter()
+            .flat_map(|(case, rates)| {
+                rates.iter().enumerate().map(|(round, rate)| measurement(*case, round, *rate))
+            })
+            .collect();
+        let points = points::of(&records);
+        let stored = judge(&points, &points, 1.0);
+        prop_assert_eq!(stored.pairs.len(), points.len());
+        prop_assert!(stored.left_out.is_empty());
+        for pair in stored.pairs {
+            prop_assert!(!pair.is_worse && (pair.ratio - 1.0).abs() < 1e-12, "{:?}", pair);
+        }
+    }
+}
+
+#[test]
+fn another_setting_is_compared_only_if_nothing_else_has_the_name() {
+    let one = points::of(&[measurement([0; 6], 0, 100)]);
+    let other = points::of(&[measurement([0, 0, 1, 0, 0, 0], 0, 50)]);
+    let both = points::of(&[measurement([0; 6], 0, 100), measurement([0, 0, 1, 0, 0, 0], 0, 50)]);
+    assert!(judge(&other, &one, 0.9).pairs[0].is_worse);
+    let stored = judge(&both, &one, 0.9);
+    assert_eq!((stored.pairs.len(), stored.left_out.len()), (1, 1));
+    assert!(!stored.pairs[0].is_worse);
+}
