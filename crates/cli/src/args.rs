@@ -28,7 +28,8 @@ pub(crate) use sizes;
 #[command(after_help = concat!(
     sizes!(),
     "\n\nExit codes: 0: done. 1: refused, or a scrub or the lab found something wrong. \
-     2: command line not understood. 3: done in part."
+     2: command line not understood. 3: done in part. The help of `status --check`, `salvage` and \
+     `lab` says where theirs differ."
 ))]
 pub struct Args {
     /// Control socket of the daemon [default: /run/ashlar/control.sock for root,

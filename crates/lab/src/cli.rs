@@ -16,9 +16,9 @@ pub const BEGIN: &str = "Where to begin:
   # Make one HTML file that opens anywhere.
   ashlar lab report runs/first
 
-ashlar lab COMMAND --help has an example of each. Of the lab itself, only run, compare and purge \
-write to devices, and only to blank ones or those named with --destroy. cpu and trace run the \
-command that you give them, whatever it does.";
+`ashlar lab COMMAND --help` has an example of each. Only the commands `run`, `compare` and `purge` \
+write to devices: to those named with --destroy, and to devices without any data that the lab \
+recognises. `cpu` and `trace` run the command that you give them, whatever it does.";
 
 /// What `lab` is asked for.
 #[derive(clap::Args, Debug)]

@@ -46,15 +46,16 @@ pub struct Args {
     #[arg(long)]
     read_only: bool,
 
-    /// Start read-write after a crash although members are missing. Arrays with parity and policy
-    /// `bitmap` need it; policy `log` rarely does. Blocks in the regions that were being written
-    /// may then be wrong, flushed ones included.
+    /// Start read-write after a crash although members are missing. Parity with policy `bitmap`
+    /// always needs this; with policy `log`, only an array whose resync had not ended. Blocks in
+    /// regions that were not in sync may then be wrong, even flushed ones.
     #[arg(long)]
     accept_dirty_degraded: bool,
 
     /// Start although the map of written stripes is damaged on all members. Stripes that were never
-    /// written then return old contents of the devices instead of zeros. Or start although the kept
-    /// map of a killed daemon is missing: the array then starts as after a power cut.
+    /// written then return old contents of the devices instead of zeros. Also start although the
+    /// file is missing in which a killed daemon kept its latest changes of the map. The array then
+    /// starts as after a power cut.
     #[arg(long)]
     accept_lost_map: bool,
 
@@ -63,8 +64,8 @@ pub struct Args {
     #[arg(long)]
     accept_serials: bool,
 
-    /// After a split brain: the side whose data to use, by the UUID of its last run. `ashlar
-    /// examine` prints the UUID as `incarnation`.
+    /// After a split brain, use the data of this side. `ashlar examine` prints the UUID of each
+    /// side as `incarnation`.
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 

@@ -13,12 +13,11 @@ use ashlar_api::v1::export::{Attach, Attached, Via};
 /// Needs root. Ashlar uses the kernel's ublk driver if there is one. Otherwise the daemon serves
 /// the volume as a file by FUSE, and a loop device over this file is the block device.
 ///
-/// If the daemon dies, requests wait until it is back: with ublk without a limit, with a loop
-/// device for `keeper_wait_s` of the configuration [default: one hour]. A loop device can wait only
-/// on Linux 6.9 and later.
+/// If the daemon dies, requests wait until it is back. A ublk device waits without a limit. A loop
+/// device waits for `keeper_wait_s` of the configuration [default: one hour], from Linux 6.9 on.
 ///
-/// The packaged daemon also gives the device the name /dev/ashlar/ARRAY, and attaches the volume
-/// again whenever its array starts.
+/// With the Debian package, the device also has the name /dev/ashlar/ARRAY. Whenever the array
+/// starts, the daemon attaches its volume again.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

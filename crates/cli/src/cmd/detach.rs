@@ -4,14 +4,14 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::export::{FuseDetach, UblkDetach};
 
-/// Remove the block device of a volume. Refused while the device is mounted or open.
+/// Remove the block device of a volume. Refused while it is mounted or open.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Remove a file that has waited for its array since the daemon was killed, although a program
-    /// has it open. The program gets errors.
+    /// Remove the volume although a program has it open, if its array did not come back after the
+    /// daemon was killed. The program gets I/O errors.
     #[arg(long)]
     give_up: bool,
 }

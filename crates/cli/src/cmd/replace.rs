@@ -28,7 +28,7 @@ pub struct Args {
     destroy: Option<PathBuf>,
 
     /// Declare that the device writes blocks of this size (4K or more) atomically, even when power
-    /// fails. Ashlar trusts this from the next start of the array on, and logs less. If it is
+    /// fails. Once the array has started again, Ashlar trusts this and logs less. If it is
     /// wrong, a power cut together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,

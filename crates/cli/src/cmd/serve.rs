@@ -95,8 +95,8 @@ pub struct Args {
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u16>,
 
-    /// Code that computes parity, by instruction set. A wrong name lists all [default: the fastest
-    /// one for this CPU].
+    /// Instruction set that computes parity. A wrong name makes the error list all names [default:
+    /// the fastest one of this CPU].
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 

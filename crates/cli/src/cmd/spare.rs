@@ -37,7 +37,7 @@ enum Action {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Remove a spare. The device is blank afterwards.
+    /// Remove a spare and erase its RAID metadata.
     Remove {
         /// The device.
         device: PathBuf,

@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
     /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
-    /// its path, a file on another host by HOST:PORT:PATH. Repeatable.
+    /// its path, a file on another host by HOST:PORT:PATH of its fio server. Repeatable.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }

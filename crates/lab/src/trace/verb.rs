@@ -61,7 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub stripe: Option<u64>,
 
-    /// A member of the array: count member I/Os for each write. Repeatable.
+    /// A member of the array. The trace then also counts the I/Os of members for each write.
+    /// Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub member: Vec<PathBuf>,
 
