@@ -24,10 +24,10 @@ use target::Target;
 /// Copy the data of an array that cannot be started.
 ///
 /// Reads the members and writes the volume to a file. Needs no daemon and never writes to a member.
-/// Members may be damaged, cut short, stale or missing. Salvage reads each block, or reconstructs it
-/// from the other members, and says which blocks parity or checksums do not confirm. Without --to
-/// it only reports. It shares no code with the engine, so it works even where the engine has a
-/// fault.
+/// Members may be damaged, cut short, stale or missing. Salvage reads each block, or reconstructs
+/// it from the other members, and says which blocks parity or checksums do not confirm. Without
+/// --to it only reports. It shares no code with the engine, so it works even where the engine has
+/// a fault.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar salvage /dev/sd[b-k] --to /mnt/big/tank0.img\n\n\
     Exit codes: 0: all there. 1: refused. 2: command line not understood. \
