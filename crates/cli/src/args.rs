@@ -2,6 +2,7 @@
 //! and from the `Args` of each command; nothing about a flag is written anywhere else.
 
 use crate::cmd;
+use crate::sizes::sizes;
 use clap::{CommandFactory, FromArgMatches};
 use std::path::PathBuf;
 
@@ -10,14 +11,6 @@ const GLOBAL: &str = "Global options";
 /// Commands that talk to no daemon. Their help does not show --socket.
 const WITHOUT_DAEMON: [&str; 7] =
     ["examine", "salvage", "bench", "lab", "completions", "man", "openapi"];
-/// How sizes are written, below the help of each command that takes some.
-macro_rules! sizes {
-    () => {
-        "Sizes: K, M, G, T and P are powers of 1024 (64K is 65536 bytes), KB, MB, GB, TB and PB \
-         powers of 1000."
-    };
-}
-pub(crate) use sizes;
 
 /// Software RAID for servers full of drives.
 ///

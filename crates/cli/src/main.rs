@@ -5,9 +5,11 @@
 //! - render: how answers look
 //! - fault: how a refusal looks
 //! - habits: what users of other programs type, and what it is called here
+//! - misunderstood: what is said of a command line that is not understood
 //! - reach: where the daemon is, and asking it
 //! - say: printing, and readers that have gone
 //! - since: times as people type them
+//! - sizes: sizes as people type them
 //! - wait: following background work to its end
 //!
 //! What must stay true: a command either does what it says or prints one line that tells what
@@ -21,10 +23,12 @@ mod args;
 mod cmd;
 mod fault;
 mod habits;
+mod misunderstood;
 mod reach;
 mod render;
 mod say;
 mod since;
+mod sizes;
 mod wait;
 
 use args::{Args, Command};
@@ -35,7 +39,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args = match Args::of_command_line() {
         Ok(args) => args,
-        Err(error) => return fault::not_understood(&error),
+        Err(error) => return misunderstood::complain(&error),
     };
     let json = args.json;
     match run(args) {
@@ -71,8 +75,8 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Bench(args) => cmd::bench::run(&args, &reach),
         Command::Lab(args) => return cmd::lab::run(args, &reach),
         Command::Keeper(args) => cmd::keeper::run(&args),
-        Command::Completions(args) => cmd::completions::run(&args),
-        Command::Man(args) => cmd::man::run(&args),
+        Command::Completions(args) => cmd::completions::run(&args, Args::definitions()),
+        Command::Man(args) => cmd::man::run(&args, Args::definitions()),
         Command::Openapi(cmd::openapi::Args {}) => cmd::openapi::run(),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ use crate::event::EventLog;
 use crate::identity::Identities;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
-use crate::log::LogShape;
+use crate::log::shape::LogShape;
 use crate::member::SlotState;
 use crate::metrics::{
     ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberTally, StageLatencies,
@@ -80,7 +80,7 @@ pub struct Array {
     /// The pools it takes spares from, in this order.
     pub(crate) spare_pools: Vec<String>,
     /// The progress of its background jobs.
-    pub(crate) jobs: crate::background::JobBoard,
+    pub(crate) jobs: crate::background::board::JobBoard,
     /// One set for each worker.
     pub(crate) counters: Box<[LocalCounters]>,
     pub(crate) coordinator: usize,
@@ -175,7 +175,7 @@ impl Array {
             } else {
                 parts.spare_pools
             },
-            jobs: crate::background::JobBoard::default(),
+            jobs: crate::background::board::JobBoard::default(),
             coordinator,
             failing_slots: AtomicUsize::new(0),
             missing_slots: AtomicUsize::new(0),
@@ -221,7 +221,7 @@ impl Array {
     }
 
     /// Background work, as last shown.
-    pub fn running_jobs(&self) -> Vec<crate::background::JobStatus> {
+    pub fn running_jobs(&self) -> Vec<crate::background::board::JobStatus> {
         self.jobs.status()
     }
 

@@ -29,7 +29,8 @@ use crate::event::names;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
 use crate::local_array::LocalArray;
-use crate::log::{LogShape, replay};
+use crate::log::replay;
+use crate::log::shape::LogShape;
 use crate::map_pages::MapDevices;
 use crate::member::SlotState;
 use crate::ownership::Seen;
@@ -488,7 +489,7 @@ async fn make_coordinator(
         plan.found.clone(),
         page_sequence,
         marks,
-        background::learn,
+        background::listener(local),
     ));
     if !plan.has_log {
         return Ok(None);

@@ -21,7 +21,7 @@
 //! - `table`    jobs in the superblock; what happens when a job ends
 //! - `board`    progress for whoever looks
 
-mod board;
+pub(crate) mod board;
 mod changes;
 mod compare;
 mod course;
@@ -36,9 +36,8 @@ mod sparing;
 pub(crate) mod step;
 pub(crate) mod table;
 
-pub(crate) use board::JobBoard;
 pub use board::{JobStatus, ScrubEnd};
-pub(crate) use changes::learn;
+pub(crate) use changes::listener;
 pub(crate) use filling::{begin_copies_anew, resume, start_copy, start_rebuild};
 pub(crate) use sparing::{copy_to_spare, look_again};
 

@@ -35,7 +35,7 @@ pub(crate) mod writes;
 
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::{ArrayLost, everywhere, on_coordinator, on_every_local};
-use crate::coordinator::state::{Change, tell};
+use crate::coordinator::state::Change;
 use crate::devices::{SlotDevice, SlotDevices, Tags};
 use crate::event::names;
 use crate::local_array::LocalArray;
@@ -188,7 +188,7 @@ async fn finish_taking_out(local: &Rc<LocalArray>, member: MemberIdx) {
     let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
     local.array.set_slot_state(member, out);
     hand_over_to_replacement(local, member).await;
-    tell(local, Change::MemberOut(member));
+    local.coordinator().tell(Change::MemberOut(member));
 }
 
 /// The slot's device is let go everywhere; if one was being filled to replace it, that one takes
@@ -227,7 +227,7 @@ async fn hand_over_to_replacement(local: &Rc<LocalArray>, member: MemberIdx) {
     .await;
     let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
     array.set_slot_state(member, joined);
-    tell(local, Change::ReplacementTookOver { member, copied_below });
+    local.coordinator().tell(Change::ReplacementTookOver { member, copied_below });
 }
 
 async fn drop_replacement(local: &Rc<LocalArray>, member: MemberIdx, why: &str) {
@@ -242,7 +242,7 @@ async fn drop_replacement(local: &Rc<LocalArray>, member: MemberIdx, why: &str) 
         fields.push(("recorded", "no".to_owned()));
     }
     local.array.record(names::MEMBER_FAILED, fields);
-    tell(local, Change::ReplacementDropped);
+    local.coordinator().tell(Change::ReplacementDropped);
 }
 
 fn detach_replacement(local: &Rc<LocalArray>, member: MemberIdx) {

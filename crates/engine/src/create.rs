@@ -9,7 +9,7 @@ use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::joining_device::JoiningDevice;
-use crate::log::least_log_ring_bytes;
+use crate::log::shape::least_log_ring_bytes;
 use crate::worker::Worker;
 use crate::{control_io, joining_device, map_pages, stated};
 use ashlar_device::Command;

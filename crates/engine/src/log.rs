@@ -34,15 +34,12 @@ pub(crate) mod log_ring;
 mod places;
 pub(crate) mod replay;
 mod ring_space;
-mod shape;
+pub(crate) mod shape;
 mod space;
 pub(crate) mod update;
 pub(crate) mod updates;
 mod window;
 mod write_ahead;
-
-pub(crate) use shape::{LogShape, least_log_ring_bytes};
-pub(crate) use update::Piece;
 
 use crate::array::Array;
 use crate::devices::SlotDevices;

@@ -2,7 +2,7 @@
 
 use crate::in_flight::{GatherRead, ReadPart, StoreWrite};
 use crate::lists::Lists;
-use crate::log::Piece;
+use crate::log::update::Piece;
 use crate::rows::StripRows;
 
 /// The supplies of lists.

@@ -3,7 +3,7 @@
 //! What must stay true: an entry's bytes are exactly its rows; entries of one set never overlap.
 
 use crate::lists::{List, Lists};
-use crate::log::Piece;
+use crate::log::update::Piece;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::RowRange;
 use ashlar_units::{StripIdx, StripSet, to_usize};

@@ -74,7 +74,7 @@ pub fn check(tree: &Tree) -> Report {
 /// Files of recorded counts and lists that can be lowered, with their new text.
 pub fn lowered_ratchets(tree: &Tree) -> Vec<(String, String)> {
     let counts = [safety::UNSAFE, safety::EXCEPTIONS];
-    counts.iter().filter_map(|ratchet| ratchet.lowered(tree)).chain(width::lowered(tree)).collect()
+    counts.iter().filter_map(|ratchet| ratchet.lowered(tree)).collect()
 }
 
 /// The lines of what `rule` finds in a planted tree, for tests of rules.

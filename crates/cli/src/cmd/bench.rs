@@ -1,8 +1,8 @@
 //! `ashlar bench`: how fast the engine itself is here. Needs no daemon.
 
-use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
+use crate::sizes::sizes;
 use ashlar_api::codes;
 use ashlar_api::v1::array::{Policy, Switch};
 use ashlar_api::words::grouped;

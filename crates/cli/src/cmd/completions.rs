@@ -11,8 +11,8 @@ pub struct Args {
     shell: clap_complete::Shell,
 }
 
-pub fn run(args: &Args) -> Result<(), Fault> {
-    let mut command = crate::args::Args::definitions();
+/// `command`: all definitions of the program.
+pub fn run(args: &Args, mut command: clap::Command) -> Result<(), Fault> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "ashlar", &mut script);
     say::write(String::from_utf8_lossy(&script))

@@ -1,9 +1,9 @@
 //! `ashlar create`: a new array out of devices.
 
 use super::create_declustered::{self, DeclusteredArgs, LevelChoice, Wish};
-use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
+use crate::sizes::sizes;
 use ashlar_api::codes;
 use ashlar_api::v1::array::{Create, Created, Policy, Switch};
 use ashlar_layout::Level;

@@ -12,8 +12,8 @@ pub struct Args {
     folder: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<(), Fault> {
-    let command = crate::args::Args::definitions();
+/// `command`: all definitions of the program.
+pub fn run(args: &Args, command: clap::Command) -> Result<(), Fault> {
     std::fs::create_dir_all(&args.folder)
         .and_then(|()| clap_mangen::generate_to(command, &args.folder))
         .map_err(|error| {

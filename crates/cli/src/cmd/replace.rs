@@ -1,8 +1,8 @@
 //! `ashlar replace`: another device for a slot.
 
-use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
+use crate::sizes::sizes;
 use crate::wait;
 use ashlar_api::v1::member::Replace;
 use ashlar_units::ByteSize;

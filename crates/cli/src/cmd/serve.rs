@@ -1,9 +1,9 @@
 //! `ashlar serve`: own arrays and export them, until told to stop.
 
-use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, absolute, devices, make_usual_folder};
 use crate::say;
+use crate::sizes::sizes;
 use ashlar_daemon::config::{
     ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning, VhostConfig,
 };

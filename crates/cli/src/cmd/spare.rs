@@ -1,8 +1,8 @@
 //! `ashlar spare`: devices that wait for a slot.
 
-use crate::args::sizes;
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
+use crate::sizes::sizes;
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;

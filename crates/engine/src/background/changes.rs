@@ -4,12 +4,21 @@
 //! What must stay true: nothing here waits. The coordinator may hold its gate.
 
 use super::{discard, filling, notify, sparing};
-use crate::coordinator::state::Change;
+use crate::coordinator::state::{Change, Listener};
 use crate::local_array::LocalArray;
 use std::rc::Rc;
 
-/// Take note of a change.
-pub(crate) fn learn(local: &Rc<LocalArray>, change: Change) {
+/// Takes note of the changes of an array, as long as there is one.
+pub(crate) fn listener(local: &Rc<LocalArray>) -> Listener {
+    let local = Rc::downgrade(local);
+    Box::new(move |change| {
+        if let Some(local) = local.upgrade() {
+            learn(&local, change);
+        }
+    })
+}
+
+fn learn(local: &Rc<LocalArray>, change: Change) {
     match change {
         Change::MemberOut(member) => sparing::member_went_out(local, member),
         Change::ReplacementDropped => notify(local.coordinator()),

@@ -16,7 +16,7 @@ use crate::datapath::reconstruct::{decode_one, write_back};
 use crate::datapath::store::{Stored, repair};
 use crate::event::names;
 use crate::local_array::LocalArray;
-use crate::log::Piece;
+use crate::log::update::Piece;
 use crate::rows::RowSet;
 use crate::scratch::StripeBuffers;
 use crate::stripe::StripRun;

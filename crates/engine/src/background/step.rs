@@ -20,7 +20,7 @@ use crate::datapath::heal::heal;
 use crate::datapath::reconstruct::decode_one;
 use crate::datapath::store::Writes;
 use crate::local_array::LocalArray;
-use crate::log::Piece;
+use crate::log::update::Piece;
 use crate::member::SlotState;
 use crate::scratch::Leave;
 use crate::slot::MemberDevice;

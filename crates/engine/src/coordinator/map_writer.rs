@@ -13,8 +13,7 @@ use crate::canary::{Canary, sings};
 use crate::control_io::aligned;
 use crate::coordinator::holders::{devices_in_service, lose};
 use crate::coordinator::messages::{ArrayLost, on_coordinator};
-use crate::coordinator::state::Coordinator;
-use crate::coordinator::state::{Change, tell};
+use crate::coordinator::state::{Change, Coordinator};
 use crate::intent::RegionNo;
 use crate::local_array::LocalArray;
 use crate::watch;
@@ -190,7 +189,7 @@ async fn flush_round(local: Rc<LocalArray>) -> bool {
         written.stored(page, &words);
     }
     local.array.caches.flushed(mark);
-    tell(&local, Change::Flushed);
+    local.coordinator().tell(Change::Flushed);
     true
 }
 

@@ -3,7 +3,6 @@
 use super::rounds::Rounds;
 use crate::background::jobs::Jobs;
 use crate::coordinator::marks::Marks;
-use crate::local_array::LocalArray;
 use crate::log::replay::summary::ReplaySummary;
 use crate::ownership::beats::Beats;
 use crate::slot::MemberDevice;
@@ -15,7 +14,6 @@ use ashlar_ring::local::{Permit, Semaphore};
 use ashlar_units::MemberIdx;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use uuid::Uuid;
 
 /// What the coordinator keeps for an array.
@@ -41,7 +39,7 @@ pub(crate) struct Coordinator {
     /// What this start found in the logs; `None` if it did not look.
     pub(crate) replayed: Cell<Option<ReplaySummary>>,
     /// Whom it tells of changes.
-    pub(super) listener: Listener,
+    listener: Listener,
 }
 
 impl Coordinator {
@@ -71,6 +69,11 @@ impl Coordinator {
             replayed: Cell::new(None),
             listener,
         }
+    }
+
+    /// Tell background work of a change.
+    pub(super) fn tell(&self, change: Change) {
+        (self.listener)(change);
     }
 
     /// Whether a device has joined since this was asked last.
@@ -119,12 +122,7 @@ pub(crate) enum Change {
 }
 
 /// Takes note of a change, and acts on it in a task of its own.
-pub(crate) type Listener = fn(&Rc<LocalArray>, Change);
-
-/// Tell background work of a change. On the coordinator.
-pub(super) fn tell(local: &Rc<LocalArray>, change: Change) {
-    (local.coordinator().listener)(local, change);
-}
+pub(crate) type Listener = Box<dyn Fn(Change)>;
 
 /// What the looks of an array found so far. On the coordinator.
 #[derive(Default)]

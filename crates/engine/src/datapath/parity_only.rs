@@ -35,7 +35,7 @@ use crate::canary::{Canary, sings};
 use crate::datapath::payload::Payload;
 use crate::lists::List;
 use crate::local_array::LocalArray;
-use crate::log::Piece;
+use crate::log::update::Piece;
 use crate::member::SlotState;
 use crate::rows::RowSet;
 use ashlar_layout::{RowRange, Stripe, WriteKind, WritePlan};

@@ -3,7 +3,7 @@
 //! What must stay true: the bytes are shared, never copied.
 
 use crate::array::Array;
-use crate::log::Piece;
+use crate::log::update::Piece;
 use crate::stripe::work::StripeWrite;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, Stripe};

@@ -15,7 +15,7 @@ use crate::blame::block_lost;
 use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::local_array::LocalArray;
-use crate::log::Piece;
+use crate::log::update::Piece;
 use crate::rows::RowSet;
 use crate::scratch::{Leave, StripeBuffers};
 use crate::stripe::StripRun;
