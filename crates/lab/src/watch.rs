@@ -88,13 +88,6 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The same, with the network interfaces `links` among what is watched.
-    #[must_use]
-    pub fn with_links(mut self, links: &[String]) -> Watch {
-        self.meter = self.meter.with(links);
-        self
-    }
-
     /// Begin; stacks are taken if `stacks` says so and this machine lets us.
     ///
     /// # Errors

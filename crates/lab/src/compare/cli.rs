@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 /// Compare two engines in turns on the same devices, or two stored runs.
 ///
-/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, device:PATH) or
+/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, device:PATH) or
 /// directories of runs.
 /// Engines are measured A, B, B, A or B, A, A, B, as a coin decides. Each turn makes the array,
 /// fills it, measures it healthy and with members out, and takes it away again.

@@ -53,8 +53,6 @@ pub struct Server {
     pub drives: Vec<Drive>,
     /// Network interfaces of this server.
     pub networks: Vec<network::Network>,
-    /// What the network's protocols have counted.
-    pub protocols: network::Counts,
     /// Interrupts: number -> CPUs that serve it.
     pub irqs: BTreeMap<u64, BTreeSet<u64>>,
     /// Limits and load.
@@ -79,7 +77,6 @@ impl Server {
             hypervisor: cpu::field(&lscpu, "Hypervisor vendor"),
             memory: memory::read(source, cpu.sockets().len()),
             networks: network::read(source, &pci),
-            protocols: network::counts(source),
             controllers: found.controllers,
             drives: found.drives,
             expanders: sas.expanders,

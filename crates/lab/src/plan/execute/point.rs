@@ -134,10 +134,6 @@ impl Session<'_> {
             Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
             // Writes without a guarantee are in the matrix on purpose.
             Kind::WriteCache => remarks.retain(|remark| !["L15", "L19"].contains(&remark.rule)),
-            // That they are on is what is measured, and so are small writes one after the other.
-            Kind::Coalescing => {
-                remarks.retain(|remark| !["L07", "L10", "L15", "L21"].contains(&remark.rule))
-            }
             // CPUs of another node than the target's are taken on purpose.
             Kind::Numa => remarks.retain(|remark| remark.rule != "L24"),
             // Next to nothing is read, again and again, on purpose.
