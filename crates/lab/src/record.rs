@@ -280,9 +280,9 @@ pub struct HostFigures {
 pub struct CpuCost {
     /// Cores online.
     pub cores: u32,
-    /// Wall time, seconds.
+    /// Wall time, seconds: of what the load measured, without its start and its end.
     pub wall_s: f64,
-    /// Busy time of all cores, seconds.
+    /// Busy time of all cores, seconds, without that of strangers.
     pub busy_s: f64,
     /// Busy share of each core, 0 to 1.
     pub per_core: Vec<f64>,
@@ -292,6 +292,12 @@ pub struct CpuCost {
     /// The system time in it, seconds.
     #[serde(default)]
     pub client_system_s: f64,
+    /// Time of programs that are neither the load nor the engine, seconds.
+    #[serde(default)]
+    pub foreign_s: f64,
+    /// Time that a hypervisor took, seconds.
+    #[serde(default)]
+    pub stolen_s: f64,
 }
 
 /// One workload point.

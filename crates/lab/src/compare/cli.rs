@@ -91,6 +91,9 @@ pub struct Args {
     /// case is sampled].
     #[arg(long)]
     pub no_stacks: bool,
+    /// Percent of all cores that other programs may use meanwhile; above it a figure is INVALID.
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
+    pub strangers: f64,
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -148,7 +151,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let look = Live::new(&looked);
     guard::refuse_unless_named(&look, &written, &args.destroy)?;
     let dir = RunDir::create(&path, &facts(args))?;
-    let watch = Watch::new(&dir, !args.no_stacks)?;
+    let watch = Watch::new(&dir, !args.no_stacks)?.with_strangers(args.strangers, false);
     let bench = Bench {
         evidence: &looked,
         dir: &dir,
@@ -162,6 +165,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             json,
         )),
         limits: RefCell::default(),
+        devices: RefCell::default(),
         again: Cell::new(0),
     };
     let place = std::path::absolute(path.join("mounts"))

@@ -58,6 +58,9 @@ pub struct Args {
     /// point on an array is sampled].
     #[arg(long)]
     no_stacks: bool,
+    /// Percent of all cores that other programs may use meanwhile; above it a figure is INVALID.
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
+    strangers: f64,
     /// TOML file with drive models of your own; they come before those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
@@ -114,7 +117,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     refuse(&LiveCommands::new(&evidence), &expanded, &args.destroy)?;
     let machine: &dyn Machine = if expanded.hosts.is_empty() { &Live } else { &Away };
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
-    let watch = Watch::with_models(&dir, !args.no_stacks, &models)?;
+    let watch = Watch::with_models(&dir, !args.no_stacks, &models)?
+        .with_strangers(args.strangers, !expanded.hosts.is_empty());
     let named = &args.destroy;
     let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named, models };
     let summary = execute(&expanded, &run, &mut progress);

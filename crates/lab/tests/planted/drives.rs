@@ -52,11 +52,12 @@ fn a_purged_drive_is_not_a_preconditioned_one_and_is_not_purged_again_on_resumpt
     let run = place.path().join("run");
     let refused = lab(&["run", word(&plan), "--to", word(&run)]);
     assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
-    let output = lab(&["run", word(&plan), "--to", word(&run), "--destroy", &device.0]);
+    let more = ["--strangers", "100", "--destroy", &device.0];
+    let output = lab(&[&["run", word(&plan), "--to", word(&run)][..], &more].concat());
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let figure = measured(&run).pop().expect("measured");
     assert!(figure.findings.iter().any(|finding| finding.rule == "L08"), "{:?}", figure.findings);
-    let again = lab(&["run", word(&plan), "--resume", word(&run), "--destroy", &device.0]);
+    let again = lab(&[&["run", word(&plan), "--resume", word(&run)][..], &more].concat());
     assert!(said(&again).contains("0 measurements"), "{}", said(&again));
     assert_eq!(checks(&run, "drive.purged").len(), 1);
 }
