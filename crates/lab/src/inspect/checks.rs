@@ -91,7 +91,7 @@ const fn note(name: &'static str, look: fn(&Facts<'_>) -> Found) -> Rule {
 }
 
 /// All checks, in the order in which they are told.
-const RULES: [Rule; 32] = [
+const RULES: [Rule; 33] = [
     must("memory.channels_populated", processors::channels_populated),
     must("memory.sockets_balanced", processors::sockets_balanced),
     must("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
@@ -110,6 +110,7 @@ const RULES: [Rule; 32] = [
     must("controller.oversubscribed", fabric::oversubscribed),
     must("sas.link_negotiated", fabric::sas_negotiated),
     must("sas.phy_errors_growing", fabric::phy_errors_growing),
+    note("enclosure.elements", fabric::enclosure_elements),
     note("queues.count", fabric::queue_count),
     note("irq.spread", fabric::irq_spread),
     must("drive.health", drives::health),

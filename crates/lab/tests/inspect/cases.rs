@@ -224,6 +224,16 @@ fn drive_cases() -> Vec<Case> {
     ]
 }
 
+fn enclosure_cases() -> Vec<Case> {
+    let failing = Edit::Say("sg_ses-0:0:60:0", "Swap=0, status: OK", "Swap=0, status: Critical");
+    vec![Case {
+        check: "enclosure.elements",
+        pass: (JBOD, vec![]),
+        fail: (JBOD, vec![failing]),
+        cannot_tell: (JBOD, vec![Edit::NoTool("sg_ses-0:0:60:0")]),
+    }]
+}
+
 fn software_cases() -> Vec<Case> {
     let scheduler = "/sys/block/nvme0n1/queue/scheduler";
     let resync = "md0 : active raid6 sda[0]\n      \
@@ -285,10 +295,17 @@ fn speed_cases() -> Vec<Case> {
 }
 
 fn cases() -> Vec<Case> {
-    [memory_cases(), speed_cases(), fabric_cases(), drive_cases(), software_cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        memory_cases(),
+        speed_cases(),
+        fabric_cases(),
+        drive_cases(),
+        enclosure_cases(),
+        software_cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// How a check comes out; the capture before the load is the unedited one.
