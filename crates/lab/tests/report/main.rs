@@ -80,7 +80,7 @@ fn the_page_stands_alone_escapes_what_it_shows_and_says_what_is_missing() {
     );
     for wanted in [
         "cannot tell",
-        "no baseline",
+        "not measured",
         "50.5 %",
         "1 x 99 %, 1 x 20 %",
         "line 7 of evidence.jsonl",
