@@ -217,8 +217,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             .map_err(|error| Refusal::file(path, &error, "choose a place that you may write to"))?;
     }
     match json {
-        true => println!("{}", serde_json::to_string(&inspection).unwrap_or_default()),
-        false => print!("{}", page::text(&inspection, args.all)),
+        true => crate::say!("{}", serde_json::to_string(&inspection).unwrap_or_default()),
+        false => crate::say_part!("{}", page::text(&inspection, args.all)),
     }
     Ok(match inspection.verdict {
         Verdict::Qualified => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 //! - refusal: the one clear line when something cannot be done
 //! - validity: VALID, VALID-WITH-NOTES or INVALID, and the rules that say so
 //! - record: what a run writes down, line by line, and what a report is made from
+//! - say: standard output
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
 //! - fio: job files, command lines, results, and running it
@@ -52,6 +53,7 @@ pub mod record;
 pub mod redact;
 pub mod refusal;
 pub mod report;
+pub mod say;
 pub mod source;
 pub mod store;
 pub mod switch;

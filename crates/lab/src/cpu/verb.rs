@@ -242,8 +242,8 @@ fn check_sampler(args: &Args, groups: &Groups, json: bool) -> Result<ExitCode, R
         live::check_sampler(groups, args.hz, args.seconds.unwrap_or(SECONDS), 0, args.duty)?;
     let percent = |it: f64| it * 100.0;
     match json {
-        true => println!("{}", line(&check)?),
-        false => println!(
+        true => crate::say!("{}", line(&check)?),
+        false => crate::say!(
             "sampler        {}: a thread that had {:.1} % of the machine by its schedstat was seen \
              at {:.1} +-{:.1} %: {}",
             check.source,
@@ -278,8 +278,8 @@ fn finish(args: &Args, account: CpuAccount, json: bool) -> Result<ExitCode, Refu
         })?;
     }
     match json {
-        true => println!("{record}"),
-        false => print!("{shown}"),
+        true => crate::say!("{record}"),
+        false => crate::say_part!("{shown}"),
     }
     Ok(ExitCode::SUCCESS)
 }

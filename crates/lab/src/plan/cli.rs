@@ -80,7 +80,7 @@ pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 /// measuring.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let Some(path) = args.plan.as_ref().filter(|_| !args.example) else {
-        print!("{EXAMPLE}");
+        crate::say_part!("{EXAMPLE}");
         return Ok(ExitCode::SUCCESS);
     };
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -92,7 +92,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let expanded = expand(&plan, &folder, &size_of)?;
     let models = Library::with(&args.models)?;
     if args.dry_run {
-        println!("{}", described(&expanded, json));
+        crate::say!("{}", described(&expanded, json));
         // The same refusals as in earnest, so that they are seen in time.
         refuse(&Unlogged, &expanded, &args.destroy)?;
         return Ok(ExitCode::SUCCESS);
@@ -323,10 +323,10 @@ fn stands(array: &Array, group: &Group) -> String {
 
 fn report(summary: &Summary, dir: &RunDir, json: bool) {
     if json {
-        println!("{}", json!({"run": dir.path(), "summary": summary}));
+        crate::say!("{}", json!({"run": dir.path(), "summary": summary}));
         return;
     }
-    println!(
+    crate::say!(
         "{} measurements in {}; {} there before; {} invalid; {} checks failed",
         summary.measured,
         dir.path().display(),
@@ -334,5 +334,5 @@ fn report(summary: &Summary, dir: &RunDir, json: bool) {
         summary.invalid,
         summary.failed
     );
-    println!("next: ashlar lab report {}", dir.path().display());
+    crate::say!("next: ashlar lab report {}", dir.path().display());
 }

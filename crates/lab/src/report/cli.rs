@@ -47,16 +47,16 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         let told = serde_json::json!({
             "sentence": headline.sentence, "limit": limit, "figures": headline.figures,
             "invalid": headline.invalid, "unread_lines": run.unread.len(), "written": written});
-        println!("{told}");
+        crate::say!("{told}");
     } else {
-        println!("{}", headline.sentence);
+        crate::say!("{}", headline.sentence);
         if let Some(limit) = &headline.limit {
-            println!("limiting factor of {}: {}", limit.of, limit.verdict.sentence);
-            println!("next experiment: {}", limit.verdict.next);
+            crate::say!("limiting factor of {}: {}", limit.of, limit.verdict.sentence);
+            crate::say!("next experiment: {}", limit.verdict.next);
         }
-        println!("{} figures, {} invalid", headline.figures, headline.invalid);
+        crate::say!("{} figures, {} invalid", headline.figures, headline.invalid);
         for file in &written {
-            println!("written: {}", file.display());
+            crate::say!("written: {}", file.display());
         }
     }
     if let [(line, why), others @ ..] = run.unread.as_slice() {
