@@ -2,8 +2,7 @@
 //! put them in, tear down.
 //!
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
-//! - ashlar, btrfs, mdadm, lvm, zfs, spdk, device: one engine each
-//! - bdevperf: SPDK's own load generator: its configuration, its command line, and what it prints
+//! - ashlar, btrfs, mdadm, lvm, zfs, device: one engine each
 //! - ior: IOR's phases, and what it prints
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure
@@ -11,14 +10,12 @@
 //! terminal.
 
 pub mod ashlar;
-pub mod bdevperf;
 pub mod btrfs;
 pub mod commands;
 pub mod device;
 pub mod ior;
 pub mod lvm;
 pub mod mdadm;
-pub mod spdk;
 pub mod zfs;
 
 use crate::record::EngineIdentity;
@@ -110,13 +107,11 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
         "mdadm" => Ok(Box::<mdadm::Mdadm>::default()),
         "lvm" => Ok(Box::<lvm::Lvm>::default()),
         "zfs" => Ok(Box::<zfs::Zfs>::default()),
-        "spdk" => Ok(Box::new(spdk::Spdk::new(rest))),
         "device" if !rest.is_empty() => Ok(Box::new(device::HandedOver::new(Path::new(rest)))),
         _ => Err(Refusal::cannot_run(
             "engine.unknown",
             format!("'{name}' is no engine that the lab can drive; nothing was done"),
-            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, \
-             spdk:NBD-DEVICE or device:PATH",
+            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs or device:PATH",
         )),
     }
 }

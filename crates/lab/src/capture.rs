@@ -61,10 +61,10 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         silent,
     };
     if json {
-        println!("{}", serde_json::to_string(&answer).unwrap_or_default());
+        crate::say!("{}", serde_json::to_string(&answer).unwrap_or_default());
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    crate::say!(
         "{}: {} files, {} programs, {} of which gave nothing",
         answer.folder.display(),
         answer.files,
@@ -72,8 +72,11 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         answer.silent.len()
     );
     for (name, why) in &answer.silent {
-        println!("  {name}: {why}");
+        crate::say!("  {name}: {why}");
     }
-    println!("before you send it to anybody: lab redact {0} {0}.redacted", answer.folder.display());
+    crate::say!(
+        "before you send it to anybody: lab redact {0} {0}.redacted",
+        answer.folder.display()
+    );
     Ok(ExitCode::SUCCESS)
 }

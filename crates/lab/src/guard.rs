@@ -1,12 +1,14 @@
 //! Nothing is written to a device that carries something, unless its user names it.
 //!
 //! What must stay true: a mounted or held device is refused whatever was named; a block device is
-//! named by its serial number, a file by its path; when a tool cannot tell what is on a device,
-//! that counts as something.
+//! named by its serial number, a file by its path; a device counts as blank only if it has no
+//! signature and reads as zeros; when a tool cannot tell what is on it, that counts as something.
 
 use crate::adapter::commands::Commands;
 use crate::adapter::word;
 use crate::fio::hosts::Host;
+use crate::lint::live::extent::reads_zeros;
+use crate::lint::live::signature;
 use crate::refusal::Refusal;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -83,6 +85,7 @@ fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Resul
     let found = signatures(commands, &real)?;
     match (is_block, found.as_str()) {
         (false, "") => Ok(()),
+        (true, "") if is_blank(&real) => Ok(()),
         (_, found) => {
             let carries = if found.is_empty() {
                 "would be overwritten".to_owned()
@@ -98,6 +101,24 @@ fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Resul
             ))
         }
     }
+}
+
+/// Bytes from the beginning of a blank device that are looked at, all of them.
+const HEAD_BYTES: usize = 16 << 20;
+
+/// Whether a block device holds nothing but zeros, as far as its beginning and samples spread over
+/// all of it say. What cannot be read is not blank.
+fn is_blank(device: &Path) -> bool {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || {
+        let mut file = std::fs::File::open(device)?;
+        let bytes = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(0))?;
+        let mut head = vec![0; HEAD_BYTES.min(usize::try_from(bytes).unwrap_or(HEAD_BYTES))];
+        file.read_exact(&mut head)?;
+        Ok::<_, std::io::Error>((bytes, head.iter().all(|byte| *byte == 0)))
+    };
+    read().is_ok_and(|(bytes, is_zero)| is_zero && reads_zeros(device, bytes) == Ok(true))
 }
 
 /// Mounted, or held by another device (md, dm, loop, LVM).
@@ -128,7 +149,8 @@ fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> 
     match lines.next().map(|line| line.split_whitespace().nth(1)) {
         Some(Some(_)) => refused("mounted in part"),
         Some(None) => refused("held, or divided into partitions"),
-        None => Ok(()),
+        // lsblk does not know of ZFS, nor of a program that has it for itself.
+        None => signature::claimed(device).map_or(Ok(()), |how| refused(&how)),
     }
 }
 

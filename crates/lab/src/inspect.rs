@@ -24,7 +24,7 @@ pub mod topology;
 use crate::Refusal;
 use crate::metrics::bandwidth::Rate;
 use crate::record::Check;
-use crate::source::{Source, folder};
+use crate::source::{Source, bare, folder};
 use crate::validity::{Outcome, Severity};
 use diagram::Measured;
 use models::{Library, ModelLine};
@@ -44,9 +44,10 @@ use topology::{Given, Topology};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab inspect --from before-repair --svg bottleneck.svg")]
 pub struct Args {
-    /// Inspect this directory, made by `lab capture`, instead of this machine.
-    #[arg(long, value_name = "DIR")]
-    from: Option<PathBuf>,
+    /// Inspect this directory, made by `lab capture`, instead of this machine. Or files with outputs
+    /// of dmidecode, lspci, smp_discover and others, of any name. Repeatable.
+    #[arg(long, value_name = "PATH")]
+    from: Vec<PathBuf>,
 
     /// A capture of the same server from before a load: show which error counters have grown.
     #[arg(long, value_name = "DIR")]
@@ -174,6 +175,15 @@ pub fn captured(dir: &Path) -> Result<Server, Refusal> {
     Ok(Server::read(&Source::captured(capture)))
 }
 
+/// Read a server out of outputs without a manifest.
+fn from_outputs(paths: &[PathBuf]) -> Result<Server, Refusal> {
+    let (capture, unknown) = bare::read(paths)?;
+    for path in unknown {
+        eprintln!("{}: no output that the lab knows; left out", path.display());
+    }
+    Ok(Server::read(&Source::captured(capture)))
+}
+
 /// Look at this machine.
 fn look(limit: Duration, measure: bool) -> Server {
     let source = Source::live(limit);
@@ -189,9 +199,10 @@ fn look(limit: Duration, measure: bool) -> Server {
 /// # Errors
 /// A capture cannot be read, or the diagram not written.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    let server = match &args.from {
-        Some(dir) => captured(dir)?,
-        None => look(Duration::from_secs(args.limit), args.measure),
+    let server = match args.from.as_slice() {
+        [] => look(Duration::from_secs(args.limit), args.measure),
+        [dir] if dir.join("manifest.json").exists() => captured(dir)?,
+        outputs => from_outputs(outputs)?,
     };
     let before = args.before.as_deref().map(captured).transpose()?;
     let given = Given {
@@ -206,8 +217,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             .map_err(|error| Refusal::file(path, &error, "choose a place that you may write to"))?;
     }
     match json {
-        true => println!("{}", serde_json::to_string(&inspection).unwrap_or_default()),
-        false => print!("{}", page::text(&inspection, args.all)),
+        true => crate::say!("{}", serde_json::to_string(&inspection).unwrap_or_default()),
+        false => crate::say_part!("{}", page::text(&inspection, args.all)),
     }
     Ok(match inspection.verdict {
         Verdict::Qualified => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 //! - refusal: the one clear line when something cannot be done
 //! - validity: VALID, VALID-WITH-NOTES or INVALID, and the rules that say so
 //! - record: what a run writes down, line by line, and what a report is made from
+//! - say: standard output
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
 //! - fio: job files, command lines, results, and running it
@@ -16,13 +17,13 @@
 //! - host_cpu: CPU time of the machine around a piece of work
 //! - meter: what flowed over drives and links around a piece of work
 //! - purge: drives that forget everything, with a record of it
-//! - switch: drives' write caches, merging and interrupts, switched and restored
+//! - switch: drives' write caches, switched and restored
 //! - compare: two engines in turns, or two stored runs
 //! - plan: a run by plan: stages around fio job files
 //! - metrics: the formulas, without any I/O
 //! - watch: what is watched while a run measures
 //! - units: how figures are printed
-//! - report: the page, and the same as Markdown, CSV and OCP lines
+//! - report: the page, and the same as Markdown and CSV
 //! - verdict: the limiting factor, with its evidence and the next experiment
 //! - cpu: who uses the CPU, in whose context, for what
 //! - trace: what became of I/Os between submission and the device
@@ -52,6 +53,7 @@ pub mod record;
 pub mod redact;
 pub mod refusal;
 pub mod report;
+pub mod say;
 pub mod source;
 pub mod store;
 pub mod switch;

@@ -1,16 +1,17 @@
-//! What is wrong with a benchmark before it runs, and with a result after it: rules L01 to L29.
+//! What is wrong with a benchmark before it runs, and with a result after it: rules L01 to L31.
 //!
 //! - subject: what is looked at: jobs, perhaps a result, and what it is meant to show
 //! - machine: what rules need to know about targets and host, and may not be able to know
 //! - live: the machine we are on
 //! - away: targets on other hosts, of which nothing can be read here
 //! - rules: the rules, in groups
+//! - syntax: what fio itself says of the jobs
 //! - tools: programs that are no benchmarks of storage
 //! - cli: `lab lint`
 //!
 //! What must stay true: every rule has an example it complains about and one it does not (a test
-//! fails otherwise); what a rule could not find out is said and never passed over. Not here: syntax
-//! (fio --parse-only), results' arithmetic (metrics).
+//! fails otherwise); what a rule could not find out is said and never passed over. Not here:
+//! results' arithmetic (metrics).
 
 pub mod away;
 pub mod cli;
@@ -18,6 +19,7 @@ pub mod live;
 pub mod machine;
 pub mod rules;
 pub mod subject;
+mod syntax;
 #[cfg(test)]
 mod tests;
 pub mod tools;
@@ -47,6 +49,9 @@ pub struct Rule {
     /// Looks at a case and says what it finds.
     check: fn(&mut Case<'_>),
 }
+
+/// The rule that keeps data from being destroyed: where it cannot tell, nothing is VALID.
+const SAFETY: &str = "L18";
 
 /// What a rule said about a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -146,7 +151,7 @@ impl<'a> Case<'a> {
     fn cannot_tell(&mut self, job: &Job, what: &str, why: &str) {
         self.remarks.push(Remark {
             rule: self.rule.id,
-            severity: Severity::Info,
+            severity: if SAFETY == self.rule.id { Severity::Warning } else { Severity::Info },
             job: job.name.clone(),
             line: job.line,
             reason: format!("cannot tell {what}: {why}"),

@@ -14,6 +14,7 @@ use crate::metrics::bandwidth::Rate;
 use crate::metrics::latency::to_f64;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// What drives and links carried during a measurement.
@@ -104,6 +105,27 @@ struct Counters {
     waited_ms: u64,
 }
 
+impl Reading {
+    /// Look now. Without /proc/diskstats there is nothing to see, and no load later.
+    pub fn now() -> Reading {
+        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Reading {
+            drives: parse(&text("/proc/diskstats")),
+            networks: parse_networks(&text("/proc/net/dev")),
+            taken: monotonic(),
+        }
+    }
+
+    /// Bytes a second that the block device at `path` moved until `later`, if it is one.
+    pub fn rate(&self, later: &Reading, path: &Path) -> Option<f64> {
+        let real = std::fs::canonicalize(path).ok()?;
+        let name = real.strip_prefix("/dev").ok()?.to_string_lossy().into_owned();
+        let (was, is) = (self.drives.get(&name)?, later.drives.get(&name)?);
+        let seconds = later.taken.saturating_sub(self.taken).as_secs_f64();
+        (seconds > 0.0).then(|| to_f64(is.bytes.saturating_sub(was.bytes)) / seconds)
+    }
+}
+
 impl Meter {
     /// The meter of an inspected server.
     pub fn of(inspection: &Inspection) -> Meter {
@@ -112,25 +134,6 @@ impl Meter {
         };
         let networks = inspection.server.networks.iter().map(one).collect();
         Meter { topology: inspection.topology.clone(), networks }
-    }
-
-    /// The same, with interfaces that a plan names: bonds, or those that sit on no PCI device.
-    #[must_use]
-    pub fn with(mut self, links: &[String]) -> Meter {
-        for name in links {
-            self.networks.entry(name.clone()).or_insert_with(|| speed(name));
-        }
-        self
-    }
-
-    /// Look now. Without /proc/diskstats there is nothing to see, and no load later.
-    pub fn now(&self) -> Reading {
-        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        Reading {
-            drives: parse(&text("/proc/diskstats")),
-            networks: parse_networks(&text("/proc/net/dev")),
-            taken: monotonic(),
-        }
     }
 
     /// What was carried between two looks; `None` if no drive and no interface of the server was
@@ -232,14 +235,6 @@ fn parse(text: &str) -> BTreeMap<String, Counters> {
     text.lines().filter_map(line).collect()
 }
 
-/// What an interface says that it carries one way, bytes a second; None if it is down, or a
-/// guest's.
-fn speed(name: &str) -> Option<f64> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
-    let mega_bits: u64 = text.trim().parse().ok()?;
-    (mega_bits > 0).then(|| to_f64(Rate::mega(mega_bits).0) / 8.0)
-}
-
 /// Lines `  eth0: bytes packets errs drop fifo frame compressed multicast bytes ...`: received
 /// first, then sent.
 fn parse_networks(text: &str) -> BTreeMap<String, (u64, u64)> {
@@ -270,8 +265,8 @@ mod tests {
 
     #[test]
     fn an_interface_carries_what_its_busier_direction_does() {
-        let meter =
-            Meter::default().with(&["lab0".to_owned(), "lab1".to_owned(), "gone".to_owned()]);
+        let networks = ["lab0", "lab1", "gone"].map(|name| (name.to_owned(), None)).into();
+        let meter = Meter { networks, ..Meter::default() };
         let reading = |seconds: u64, sent: u64| Reading {
             networks: parse_networks(&format!(
                 "Inter-|   Receive |  Transmit\n face |bytes packets\n  \

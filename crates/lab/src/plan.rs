@@ -9,8 +9,6 @@
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
 //! - alone: what each raw drive did alone, against all at once and against its maker's figures
 //! - paths: what the way to the drives carries, apart from their media
-//! - generators: the same load by two load generators
-//! - links: network interfaces, and whether one carried it all
 //! - memory: memory while an array is rebuilt
 //! - numa: the load from each NUMA node in turn
 //! - width: what spinning drives allow an array over its whole width
@@ -30,8 +28,6 @@ pub mod environment;
 pub mod execute;
 pub mod file;
 pub mod findings;
-pub mod generators;
-pub mod links;
 pub mod made;
 pub mod memory;
 pub mod mounted;

@@ -101,7 +101,7 @@ pub struct Check {
 /// Which engine was measured: kernel and tunables make it another one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct EngineIdentity {
-    /// `ashlar`, `mdadm`, `zfs`, `btrfs`, `lvm`, `spdk`, `device`, `raw`.
+    /// `ashlar`, `mdadm`, `zfs`, `btrfs`, `lvm`, `device`, `raw`.
     pub name: String,
     /// Its own version, as it says it.
     pub version: String,
@@ -165,8 +165,6 @@ pub enum Generator {
     Fio,
     /// IOR, through a file system.
     Ior,
-    /// SPDK's bdevperf, in the process of the engine or of SPDK's own way to the device.
-    Bdevperf,
 }
 
 impl Generator {
@@ -175,7 +173,6 @@ impl Generator {
         match self {
             Generator::Fio => "fio",
             Generator::Ior => "ior",
-            Generator::Bdevperf => "bdevperf",
         }
     }
 
@@ -205,7 +202,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// For people: `4K random reads, 2 x 16`: jobs times depth; ` by bdevperf`, if it is not fio
+    /// For people: `4K random reads, 2 x 16`: jobs times depth; ` by ior`, if it is not fio
     /// that makes it.
     pub fn describe(&self) -> String {
         let order = if self.mix.starts_with("rand") { "random" } else { "sequential" };
@@ -283,9 +280,9 @@ pub struct HostFigures {
 pub struct CpuCost {
     /// Cores online.
     pub cores: u32,
-    /// Wall time, seconds.
+    /// Wall time, seconds: of what the load measured, without its start and its end.
     pub wall_s: f64,
-    /// Busy time of all cores, seconds.
+    /// Busy time of all cores, seconds, without that of strangers.
     pub busy_s: f64,
     /// Busy share of each core, 0 to 1.
     pub per_core: Vec<f64>,
@@ -295,6 +292,12 @@ pub struct CpuCost {
     /// The system time in it, seconds.
     #[serde(default)]
     pub client_system_s: f64,
+    /// Time of programs that are neither the load nor the engine, seconds.
+    #[serde(default)]
+    pub foreign_s: f64,
+    /// Time that a hypervisor took, seconds.
+    #[serde(default)]
+    pub stolen_s: f64,
 }
 
 /// One workload point.

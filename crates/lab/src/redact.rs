@@ -71,7 +71,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     folder::write(&redacted, &args.to)?;
     let answer = Answer { folder: args.to.clone(), replaced };
     if json {
-        println!("{}", serde_json::to_string(&answer).unwrap_or_default());
+        crate::say!("{}", serde_json::to_string(&answer).unwrap_or_default());
         return Ok(ExitCode::SUCCESS);
     }
     let counts: Vec<String> =
@@ -82,9 +82,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             .to_owned(),
         counts => format!("replaced {}", counts.join(", ")),
     };
-    println!("{}: {told}", args.to.display());
+    crate::say!("{}: {told}", args.to.display());
     if args.salt.is_none() {
-        println!(
+        crate::say!(
             "with a salt that is forgotten now; to compare two captures, redact both with --salt"
         );
     }

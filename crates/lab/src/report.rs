@@ -16,9 +16,7 @@
 //! - pictures: flame graphs inside the page, and how many fit
 //! - sections: the tables as plain rows, for Markdown and CSV
 //! - switches: drives with something switched on and off
-//! - generators: the same load by two load generators
 //! - text: Markdown and CSV
-//! - ocp: OCP Test & Validation JSONL
 //! - cli: `ashlar lab report`
 //!
 //! What must stay true: no figure without its mark, its unit and the command it came from; what is
@@ -30,9 +28,7 @@ pub mod charts;
 pub mod cli;
 pub mod findings;
 pub mod forest;
-pub mod generators;
 pub mod media;
-pub mod ocp;
 pub mod page;
 pub mod pictures;
 pub mod points;

@@ -4,12 +4,14 @@
 //!   they send it
 //! - tool: one run of a program, with a time limit
 //! - folder: a capture as a directory
+//! - bare: outputs of programs without a manifest
 //! - speeds: what memory and processors did when they were tried, which no file tells
 //!
 //! What must stay true: a capture holds exactly what was asked of the live machine, so both give
 //! the same answers; what could not be read is absent, never empty or zero; nothing is ever written
 //! below `/sys` or `/proc`. Not here: what the facts mean.
 
+pub mod bare;
 pub mod folder;
 pub mod speeds;
 pub mod tool;

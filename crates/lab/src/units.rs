@@ -45,6 +45,24 @@ pub fn percent(share: f64) -> String {
     format!("{} %", three_digits(share * 100.0))
 }
 
+/// RFC 3339 of seconds since 1970, UTC. Source: days-to-civil conversion of the proleptic Gregorian
+/// calendar.
+pub fn timestamp(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 fn scaled(value: f64, scales: &[(&str, f64)]) -> String {
     match scales.iter().find(|(_, scale)| value >= *scale) {
         Some((name, scale)) if name.starts_with(' ') => {
@@ -66,7 +84,7 @@ pub fn three_digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{block, bytes, bytes_per_s, microseconds, percent, rate};
+    use super::{block, bytes, bytes_per_s, microseconds, percent, rate, timestamp};
     use crate::record::RateUnit;
 
     #[test]
@@ -79,5 +97,6 @@ mod tests {
         assert_eq!((block(1 << 20).as_str(), block(2300).as_str()), ("1M", "2300"));
         assert_eq!(microseconds(1_234_567), "1235 us");
         assert_eq!(percent(0.109), "10.9 %");
+        assert_eq!(timestamp(951_827_696), "2000-02-29T12:34:56Z");
     }
 }

@@ -55,6 +55,8 @@ pub struct Evidence<'a> {
 
 /// A core is saturated from here on.
 const SATURATED: f64 = 0.95;
+/// Cores that strangers may burn before a saturated core may be theirs.
+const STRANGERS_MAX: f64 = 0.5;
 /// From this share of its ceiling on, a resource is what limits.
 const AT_CEILING: f64 = 0.90;
 /// Above this share of its BASELINE a figure shows that the baseline was not the best the drives
@@ -120,7 +122,10 @@ fn by_cores(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdic
     let cpu = measurement.cpu.as_ref()?;
     let cores = &cpu.per_core;
     let busy = cores.iter().filter(|share| **share >= SATURATED).count();
-    let mean = cores.iter().sum::<f64>() / f64::from(u32::try_from(cores.len()).ok()?.max(1));
+    let strangers = if cpu.wall_s > 0.0 { cpu.foreign_s / cpu.wall_s } else { 0.0 };
+    let all = f64::from(u32::try_from(cores.len()).ok()?.max(1));
+    // A core that a stranger burns is no limit of the engine.
+    let mean = (cores.iter().sum::<f64>() - strangers).max(0.0) / all;
     if !cores.is_empty() && mean >= AT_CEILING {
         return Some(verdict(
             Factor::AllCores,
@@ -129,7 +134,7 @@ fn by_cores(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdic
         ));
     }
     let who = evidence.busiest.map_or(String::new(), |name| format!(" by {name}"));
-    (busy > 0 && busy < cores.len()).then(|| {
+    (busy > 0 && busy < cores.len() && strangers < STRANGERS_MAX).then(|| {
         verdict(
             Factor::OneCore,
             format!(
@@ -220,6 +225,23 @@ mod tests {
         assert_eq!(verdict.factor, Factor::OneCore);
         assert!(verdict.sentence.contains("1 of 16 cores saturated by md0_raid6"), "{verdict:?}");
         assert!(verdict.sentence.contains("8 % busy"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_core_that_a_stranger_burns_is_not_named_as_the_limit() {
+        let mut busy = measurement(&[1.0, 0.3]);
+        let foreign = |seconds| CpuCost {
+            foreign_s: seconds,
+            wall_s: 10.0,
+            per_core: vec![1.0, 0.3],
+            ..CpuCost::default()
+        };
+        busy.cpu = Some(foreign(9.0));
+        assert_eq!(judge(&busy, &Evidence::default()).factor, Factor::Unknown);
+        busy.cpu = Some(CpuCost { per_core: vec![0.97, 0.9], ..foreign(9.0) });
+        assert_eq!(judge(&busy, &Evidence::default()).factor, Factor::Unknown);
+        busy.cpu = Some(foreign(0.2));
+        assert_eq!(judge(&busy, &Evidence::default()).factor, Factor::OneCore);
     }
 
     #[test]

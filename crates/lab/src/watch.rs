@@ -1,11 +1,20 @@
 //! What is watched while a run measures: CPU time and stacks, drives and links, and the server as
 //! it was before.
 //!
+//! - strangers: CPU time and I/O of programs that are neither the load nor the engine
+//! - ticker: looks again and again, so that the time the load measured can be cut out
+//!
 //! What must stay true: the server is looked at before the first load; watching never keeps a
 //! measurement from being made, and what could not be watched is a check that cannot tell.
 
+pub mod strangers;
+pub mod ticker;
+
+use self::strangers::{Own, SHARE_MAX};
+use self::ticker::{Tick, Ticker};
 use crate::cpu::CpuAccount;
 use crate::cpu::around::{Around, Going};
+use crate::cpu::groups::Groups;
 use crate::fio::measure::Figures;
 use crate::host_cpu::HostCpu;
 use crate::inspect::Inspection;
@@ -13,13 +22,15 @@ use crate::inspect::diagram::Measured;
 use crate::inspect::models::Library;
 use crate::inspect::server::Server;
 use crate::inspect::topology::Given;
-use crate::meter::{Meter, PathLoad, Reading};
+use crate::meter::{Meter, PathLoad};
 use crate::record::{Check, CpuCost, Measurement, Record, ResourceTable};
 use crate::refusal::Refusal;
 use crate::source::Source;
 use crate::store::RunDir;
 use crate::validity::{Finding, Outcome, Severity};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What one program that is asked about the server may take.
@@ -31,6 +42,9 @@ pub struct Watch {
     inspection: Inspection,
     meter: Meter,
     around: Option<Around>,
+    own: Own,
+    /// Share of all cores that strangers may use.
+    strangers_max: f64,
     fullest: RefCell<Option<PathLoad>>,
 }
 
@@ -38,8 +52,8 @@ pub struct Watch {
 #[derive(Debug)]
 pub struct Watching {
     going: Option<Going>,
-    cpu: HostCpu,
-    drives: Reading,
+    ticker: Ticker,
+    devices: Vec<PathBuf>,
 }
 
 /// What was seen.
@@ -51,6 +65,10 @@ pub struct Watched {
     pub path: Option<PathLoad>,
     /// Whose CPU time it was, if stacks were taken.
     pub account: Option<CpuAccount>,
+    /// What strangers and the hypervisor did.
+    pub findings: Vec<Finding>,
+    /// Bytes a second of each device that is measured.
+    pub carried: BTreeMap<PathBuf, f64>,
 }
 
 impl Watch {
@@ -83,26 +101,36 @@ impl Watch {
         }
         let around = if stacks { Some(Around::new()?) } else { None };
         let meter = Meter::of(&inspection);
-        let watch = Watch { inspection, meter, around, fullest: RefCell::default() };
+        let none: [&Path; 0] = [];
+        let own = Own::new(&Groups::load(&none)?, Vec::new());
+        let watch = Watch {
+            inspection,
+            meter,
+            around,
+            own,
+            strangers_max: SHARE_MAX,
+            fullest: RefCell::default(),
+        };
         watch.draw(dir)?;
         Ok(watch)
     }
 
-    /// The same, with the network interfaces `links` among what is watched.
+    /// The same, with `percent` of all cores as the most that strangers may use; programs called
+    /// fio are none, if other hosts make the load (`are_hosts`).
     #[must_use]
-    pub fn with_links(mut self, links: &[String]) -> Watch {
-        self.meter = self.meter.with(links);
+    pub fn with_strangers(mut self, percent: f64, are_hosts: bool) -> Watch {
+        self.strangers_max = percent / 100.0;
+        if are_hosts {
+            self.own.claim_fio();
+        }
         self
     }
 
-    /// Begin; stacks are taken if `stacks` says so and this machine lets us.
-    ///
-    /// # Errors
-    /// If /proc/stat cannot be read.
-    pub fn begin(&self, dir: &RunDir, id: &str, stacks: bool) -> Result<Watching, Refusal> {
+    /// Begin to measure `devices`; stacks are taken if `stacks` says so and this machine lets us.
+    pub fn begin(&self, dir: &RunDir, id: &str, stacks: bool, devices: Vec<PathBuf>) -> Watching {
         let around = self.around.as_ref().filter(|_| stacks);
         let going = around.and_then(|around| around.begin(dir.path(), id));
-        Ok(Watching { going, cpu: HostCpu::now()?, drives: self.meter.now() })
+        Watching { going, ticker: Ticker::begin(&self.own, &devices), devices }
     }
 
     /// End; `client` is what the load generator says about itself.
@@ -110,19 +138,33 @@ impl Watch {
     /// # Errors
     /// If /proc/stat cannot be read.
     pub fn end(&self, watching: Watching, client: &Figures) -> Result<Watched, Refusal> {
-        let Watching { going, cpu, drives } = watching;
-        let mut cpu = cpu.until(&HostCpu::now()?, client.client_s);
-        cpu.client_system_s = client.client_system_s;
-        let path = self.meter.between(&drives, &self.meter.now());
-        let flow = |path: &PathLoad| path.links.iter().map(|link| link.bytes_per_s).sum::<f64>();
-        if let Some(path) = &path {
-            let mut fullest = self.fullest.borrow_mut();
-            if fullest.as_ref().is_none_or(|before| flow(before) < flow(path)) {
-                *fullest = Some(path.clone());
-            }
-        }
+        let Watching { going, ticker, devices } = watching;
+        let seen = ticker.end();
+        let Some((from, to)) = seen.measured(client) else {
+            // Says why not.
+            return Err(HostCpu::now().err().unwrap_or_else(|| {
+                Refusal::cannot_run("watch.blind", "/proc/stat was not there", "mount /proc")
+            }));
+        };
+        let cpu = cost(&seen, (from, to), client);
+        let path = self.meter.between(&from.drives, &to.drives);
+        self.keep_fullest(path.as_ref());
+        let mut findings = strangers::findings(&cpu, &seen.strangers.1, self.strangers_max);
+        findings.extend(seen.moved.finding(client.read.bytes + client.write.bytes));
+        let rate = |device: PathBuf| Some((device.clone(), from.drives.rate(&to.drives, &device)?));
+        let carried = devices.into_iter().filter_map(rate).collect();
         let account = going.zip(self.around.as_ref()).and_then(|(going, around)| around.end(going));
-        Ok(Watched { cpu, path, account })
+        Ok(Watched { cpu, path, account, findings, carried })
+    }
+
+    fn keep_fullest(&self, path: Option<&PathLoad>) {
+        let flow = |path: &PathLoad| path.links.iter().map(|link| link.bytes_per_s).sum::<f64>();
+        let mut fullest = self.fullest.borrow_mut();
+        if let Some(path) = path
+            && fullest.as_ref().is_none_or(|before| flow(before) < flow(path))
+        {
+            *fullest = Some(path.clone());
+        }
     }
 
     /// Draw what was measured into the bottleneck diagram, and say what could not be watched.
@@ -172,7 +214,7 @@ fn idle() -> Result<Check, Refusal> {
     let before = HostCpu::now()?;
     let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOKED_NS };
     let _elapsed = rustix::event::poll(&mut [], Some(&time));
-    let seen = before.until(&HostCpu::now()?, 0.0);
+    let seen = before.until(&HostCpu::now()?);
     let busy = seen.per_core.iter().sum::<f64>() / f64::from(seen.cores.max(1));
     let is_idle = busy <= BUSY_MAX;
     Ok(Check {
@@ -193,7 +235,25 @@ const LOOKED_NS: i64 = 500_000_000;
 /// Share of all cores that may be busy without a load.
 const BUSY_MAX: f64 = 0.10;
 
+/// CPU time between two looks: of strangers their part by time, and busy without it.
+pub fn cost(seen: &ticker::Seen, (from, to): (&Tick, &Tick), client: &Figures) -> CpuCost {
+    let all_s = seen.whole_s();
+    let mut cost = from.cpu.until(&to.cpu);
+    let part = |seconds: f64, of: f64| if of > 0.0 { seconds / of * cost.wall_s } else { 0.0 };
+    let foreign_s = part(seen.strangers.0, all_s).min(cost.busy_s);
+    let client_s = part(client.client_s, client.measured_s);
+    let client_system_s = part(client.client_system_s, client.measured_s);
+    cost.busy_s -= foreign_s;
+    CpuCost { client_s, client_system_s, foreign_s, ..cost }
+}
+
 impl Watched {
+    /// A16, if the raw device `target` did more than the load that moved `asked` bytes a second.
+    pub fn more_than(&self, target: &Path, asked: f64) -> Option<Finding> {
+        let carried = self.carried.get(target)?;
+        strangers::more_than(&target.display().to_string(), *carried, asked)
+    }
+
     /// Put what was seen into `measurement`, and the account, if there is one, into the run.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use ashlar_lab::adapter::commands::Recorded;
 use ashlar_lab::adapter::{
     Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, keep_configuration, lvm::Lvm,
-    mdadm::Mdadm, spdk::Spdk, zfs::Zfs,
+    mdadm::Mdadm, zfs::Zfs,
 };
 use std::path::PathBuf;
 
@@ -253,48 +253,6 @@ $ wipefs -a -q /dev/loop3
 $ wipefs -a -q /dev/loop4
 ";
     assert_eq!(whole_life(&mut Zfs::default(), "raid6", transcript), "2.1.11-1");
-}
-
-/// Written by hand after the project's documentation of its RPCs; never recorded from a machine
-/// that has it.
-#[test]
-fn an_array_of_spdk_is_a_target_of_its_own_behind_nbd_and_has_no_raid6() {
-    let transcript = "\
-$ spdk_tgt -m 0x1
-$ spdk-rpc spdk_get_version
-? 1
-$ spdk-rpc spdk_get_version
-{\"version\": \"SPDK v24.09\"}
-$ spdk-rpc bdev_aio_create /dev/loop1 m0 4096
-m0
-$ spdk-rpc bdev_aio_create /dev/loop2 m1 4096
-m1
-$ spdk-rpc bdev_aio_create /dev/loop3 m2 4096
-m2
-$ spdk-rpc bdev_aio_create /dev/loop4 m3 4096
-m3
-$ spdk-rpc bdev_raid_create -n lab -z 64 -r raid5f -b m0 m1 m2 m3
-$ spdk-rpc nbd_start_disk lab /dev/nbd0
-/dev/nbd0
-$ spdk-rpc bdev_raid_get_bdevs all
-[{\"name\": \"lab\", \"state\": \"online\", \
-    \"process\": {\"type\": \"rebuild\", \"target\": \"m1\"}}]
-$ spdk-rpc bdev_raid_get_bdevs all
-[{\"name\": \"lab\", \"state\": \"online\"}]
-$ uname -r
-6.1.0-40-amd64
-$ spdk-rpc spdk_get_version
-{\"version\": \"SPDK v24.09\"}
-$ spdk-rpc bdev_raid_remove_base_bdev m1
-$ spdk-rpc bdev_raid_add_base_bdev lab m1
-$ spdk-rpc nbd_stop_disk /dev/nbd0
-$ spdk-rpc bdev_raid_delete lab
-$ (end 1)
-";
-    assert_eq!(whole_life(&mut Spdk::new(""), "raid5", transcript), "SPDK v24.09");
-    let refusal =
-        Spdk::new("").create(&Recorded::default(), &wanted("raid6")).expect_err("refused");
-    assert_eq!(refusal.code, "level.missing");
 }
 
 /// As often as the recording looked at it: whether it was ever seen busy.

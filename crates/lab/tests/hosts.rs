@@ -84,7 +84,13 @@ fn plan(place: &Path, hosts: &[String], profile: &str) -> PathBuf {
 fn run(place: &Path, plan: &Path, more: &[&str]) -> (Output, PathBuf) {
     let to = place.join("run");
     let mut command = Command::new(LAB);
-    let output = command.arg("run").arg(plan).arg("--to").arg(&to).arg("--no-stacks").args(more);
+    let output = command
+        .arg("run")
+        .arg(plan)
+        .arg("--to")
+        .arg(&to)
+        .args(["--no-stacks", "--strangers", "100"])
+        .args(more);
     (output.output().expect("started"), to)
 }
 

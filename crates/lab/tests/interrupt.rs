@@ -64,7 +64,7 @@ impl Bench {
     fn start(&self, before: Option<&Path>) -> Child {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = before.map_or(path.clone(), |before| format!("{}:{path}", before.display()));
-        let mut words = vec!["run", "--no-stacks", "--to"];
+        let mut words = vec!["run", "--no-stacks", "--strangers", "100", "--to"];
         let (run, plan) = (self.run(), self.place.path().join("plan.toml"));
         words.extend([word(&run), word(&plan)]);
         self.members.iter().for_each(|member| words.extend(["--destroy", word(member)]));

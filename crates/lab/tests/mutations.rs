@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 use ashlar_lab::Refusal;
-use ashlar_lab::adapter::bdevperf::Perf;
 use ashlar_lab::adapter::commands::Recorded;
 use ashlar_lab::cpu::files::{How, count, read_script};
 use ashlar_lab::cpu::groups::Groups;
@@ -201,11 +200,6 @@ fn plans_records_traces_and_tables() {
         }
         let _lost = lost(&line);
         Ok(())
-    });
-    let table: &[u8] = b" Device Information : runtime(s) IOPS MiB/s Fail/s TO/s Average min max\n\
-        ====\n Total : 81920.00 320.00 0.00 0.00 390.25 101.10 5021.33\n";
-    survives("bdevperf", &[table], mutations(3000), |bytes| {
-        Perf::parse(&text(bytes)).map(|perf| drop(perf.direction(5.0)))
     });
     survives("transcript", &[b"$ a b\nout\n? 1\n$ c\n"], mutations(1000), |bytes| {
         let _left = Recorded::parse(&text(bytes)).left();

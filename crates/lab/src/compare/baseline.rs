@@ -83,7 +83,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 }
 
 fn say(json: bool, record: &serde_json::Value, text: impl FnOnce() -> String) {
-    if json { println!("{record}") } else { println!("{}", text()) }
+    if json { crate::say!("{record}") } else { crate::say!("{}", text()) }
 }
 
 fn list(library: &Library, json: bool) -> Result<(), Refusal> {

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 /// Compare two engines in turns on the same devices, or two stored runs.
 ///
-/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, device:PATH) or
+/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, device:PATH) or
 /// directories of runs.
 /// Engines are measured A, B, B, A or B, A, A, B, as a coin decides. Each turn makes the array,
 /// fills it, measures it healthy and with members out, and takes it away again.
@@ -91,6 +91,9 @@ pub struct Args {
     /// case is sampled].
     #[arg(long)]
     pub no_stacks: bool,
+    /// Percent of all cores that other programs may use meanwhile; above it a figure is INVALID.
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
+    pub strangers: f64,
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -131,9 +134,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let mut engines = vec![by_name(&args.a)?, by_name(&b)?];
     let written = written(args, &b);
     if args.dry_run {
-        println!("would overwrite: {}", shown(&written));
+        crate::say!("would overwrite: {}", shown(&written));
         guard::refuse_unless_named(&Unlogged, &written, &args.destroy)?;
-        println!("nothing speaks against that");
+        crate::say!("nothing speaks against that");
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.dir.clone().ok_or_else(|| {
@@ -148,7 +151,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let look = Live::new(&looked);
     guard::refuse_unless_named(&look, &written, &args.destroy)?;
     let dir = RunDir::create(&path, &facts(args))?;
-    let watch = Watch::new(&dir, !args.no_stacks)?;
+    let watch = Watch::new(&dir, !args.no_stacks)?.with_strangers(args.strangers, false);
     let bench = Bench {
         evidence: &looked,
         dir: &dir,
@@ -162,6 +165,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             json,
         )),
         limits: RefCell::default(),
+        devices: RefCell::default(),
         again: Cell::new(0),
     };
     let place = std::path::absolute(path.join("mounts"))
@@ -270,15 +274,15 @@ fn report(dir: &RunDir, json: bool) -> Result<usize, Refusal> {
         let sentence = headline.sentence;
         let told =
             json!({"sentence": sentence, "cases": cases, "invalid": invalid, "report": path});
-        println!("{told}");
+        crate::say!("{told}");
         return Ok(invalid);
     }
-    cases.iter().for_each(|case| println!("{case}"));
-    println!("{}", headline.sentence);
+    cases.iter().for_each(|case| crate::say!("{case}"));
+    crate::say!("{}", headline.sentence);
     if invalid > 0 {
-        println!("{invalid} of {} figures INVALID: they are in no comparison", points.len());
+        crate::say!("{invalid} of {} figures INVALID: they are in no comparison", points.len());
     }
-    println!("report: {}", path.display());
+    crate::say!("report: {}", path.display());
     Ok(invalid)
 }
 
@@ -299,7 +303,7 @@ fn stored_runs(args: &Args, old: &Path, json: bool) -> Result<ExitCode, Refusal>
     let stored = stored::compare(new, old, args.worse_below)?;
     let worse = stored.pairs.iter().filter(|pair| pair.is_worse).count();
     if json {
-        println!(
+        crate::say!(
             "{}",
             serde_json::json!({
                 "pairs": stored.pairs,
@@ -312,12 +316,12 @@ fn stored_runs(args: &Args, old: &Path, json: bool) -> Result<ExitCode, Refusal>
     }
     for pair in &stored.pairs {
         let verdict = if pair.is_worse { "WORSE" } else { "ok   " };
-        println!("{verdict} {}: {}", pair.case, pair.sentence);
+        crate::say!("{verdict} {}: {}", pair.case, pair.sentence);
     }
-    stored.left_out.iter().for_each(|case| println!("left out: {case}"));
-    differing.machine.iter().for_each(|one| println!("NOT THE SAME MACHINE: {one}"));
-    differing.software.iter().for_each(|one| println!("note: {one}"));
-    println!(
+    stored.left_out.iter().for_each(|case| crate::say!("left out: {case}"));
+    differing.machine.iter().for_each(|one| crate::say!("NOT THE SAME MACHINE: {one}"));
+    differing.software.iter().for_each(|one| crate::say!("note: {one}"));
+    crate::say!(
         "{} cases, {worse} below {:.2} of the older run",
         stored.pairs.len(),
         args.worse_below

@@ -27,6 +27,7 @@ use crate::watch::Watch;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a comparison is made of.
@@ -48,6 +49,8 @@ pub struct Bench<'a> {
     /// What no engine can be above, by the name of the load; empty until the raw devices have been
     /// measured.
     pub limits: RefCell<BTreeMap<String, Limit>>,
+    /// Devices below the engines, once there are any.
+    pub devices: RefCell<Vec<PathBuf>>,
     /// How often raw devices were measured once more.
     pub again: Cell<u32>,
 }
@@ -125,7 +128,10 @@ impl Bench<'_> {
         self.progress.borrow().begin(&why);
         let blank = self.blank(case, workload);
         let stacks = case.round == 0 && case.condition != ArrayCondition::Raw;
-        let watching = self.watch.begin(self.dir, &blank.id, stacks)?;
+        let opened = jobs.jobs();
+        let opened = opened.iter().flat_map(crate::fio::job::Job::filenames).map(PathBuf::from);
+        let devices = opened.chain(self.devices.borrow().iter().cloned()).collect();
+        let watching = self.watch.begin(self.dir, &blank.id, stacks, devices);
         let ran = match self.fio(jobs, &why) {
             Ok(ran) => ran,
             Err(refusal)
@@ -149,6 +155,7 @@ impl Bench<'_> {
         if case.condition != ArrayCondition::Raw {
             measurement.findings.extend(self.above_limit(&measurement)?);
         }
+        measurement.findings.extend(watched.findings.clone());
         watched.keep(&mut measurement, self.dir)?;
         let rates = ran
             .result
@@ -296,6 +303,7 @@ fn in_turns<'a>(
     commands: &'a Live<'a>,
 ) -> Result<(), Refusal> {
     let devices = Devices::of(commands, &plan.wanted.members)?;
+    bench.devices.replace(devices.paths.clone());
     let limits = members::baselines(bench, &devices.paths, plan.code, plan.losses)?;
     bench.limits.replace(limits);
     let coin = RandomState::new();

@@ -223,6 +223,11 @@ impl Group {
         self.kernel_threads.is_match(comm)
     }
 
+    /// Expressions for the names of this engine's user-space threads.
+    pub fn thread_patterns(&self) -> &[String] {
+        self.threads.patterns()
+    }
+
     /// Whether a user-space thread of this name is this engine's.
     pub fn has_thread(&self, comm: &str) -> bool {
         self.threads.is_match(comm)

@@ -10,14 +10,17 @@ use super::files::How;
 use super::flame::{self, Zoom};
 use super::groups::Groups;
 use super::kernel::{KernelAccount, Snapshot};
-use super::load::{FioWork, Load, generator_ns_per_io};
+use super::load::{Load, generator_ns_per_io};
 use super::perf::{self, Sampler};
 use super::tally::Counts;
 use crate::Refusal;
+use crate::fio::measure::Figures;
 use crate::metrics::latency::to_f64;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Unit, Window};
 use crate::validity::{Finding, Severity};
+use crate::watch::strangers::{self, Own};
+use crate::watch::ticker::{Seen, Ticker};
 use regex::Regex;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +41,8 @@ pub struct Plan<'a> {
     pub profiler_cost: bool,
     /// Points by which a core must stand out.
     pub spike_points: f64,
+    /// Share of all cores that strangers may use.
+    pub strangers_max: f64,
 }
 
 /// A folder for what is only needed meanwhile.
@@ -83,12 +88,15 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     // perf first: when it cannot run, no load is started for nothing.
     let mut sampler = Sampler::start(&data, plan.hz)?;
     let without = match plan.profiler_cost {
-        true => Some(unsampled(plan.load, dir)?),
+        true => Some(unsampled(plan, dir)?),
         false => None,
     };
+    let own = Own::new(plan.groups, Vec::new());
     let before = Snapshot::take();
     sampler.begin()?;
+    let ticker = Ticker::begin(&own, &[]);
     let ran = plan.load.run(dir);
+    let seen = ticker.end();
     let after = Snapshot::take();
     let sampled = sampler.end()?;
     let work = ran?;
@@ -105,9 +113,12 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     };
     let mut account = CpuAccount::of(&read.counts, plan.groups, &taken)?;
     let kernel = before.until(&after, sampled.seconds);
-    account.profiler = Some(cost(&account, sampled, &kernel, without, work));
-    account.per_work = work.map(|work| per_work(&account, work, generator));
-    account.findings.extend(work.and_then(|work| client_misses(&account, work)));
+    account.profiler = Some(cost(&account, sampled, &kernel, without, (&seen, work.as_ref())));
+    account.per_work = work.as_ref().and_then(|work| per_work(&seen, work, generator));
+    account.findings.extend(work.as_ref().and_then(|work| client_misses(&account, work)));
+    if !matches!(plan.load, Load::Wait(_)) {
+        account.findings.extend(foreign(&seen, plan.strangers_max));
+    }
     account.kernel = Some(kernel);
     if plan.out.is_some() {
         account.flame_graphs = pictures(dir, &read.counts, plan.groups, &account)?;
@@ -115,14 +126,25 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     Ok(account)
 }
 
-/// The machine's busy share and what fio did, without sampling.
-type Unsampled = (Option<f64>, f64, Option<FioWork>);
+/// What strangers and the hypervisor took of the machine meanwhile.
+fn foreign(seen: &Seen, share_max: f64) -> Vec<Finding> {
+    let none = Figures::default();
+    let whole = seen.measured(&none).map(|ends| crate::watch::cost(seen, ends, &none));
+    whole.map_or_else(Vec::new, |cost| strangers::findings(&cost, &seen.strangers.1, share_max))
+}
 
-fn unsampled(load: &Load, dir: &Path) -> Result<Unsampled, Refusal> {
+/// The machine's busy share without sampling, and CPU time for each I/O, if it was fio.
+type Unsampled = (Option<f64>, Option<f64>);
+
+fn unsampled(plan: &Plan<'_>, dir: &Path) -> Result<Unsampled, Refusal> {
     let (before, began) = (Snapshot::take(), crate::evidence::process::monotonic());
-    let work = load.run(dir)?;
+    let ticker = Ticker::begin(&Own::new(plan.groups, Vec::new()), &[]);
+    let ran = plan.load.run(dir);
+    let seen = ticker.end();
+    let work = ran?;
     let seconds = (crate::evidence::process::monotonic() - began).as_secs_f64();
-    Ok((before.until(&Snapshot::take(), seconds).stat_share, seconds, work))
+    let share = before.until(&Snapshot::take(), seconds).stat_share;
+    Ok((share, ns_per_io(&seen, work.as_ref())))
 }
 
 fn cost(
@@ -130,39 +152,36 @@ fn cost(
     sampled: perf::Sampled,
     kernel: &KernelAccount,
     without: Option<Unsampled>,
-    work: Option<FioWork>,
+    (seen, work): (&Seen, Option<&Figures>),
 ) -> ProfilerCost {
     let cores = f64::from(account.sampling.window.cores);
-    let ns_per_io = |share: f64, seconds: f64, work: FioWork| {
-        (work.ios > 0).then(|| share * cores * seconds * 1e9 / to_f64(work.ios))
-    };
-    let with = kernel
-        .stat_share
-        .zip(work)
-        .and_then(|(share, work)| ns_per_io(share, sampled.seconds, work));
-    let before = without.and_then(|(share, seconds, work)| ns_per_io(share?, seconds, work?));
     ProfilerCost {
         own_cpu_s: sampled.own_cpu_s,
         own_share: sampled.own_cpu_s / (cores * sampled.seconds),
-        ns_per_io: before.zip(with),
-        busy_share: without.and_then(|(share, _, _)| share).zip(kernel.stat_share),
+        ns_per_io: without.and_then(|it| it.1).zip(ns_per_io(seen, work)),
+        busy_share: without.and_then(|it| it.0).zip(kernel.stat_share),
     }
 }
 
-fn per_work(account: &CpuAccount, work: FioWork, generator: Option<f64>) -> PerWork {
-    let window = account.sampling.window;
-    PerWork {
-        ios: work.ios,
-        bytes: work.bytes,
-        busy_ns: account.busy.share * window.nanoseconds(),
-        generator_ns_per_io: generator,
-    }
+fn ns_per_io(seen: &Seen, work: Option<&Figures>) -> Option<f64> {
+    per_work(seen, work?, None)?.ns_per_io()
+}
+
+/// CPU time of the time in which the I/Os were counted, without that of strangers.
+fn per_work(seen: &Seen, work: &Figures, generator_ns_per_io: Option<f64>) -> Option<PerWork> {
+    let cost = crate::watch::cost(seen, seen.measured(work)?, work);
+    (cost.wall_s > 0.0).then(|| PerWork {
+        ios: work.read.ios + work.write.ios,
+        bytes: work.read.bytes + work.write.bytes,
+        busy_ns: cost.busy_s / cost.wall_s * work.measured_s * 1e9,
+        generator_ns_per_io,
+    })
 }
 
 /// What fio's own figures leave out.
-fn client_misses(account: &CpuAccount, work: FioWork) -> Option<Finding> {
+fn client_misses(account: &CpuAccount, work: &Figures) -> Option<Finding> {
     let busy_s = account.busy.share * account.sampling.window.nanoseconds() / 1e9;
-    let own_s = work.own_ns / 1e9;
+    let own_s = work.client_s;
     let missed = (busy_s - own_s) / busy_s * 100.0;
     (missed > 10.0).then(|| Finding {
         rule: "A01".into(),

@@ -5,9 +5,9 @@
 
 use crate::Refusal;
 use crate::evidence::{Evidence, Interrupt, Order};
+use crate::fio::FioResult;
+use crate::fio::measure::{Figures, figures};
 use crate::metrics::latency::to_f64;
-use crate::metrics::per_work::ClientCpu;
-use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -21,34 +21,6 @@ pub enum Load {
     Command(Vec<String>),
     /// A fio job file.
     Fio(PathBuf),
-}
-
-/// What fio did, over all jobs.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct FioWork {
-    /// I/Os.
-    pub ios: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// I/Os a second.
-    pub iops: f64,
-    /// fio's own `usr_cpu`, percent, mean of the jobs.
-    pub user_percent: f64,
-    /// fio's own `sys_cpu`, percent, mean of the jobs.
-    pub system_percent: f64,
-    /// User and system time of fio's own processes, nanoseconds.
-    pub own_ns: f64,
-}
-
-impl FioWork {
-    /// fio's view of its own CPU.
-    pub fn client(&self) -> ClientCpu {
-        ClientCpu {
-            iops: self.iops,
-            user_percent: self.user_percent,
-            system_percent: self.system_percent,
-        }
-    }
 }
 
 /// Longest that a load may take.
@@ -77,7 +49,7 @@ impl Load {
     ///
     /// # Errors
     /// It cannot be started, or it failed.
-    pub fn run(&self, dir: &Path) -> Result<Option<FioWork>, Refusal> {
+    pub fn run(&self, dir: &Path) -> Result<Option<Figures>, Refusal> {
         match self {
             Load::Wait(seconds) => wait(*seconds).map(|()| None),
             Load::Command(words) => command(words).map(|()| None),
@@ -123,7 +95,7 @@ fn command(words: &[String]) -> Result<(), Refusal> {
 }
 
 /// Run a fio job through the forensic log in `dir`.
-fn fio(dir: &Path, job: &Path, why: &str) -> Result<FioWork, Refusal> {
+fn fio(dir: &Path, job: &Path, why: &str) -> Result<Figures, Refusal> {
     let evidence = Evidence::open(dir, interrupt()?)?;
     let order =
         Order::new(["fio", "--output-format=json+", &job.display().to_string()], why).limit(LIMIT);
@@ -148,7 +120,8 @@ pub fn generator_ns_per_io(dir: &Path, job: &Path) -> Result<Option<f64>, Refusa
         Refusal::file(&null, &error, "choose a directory that you may write to")
     })?;
     let work = fio(dir, &null, "the load generator's own cost: the same job on the null engine")?;
-    Ok((work.ios > 0).then(|| work.own_ns / to_f64(work.ios)))
+    let ios = work.read.ios + work.write.ios;
+    Ok((ios > 0).then(|| work.client_s * 1e9 / to_f64(ios)))
 }
 
 /// The job on the null engine: no device is opened; three seconds are enough.
@@ -169,84 +142,25 @@ fn null_job(text: &str) -> String {
     out
 }
 
-#[derive(Deserialize)]
-struct Output {
-    jobs: Vec<Job>,
-}
-
-#[derive(Deserialize)]
-struct Job {
-    #[serde(default)]
-    error: i64,
-    #[serde(default)]
-    usr_cpu: f64,
-    #[serde(default)]
-    sys_cpu: f64,
-    #[serde(default)]
-    job_runtime: u64,
-    #[serde(default)]
-    read: Side,
-    #[serde(default)]
-    write: Side,
-    #[serde(default)]
-    trim: Side,
-}
-
-#[derive(Default, Deserialize)]
-struct Side {
-    #[serde(default)]
-    total_ios: u64,
-    #[serde(default)]
-    io_bytes: u64,
-    #[serde(default)]
-    iops: f64,
-}
-
-/// Read fio's JSON. fio prints notes before it, so it begins at the first brace.
+/// What fio printed, as figures.
 ///
 /// # Errors
-/// There is no JSON, it is cut short, or a job ended with an error.
-pub fn parse(output: &[u8]) -> Result<FioWork, Refusal> {
-    let start = output.iter().position(|byte| *byte == b'{').unwrap_or(output.len());
-    let refuse = |what: String| {
-        Refusal::cannot_run("fio.output_unusable", what, "the output is kept untouched")
-    };
-    let read: Output = serde_json::from_slice(&output[start..])
-        .map_err(|error| refuse(format!("fio's output cannot be understood: {error}")))?;
-    if let Some(job) = read.jobs.iter().find(|job| job.error != 0) {
-        return Err(refuse(format!("a fio job ended with error {}", job.error)));
-    }
-    let jobs = to_f64(u64::try_from(read.jobs.len()).unwrap_or(u64::MAX));
-    let mut work = FioWork::default();
-    for job in &read.jobs {
-        for side in [&job.read, &job.write, &job.trim] {
-            work.ios = work.ios.saturating_add(side.total_ios);
-            work.bytes = work.bytes.saturating_add(side.io_bytes);
-            work.iops += side.iops;
+/// There is no result, it is cut short, or a job ended with an error.
+pub fn parse(output: &[u8]) -> Result<Figures, Refusal> {
+    let result = FioResult::parse(output)?;
+    match result.jobs.iter().find(|job| job.error != 0) {
+        None => Ok(figures(&result, |_| true)),
+        Some(job) => {
+            let what = format!("a fio job ended with error {}", job.error);
+            let hint = "the output is kept untouched";
+            Err(Refusal::cannot_run("fio.output_unusable", what, hint))
         }
-        work.user_percent += job.usr_cpu / jobs;
-        work.system_percent += job.sys_cpu / jobs;
-        work.own_ns += (job.usr_cpu + job.sys_cpu) / 100.0 * to_f64(job.job_runtime) * 1e6;
     }
-    Ok(work)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Load, null_job, parse};
-
-    #[test]
-    fn fio_s_output_is_summed_over_jobs_and_directions() {
-        let text = "note: before\n{\"jobs\":[
-            {\"usr_cpu\":10.0,\"sys_cpu\":20.0,\"job_runtime\":2000,\
-            \"read\":{\"total_ios\":100,\"io_bytes\":409600,\"iops\":50.0}},
-            {\"usr_cpu\":20.0,\"sys_cpu\":40.0,\"job_runtime\":2000,\
-            \"write\":{\"total_ios\":10,\"io_bytes\":40960,\"iops\":5.0}}]}";
-        let work = parse(text.as_bytes()).expect("understood");
-        assert_eq!((work.ios, work.bytes), (110, 450_560));
-        assert!((work.iops - 55.0).abs() < 1e-9 && (work.system_percent - 30.0).abs() < 1e-9);
-        assert!((work.own_ns - 1.8e9).abs() < 1.0);
-    }
 
     #[test]
     fn output_that_is_cut_short_or_failed_is_one_clear_line() {

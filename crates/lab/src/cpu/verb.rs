@@ -71,6 +71,11 @@ pub struct Args {
     #[arg(long, value_name = "POINTS", default_value_t = SPIKE_POINTS)]
     pub spike_points: f64,
 
+    /// Percent of all cores that other programs may use while a load runs; above it the account is
+    /// INVALID.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    pub strangers: f64,
+
     /// Directory for samples, folded stacks, flame graphs and the record.
     #[arg(long = "to", alias = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -169,6 +174,7 @@ fn live(args: &Args, groups: &Groups) -> Result<CpuAccount, Refusal> {
         out: args.out.as_deref(),
         profiler_cost: args.profiler_cost,
         spike_points: args.spike_points,
+        strangers_max: args.strangers / 100.0,
     })
 }
 
@@ -236,8 +242,8 @@ fn check_sampler(args: &Args, groups: &Groups, json: bool) -> Result<ExitCode, R
         live::check_sampler(groups, args.hz, args.seconds.unwrap_or(SECONDS), 0, args.duty)?;
     let percent = |it: f64| it * 100.0;
     match json {
-        true => println!("{}", line(&check)?),
-        false => println!(
+        true => crate::say!("{}", line(&check)?),
+        false => crate::say!(
             "sampler        {}: a thread that had {:.1} % of the machine by its schedstat was seen \
              at {:.1} +-{:.1} %: {}",
             check.source,
@@ -272,8 +278,8 @@ fn finish(args: &Args, account: CpuAccount, json: bool) -> Result<ExitCode, Refu
         })?;
     }
     match json {
-        true => println!("{record}"),
-        false => print!("{shown}"),
+        true => crate::say!("{record}"),
+        false => crate::say_part!("{shown}"),
     }
     Ok(ExitCode::SUCCESS)
 }

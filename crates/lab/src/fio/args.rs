@@ -58,6 +58,9 @@ const PROGRAM_FLAGS: [&str; 12] = [
     "bandwidth-log",
 ];
 
+/// What begins an option: fio takes one dash or two, and text processors make one long one of them.
+const DASHES: [char; 3] = ['-', '\u{2013}', '\u{2014}'];
+
 /// Options of jobs that stand alone.
 const JOB_FLAGS: [&str; 21] = [
     "time_based",
@@ -95,13 +98,11 @@ impl CommandLine {
         );
         let mut rest = arguments.iter().skip(skip).peekable();
         while let Some(argument) = rest.next() {
-            let Some(option) = argument.strip_prefix("--") else {
-                match argument.starts_with('-') {
-                    true => return Err(not_understood(argument, "fio's options have two dashes")),
-                    false => line.files.push(argument.clone()),
-                }
+            let option = argument.trim_start_matches(DASHES);
+            if option.len() == argument.len() {
+                line.files.push(argument.clone());
                 continue;
-            };
+            }
             let (key, value) = match option.split_once('=') {
                 Some((key, value)) => (key, Some(value.to_owned())),
                 None if PROGRAM_FLAGS.contains(&option) || JOB_FLAGS.contains(&option) => {
@@ -168,10 +169,25 @@ mod tests {
         assert_eq!(line.program[0].key, "output-format");
     }
 
+    /// As a talk printed it.
+    #[test]
+    fn one_dash_and_the_long_dashes_of_slides_are_understood() {
+        let line = parse(
+            "fio \u{2014}ioengine=libaio \u{2014}-name=test -filename=/dev/sdb -sync=1 -direct=1 -bs=4k \
+             -iodepth=32 -rw=randwrite",
+        );
+        let job = &line.jobs.jobs()[0];
+        assert_eq!(
+            (job.engine(), job.get("iodepth"), job.mix()),
+            ("libaio", Some("32"), "randwrite")
+        );
+        assert!(job.is_direct() && line.files.is_empty());
+    }
+
     #[test]
     fn a_value_that_is_missing_is_said() {
         let refusal = CommandLine::parse(&["--name=a".to_owned(), "--rw".to_owned()]).unwrap_err();
         assert!(refusal.to_string().contains("--rw: its value is missing"));
-        assert!(CommandLine::parse(&["-x".to_owned()]).is_err());
+        assert!(CommandLine::parse(&["-x".to_owned()]).is_err(), "its value is missing");
     }
 }

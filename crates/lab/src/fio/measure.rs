@@ -19,14 +19,21 @@ pub struct Figures {
     pub client_s: f64,
     /// The system time in it, seconds.
     pub client_system_s: f64,
+    /// How long I/Os were counted, seconds: without start, ramp and end.
+    pub measured_s: f64,
+    /// When that ended, seconds since 1970; 0 if nobody says.
+    pub ended_unix_s: f64,
 }
 
 /// Add up the jobs that `choose` picks.
 pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figures {
-    let mut figures = Figures::default();
+    let mut figures =
+        Figures { ended_unix_s: to_f64(result.timestamp_ms) / 1000.0, ..Figures::default() };
     for job in result.jobs.iter().filter(|job| choose(job)) {
         add(&mut figures.read, &job.read);
         add(&mut figures.write, &job.write);
+        let longest = measured_s(&job.read).max(measured_s(&job.write));
+        figures.measured_s = figures.measured_s.max(longest);
         let runtime_s = to_f64(job.job_runtime_ms) / 1000.0;
         figures.client_s += runtime_s * (job.user_percent + job.system_percent) / 100.0;
         figures.client_system_s += runtime_s * job.system_percent / 100.0;
@@ -44,6 +51,11 @@ impl Figures {
         self.write.series = series.write.into_iter().collect();
         self
     }
+}
+
+/// How long a side's I/Os were counted: what it prints as run time may be a sum over jobs.
+fn measured_s(side: &Side) -> f64 {
+    if side.iops > 0.0 { to_f64(side.ios) / side.iops } else { 0.0 }
 }
 
 fn add(sum: &mut Direction, side: &Side) {

@@ -5,7 +5,6 @@
 //! - speeds: what memory and processors did when they were tried
 //! - fabric: PCIe, NUMA, SAS, controllers, queues, interrupts
 //! - drives: caches, sectors, partitions, firmware, health, other hosts
-//! - network: queues, packets, places, losses of network interfaces
 //! - software: background work, limits
 //!
 //! What must stay true: a check has one name for ever; what was not read cannot tell, it never
@@ -14,7 +13,6 @@
 
 mod drives;
 mod fabric;
-mod network;
 mod processors;
 mod software;
 mod speeds;
@@ -93,7 +91,7 @@ const fn note(name: &'static str, look: fn(&Facts<'_>) -> Found) -> Rule {
 }
 
 /// All checks, in the order in which they are told.
-const RULES: [Rule; 40] = [
+const RULES: [Rule; 33] = [
     must("memory.channels_populated", processors::channels_populated),
     must("memory.sockets_balanced", processors::sockets_balanced),
     must("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
@@ -112,16 +110,9 @@ const RULES: [Rule; 40] = [
     must("controller.oversubscribed", fabric::oversubscribed),
     must("sas.link_negotiated", fabric::sas_negotiated),
     must("sas.phy_errors_growing", fabric::phy_errors_growing),
+    note("enclosure.elements", fabric::enclosure_elements),
     note("queues.count", fabric::queue_count),
     note("irq.spread", fabric::irq_spread),
-    note("net.receive_spread", network::receive_spread),
-    note("net.transmit_spread", network::transmit_spread),
-    note("net.hash_uses_all_queues", network::hash_uses_all_queues),
-    note("net.link_speed", network::link_speed),
-    note("net.packets_alike", network::packets_alike),
-    note("net.near_drives", network::near_drives),
-    note("net.troubles_growing", network::troubles_growing),
-    note("net.retransmitted", network::retransmitted),
     must("drive.health", drives::health),
     must("dual_port.second_host", drives::second_host),
     note("dual_port.width", drives::port_width),

@@ -4,7 +4,7 @@
 //! What must stay true: a cell that nobody filled is None and is shown as empty, so that it is
 //! missed.
 
-use super::server::network::{self, Network};
+use super::server::network::Network;
 use super::server::{DriveKind, PhyErrors, Server};
 use crate::metrics::bandwidth::Rate;
 use serde::{Deserialize, Serialize};
@@ -89,17 +89,15 @@ fn bandwidth(server: &Server) -> Option<String> {
     (sum > 0).then(|| format!("? of {} measured", Rate(sum)))
 }
 
-/// What an interface counted, and by how much that grew.
+/// What an interface counted, and by how much that grew. A counter that fell was set back.
 fn troubles(network: &Network, before: Option<&Server>) -> Option<String> {
-    let now = &network.troubles;
-    let sum =
-        |counts: &network::Counts| counts.values().fold(0, |sum: u64, it| sum.saturating_add(*it));
+    let now = network.troubles?;
     let before = before.and_then(|it| it.networks.iter().find(|it| it.name == network.name));
-    (!now.is_empty()).then(|| match before {
-        None => format!("{} since it was made, growth ?", sum(now)),
+    Some(match before.and_then(|it| it.troubles) {
+        None => format!("{now} since it was made, growth ?"),
         Some(before) => {
-            let grown = network::grown(now, &before.troubles);
-            format!("{} since it was made, {} between captures", sum(now), sum(&grown))
+            let grown = now.checked_sub(before).unwrap_or(now);
+            format!("{now} since it was made, {grown} between captures")
         }
     })
 }

@@ -2,10 +2,10 @@
 //!
 //! - cpu: sockets, cores, threads, NUMA nodes, governors
 //! - memory: modules, channels, speeds
-//! - network: interfaces, their queues and counters, what protocols count
+//! - network: interfaces, what they carry and what they lost
 //! - pci: devices, their links, the chain from the root to each
 //! - drives: drives, controllers, and what stands between them
-//! - sas: expanders, ports, phys and their error counters
+//! - sas: enclosures, expanders, ports, phys and their error counters
 //! - software: limits, background work, pressure
 //!
 //! What must stay true: a fact that could not be read is None; nothing is filled in from what is
@@ -25,7 +25,7 @@ pub use cpu::Cpu;
 pub use drives::{Attachment, Controller, Drive, DriveKind};
 pub use memory::Memory;
 pub use pci::PciDevice;
-pub use sas::{Expander, Phy, PhyErrors};
+pub use sas::{Enclosure, Expander, Phy, PhyErrors};
 use serde::Serialize;
 pub use software::Software;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,14 +47,14 @@ pub struct Server {
     pub controllers: Vec<Controller>,
     /// SAS expanders.
     pub expanders: Vec<Expander>,
+    /// Enclosures of drives.
+    pub enclosures: Vec<Enclosure>,
     /// SAS phys of controllers and expanders.
     pub phys: Vec<Phy>,
     /// Drives.
     pub drives: Vec<Drive>,
     /// Network interfaces of this server.
     pub networks: Vec<network::Network>,
-    /// What the network's protocols have counted.
-    pub protocols: network::Counts,
     /// Interrupts: number -> CPUs that serve it.
     pub irqs: BTreeMap<u64, BTreeSet<u64>>,
     /// Limits and load.
@@ -79,10 +79,10 @@ impl Server {
             hypervisor: cpu::field(&lscpu, "Hypervisor vendor"),
             memory: memory::read(source, cpu.sockets().len()),
             networks: network::read(source, &pci),
-            protocols: network::counts(source),
             controllers: found.controllers,
             drives: found.drives,
             expanders: sas.expanders,
+            enclosures: sas.enclosures,
             phys: sas.phys,
             software: software::read(source),
             silent_tools: BTreeMap::new(),

@@ -2,8 +2,9 @@
 
 use super::live::Live;
 use super::subject::{Intent, Subject};
-use super::{Remark, Rule, lint, rules, tools};
+use super::{Remark, Rule, lint, rules, syntax, tools};
 use crate::Refusal;
+use crate::fio::args::CommandLine;
 use crate::fio::value;
 use crate::metrics::plausible::Ceiling;
 use crate::validity::{Mark, Severity};
@@ -109,7 +110,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let mark = Mark::of(&findings);
     match json {
         true => print_json(&remarks, mark),
-        false => print!("{}", text(&remarks, mark, subject.jobs.len())),
+        false => crate::say_part!("{}", text(&remarks, mark, subject.jobs.len())),
     }
     Ok(ExitCode::from(u8::from(mark == Mark::Invalid)))
 }
@@ -126,16 +127,30 @@ fn subject(args: &Args) -> Result<Subject, Refusal> {
         coalescing: args.coalescing,
         named: args.destroy.clone(),
         ceilings: args.ceiling.clone(),
+        complaints: Vec::new(),
     };
     match &args.file {
-        Some(path) => Subject::read(&read(path)?, intent),
+        Some(path) => {
+            let text = read(path)?;
+            let mut subject = Subject::read(&text, intent)?;
+            if subject.result.is_none() {
+                let text = String::from_utf8_lossy(&text);
+                subject.intent.complaints = syntax::complaints(&text);
+            }
+            Ok(subject)
+        }
         None if args.command.is_empty() => {
             let hint = "name a job file or a result, or put a fio command line behind --";
             Err(Refusal::cannot_run("lint.nothing_given", "there is nothing to lint", hint))
         }
-        None => Subject::from_arguments(&args.command, intent, |name| {
-            Ok(String::from_utf8_lossy(&read(Path::new(name))?).into_owned())
-        }),
+        None => {
+            let text = CommandLine::parse(&args.command)?.jobs.to_string();
+            let complaints = if text.is_empty() { Vec::new() } else { syntax::complaints(&text) };
+            let intent = Intent { complaints, ..intent };
+            Subject::from_arguments(&args.command, intent, |name| {
+                Ok(String::from_utf8_lossy(&read(Path::new(name))?).into_owned())
+            })
+        }
     }
 }
 
@@ -154,20 +169,20 @@ fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
         return Err(Refusal::cannot_run(
             "lint.no_such_rule",
             said,
-            "rules are L01 to L29; --explain all shows them",
+            "rules are L01 to L31; --explain all shows them",
         ));
     }
     for rule in wanted {
         match json {
-            true => println!(
+            true => crate::say!(
                 "{}",
                 json!({"rule": rule.id, "title": rule.title, "severity": rule.severity,
                 "why": rule.why, "bad": rule.bad, "good": rule.good})
             ),
             false => {
-                println!("{} ({}): {}\n", rule.id, word(rule.severity), rule.title);
-                println!("{}", wrapped(rule.why));
-                println!(
+                crate::say!("{} ({}): {}\n", rule.id, word(rule.severity), rule.title);
+                crate::say!("{}", wrapped(rule.why));
+                crate::say!(
                     "  Complains about:\n{}  Better:\n{}",
                     indented(rule.bad),
                     indented(rule.good)
@@ -179,7 +194,7 @@ fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
 }
 
 fn print_json(remarks: &[Remark], mark: Mark) {
-    println!("{}", json!({"mark": mark, "remarks": remarks}));
+    crate::say!("{}", json!({"mark": mark, "remarks": remarks}));
 }
 
 /// What people read: errors first, what could not be told last.

@@ -39,6 +39,8 @@ pub struct Intent {
     pub named: Vec<String>,
     /// What no figure can be above, bytes a second.
     pub ceilings: Vec<Ceiling>,
+    /// What fio itself complained about when it read the jobs.
+    pub complaints: Vec<String>,
 }
 
 impl Subject {
@@ -55,7 +57,11 @@ impl Subject {
             let result = FioResult::parse(text)?;
             return Ok(Subject { jobs: result.as_jobs(), result: Some(result), intent });
         }
-        Ok(Subject { jobs: JobFile::parse(&line)?.jobs(), result: None, intent })
+        let jobs = JobFile::parse(&line)?.jobs();
+        if jobs.is_empty() {
+            return Err(no_job("this job file"));
+        }
+        Ok(Subject { jobs, result: None, intent })
     }
 
     /// Take a command line; `read` gives the text of the job files it names.
@@ -73,11 +79,15 @@ impl Subject {
             jobs.extend(JobFile::parse(&read(name)?)?.jobs());
         }
         if jobs.is_empty() {
-            let said = "this fio command line has no job";
-            return Err(Refusal::cannot_run("fio.no_job", said, "add --name=NAME or a job file"));
+            return Err(no_job("this fio command line"));
         }
         Ok(Subject { jobs, result: None, intent })
     }
+}
+
+fn no_job(what: &str) -> Refusal {
+    let said = format!("{what} has no job: fio would measure nothing");
+    Refusal::new("fio.no_job", said, "add a [section] for a job, or --name=NAME")
 }
 
 /// Targets of a job, with `directory` in front of relative names; none if fio makes the name up.

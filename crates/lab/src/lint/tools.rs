@@ -6,7 +6,7 @@
 use crate::Refusal;
 
 /// A program, and what its figure is of.
-const TOOLS: [(&str, &str); 7] = [
+const TOOLS: [(&str, &str); 8] = [
     (
         "dd",
         "one request at a time, through the page cache unless told otherwise, mostly zeros, \
@@ -21,15 +21,51 @@ const TOOLS: [(&str, &str); 7] = [
     ),
     ("rados", "objects that it makes itself, written once and read from caches that hold them"),
     ("time", "a whole program's time, in which its start, its caches and its I/O are one number"),
+    ("iostat", "what all programs together did: averages, in which one busy core or drive hides"),
 ];
 
-/// Refuse to lint a program that measures something else than storage.
+/// Benchmarks that have command lines of their own.
+const OTHERS: [&str; 11] = [
+    "ior",
+    "mdtest",
+    "iozone",
+    "vdbench",
+    "elbencho",
+    "diskspd",
+    "bonnie++",
+    "sysbench",
+    "dbench",
+    "bdevperf",
+    "spdk_perf",
+];
+/// Programs that start another one, whose name comes after options and their values.
+const STARTERS: [&str; 8] =
+    ["sudo", "env", "numactl", "taskset", "nice", "ionice", "mpirun", "mpiexec"];
+
+/// The program that a command line measures with: behind those that only start it.
+fn program(command: &[String]) -> &str {
+    let name = |word: &'_ String| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let is_known = |word: &&String| {
+        let name = name(word);
+        name == "fio" || OTHERS.contains(&name.as_str()) || TOOLS.iter().any(|it| it.0 == name)
+    };
+    let first = command.first();
+    let starts = first.is_some_and(|word| STARTERS.contains(&name(word).as_str()));
+    let word = if starts { command.iter().find(is_known).or(first) } else { first };
+    word.map_or("", |word| word.rsplit('/').next().unwrap_or(word))
+}
+
+/// Refuse to lint a program that measures something else than storage, or that is not fio.
 ///
 /// # Errors
 /// If it is one of them: with the reason.
 pub fn refuse(command: &[String]) -> Result<(), Refusal> {
-    let first = command.first().map_or("", String::as_str);
-    let program = first.rsplit('/').next().unwrap_or(first);
+    let program = program(command);
+    if OTHERS.contains(&program.to_ascii_lowercase().as_str()) {
+        let said = format!("this is a command line of {program}, and the rules are about fio");
+        let hint = "measure the same blocks, jobs and depth with fio, and lint that";
+        return Err(Refusal::new("lint.not_fio", said, hint));
+    }
     let Some((name, why)) = TOOLS.iter().find(|(name, _)| *name == program) else { return Ok(()) };
     let hint = "for example: lab lint -- fio --name=a --filename=/dev/X --rw=randread --bs=4k \
                 --direct=1 --iodepth=32 --ioengine=io_uring --time_based --runtime=60";
@@ -59,5 +95,17 @@ mod tests {
             assert!(refusal.hint.contains("fio --name"), "{refusal:?}");
         }
         assert!(refuse(&words("fio --name=dd")).is_ok() && refuse(&[]).is_ok());
+        assert!(refuse(&words("sudo numactl -N 0 fio --name=ior")).is_ok());
+    }
+
+    #[test]
+    fn another_benchmark_is_called_by_its_name() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for line in
+            ["ior -F -w -r -b 8g -t 1m -e", "mpirun -n 4 /usr/bin/ior -F -w", "vdbench -f x"]
+        {
+            let refusal = refuse(&words(line)).expect_err(line);
+            assert_eq!((refusal.code.as_str(), refusal.exit_code()), ("lint.not_fio", 1), "{line}");
+        }
     }
 }

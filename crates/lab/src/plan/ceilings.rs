@@ -11,12 +11,15 @@ use crate::metrics::baseline::{self, Baseline, Code};
 use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::Ceiling;
 use crate::record::{ArrayCondition, BaselinePoint, Measurement, RateUnit, RawSum, Workload};
+use crate::units;
 use crate::validity::Mark;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Stage whose figures are taken.
 const STAGE: &str = "raw.all";
+/// By how much a raw run may have more or less in flight than the array it is the baseline of.
+const FACTOR: f64 = 2.0;
 /// Stage that measures the way to the drives.
 const WAYS: &str = "path";
 
@@ -132,8 +135,9 @@ impl<'a> RawRuns<'a> {
         alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
     }
 
-    /// BASELINE of `workload` in `condition`, from the raw run that has nearest to as many I/Os in
-    /// flight on each drive.
+    /// BASELINE of `workload` in `condition`, from the raw run of the same mix and blocks that has
+    /// nearest to as much in flight; `None` if none is within the factor: a baseline is no single
+    /// number.
     pub fn baseline(
         &self,
         workload: &Workload,
@@ -153,14 +157,14 @@ impl<'a> RawRuns<'a> {
             _ => return None,
         };
         let drives = self.code.members();
-        let wanted = f64::from(workload.jobs * workload.depth) / f64::from(drives);
         let distance = |run: &&Vec<&Measurement>| {
-            let raw = &run[0].workload;
-            (f64::from(raw.jobs * raw.depth).log2() - wanted.max(1.0).log2()).abs()
+            self.share_in_flight(&run[0].workload, workload).log2().abs()
         };
         let fits = |run: &&Vec<&Measurement>| {
             let raw = &run[0].workload;
-            raw.mix == mix && (!is_block || raw.block_bytes == workload.block_bytes)
+            raw.mix == mix
+                && self.is_of_blocks(raw, workload, is_block)
+                && distance(run) <= FACTOR.log2()
         };
         let rate = |run: &Vec<&Measurement>| run.iter().map(|it| it.rate()).sum::<f64>();
         // Of several rounds of the same load the best: what the drives allow is not what a bad
@@ -182,16 +186,19 @@ impl<'a> RawRuns<'a> {
             .collect();
         let Baseline { value, derivation } = self.value(mix, lost, &rates)?;
         let raw = &run[0].workload;
+        let share = self.share_in_flight(raw, workload);
         Some(BaselinePoint {
             workload: workload.name.clone(),
             condition,
             value,
             derivation: format!(
-                "{derivation}; raw run {}{best} with {} I/Os in flight on each drive, \
-                 {} asked of the array",
+                "{derivation}; raw run {}{best} in blocks of {}, {} in flight on {drives} drives: \
+                 {share:.2} times what {} x {} on the array put there",
                 raw.name,
-                raw.jobs * raw.depth,
-                workload.jobs * workload.depth
+                units::block(raw.block_bytes),
+                raw.jobs * raw.depth * drives,
+                workload.jobs,
+                workload.depth
             ),
             raw: Some(RawSum {
                 workload: raw.name.clone(),
@@ -200,6 +207,33 @@ impl<'a> RawRuns<'a> {
                 data_drives: self.code.data,
             }),
         })
+    }
+
+    /// What a raw run had in flight on all drives, over what `workload` puts there, in bytes: a
+    /// small write reads old data and parity first, a large one brings its parity.
+    fn share_in_flight(&self, raw: &Workload, workload: &Workload) -> f64 {
+        let on_members = match workload.mix.as_str() {
+            "randwrite" => f64::from(self.code.write_penalty()) / 2.0,
+            "write" => f64::from(self.code.members()) / f64::from(self.code.data),
+            _ => 1.0,
+        };
+        let bytes =
+            |of: &Workload| f64::from(of.jobs) * f64::from(of.depth) * to_f64(of.block_bytes);
+        bytes(raw) * f64::from(self.code.members()) / (bytes(workload) * on_members)
+    }
+
+    /// Whether a raw run had the blocks of `workload`; of whole stripes (`is_block` is not set),
+    /// those of the array or its strips, within the factor.
+    fn is_of_blocks(&self, raw: &Workload, workload: &Workload, is_block: bool) -> bool {
+        let strip = to_f64(workload.block_bytes) / f64::from(self.code.data.max(1));
+        let is_near = |of: f64| {
+            let share = to_f64(raw.block_bytes) / of;
+            (1.0 / FACTOR..=FACTOR).contains(&share)
+        };
+        match is_block {
+            true => raw.block_bytes == workload.block_bytes,
+            false => is_near(to_f64(workload.block_bytes)) || is_near(strip),
+        }
     }
 
     fn value(&self, mix: &str, lost: u32, rates: &[f64]) -> Option<Baseline> {

@@ -1,17 +1,15 @@
 //! `lab run`: measure what a plan says.
 
 use super::environment;
-use super::execute::bdevperf as of_bdevperf;
 use super::execute::{Run, Summary, execute};
 use super::file::{Array, Plan};
-use super::links;
 use super::made;
 use super::points::{Expanded, Group, Point, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
+use crate::adapter::ior;
 use crate::adapter::ior::Phase;
-use crate::adapter::{bdevperf, ior};
 use crate::evidence::{Evidence, Interrupt};
 use crate::fio::hosts::Host;
 use crate::guard::{refuse_unless_named, refuse_unless_named_on};
@@ -60,6 +58,9 @@ pub struct Args {
     /// point on an array is sampled].
     #[arg(long)]
     no_stacks: bool,
+    /// Percent of all cores that other programs may use meanwhile; above it a figure is INVALID.
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
+    strangers: f64,
     /// TOML file with drive models of your own; they come before those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
@@ -69,7 +70,6 @@ pub struct Args {
     destroy: Vec<String>,
 }
 
-const SYSFS: &str = "/sys";
 /// A plan to begin with.
 pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
@@ -80,7 +80,7 @@ pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 /// measuring.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let Some(path) = args.plan.as_ref().filter(|_| !args.example) else {
-        print!("{EXAMPLE}");
+        crate::say_part!("{EXAMPLE}");
         return Ok(ExitCode::SUCCESS);
     };
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -92,7 +92,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let expanded = expand(&plan, &folder, &size_of)?;
     let models = Library::with(&args.models)?;
     if args.dry_run {
-        println!("{}", described(&expanded, json));
+        crate::say!("{}", described(&expanded, json));
         // The same refusals as in earnest, so that they are seen in time.
         refuse(&Unlogged, &expanded, &args.destroy)?;
         return Ok(ExitCode::SUCCESS);
@@ -117,7 +117,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     refuse(&LiveCommands::new(&evidence), &expanded, &args.destroy)?;
     let machine: &dyn Machine = if expanded.hosts.is_empty() { &Live } else { &Away };
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
-    let watch = Watch::with_models(&dir, !args.no_stacks, &models)?.with_links(&expanded.links);
+    let watch = Watch::with_models(&dir, !args.no_stacks, &models)?
+        .with_strangers(args.strangers, !expanded.hosts.is_empty());
     let named = &args.destroy;
     let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named, models };
     let summary = execute(&expanded, &run, &mut progress);
@@ -129,7 +130,6 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 
 /// Refuse what is not there, and what must not be written to.
 fn refuse(commands: &dyn Commands, expanded: &Expanded, named: &[String]) -> Result<(), Refusal> {
-    links::refuse_missing(&expanded.links, Path::new(SYSFS))?;
     if expanded.hosts.is_empty() {
         refuse_missing(expanded)?;
         return refuse_unless_named(commands, &expanded.written(), named);
@@ -262,10 +262,9 @@ fn described(expanded: &Expanded, json: bool) -> String {
         for (drive, method) in &group.purge {
             text += &format!("\n\n# purge {} by {method:?}", drive.display());
         }
-        if let Some((drive, what, on)) = &group.switch {
-            let state = if *on { "on" } else { "off" };
-            let (what, drive) = (what.name(), drive.display());
-            text += &format!("\n\n# {what} of {drive} {state}; restored at the end");
+        if let Some((drive, on)) = &group.switch {
+            let (state, drive) = (if *on { "on" } else { "off" }, drive.display());
+            text += &format!("\n\n# write cache of {drive} {state}; restored at the end");
         }
         if let Some(array) = made::needed(&expanded.arrays, group) {
             text += &format!("\n\n# {}", stands(array, group));
@@ -305,11 +304,6 @@ fn asked(expanded: &Expanded, point: &Point, n: usize) -> (String, String) {
             let words = ior::command(phase, point.workload.jobs, bytes, Path::new("MOUNTED"));
             (words.join(" "), String::new())
         }
-        Generator::Bdevperf => {
-            let config = made::seen(&expanded.arrays, point).config(&point.workload);
-            let words = bdevperf::command(&point.workload, of_bdevperf::seconds(point));
-            (format!("{} {n}.json", words.join(" ")), format!("{config:#}"))
-        }
     }
 }
 
@@ -329,10 +323,10 @@ fn stands(array: &Array, group: &Group) -> String {
 
 fn report(summary: &Summary, dir: &RunDir, json: bool) {
     if json {
-        println!("{}", json!({"run": dir.path(), "summary": summary}));
+        crate::say!("{}", json!({"run": dir.path(), "summary": summary}));
         return;
     }
-    println!(
+    crate::say!(
         "{} measurements in {}; {} there before; {} invalid; {} checks failed",
         summary.measured,
         dir.path().display(),
@@ -340,5 +334,5 @@ fn report(summary: &Summary, dir: &RunDir, json: bool) {
         summary.invalid,
         summary.failed
     );
-    println!("next: ashlar lab report {}", dir.path().display());
+    crate::say!("next: ashlar lab report {}", dir.path().display());
 }

@@ -3,7 +3,6 @@
 //! - again: raw drives measured once more, where a figure is above what they gave
 //! - point: one load with everything around it
 //! - ior: IOR's phases on a file system
-//! - bdevperf: SPDK's load generator in the place of fio
 //! - conclude: what the points of a group show together
 //!
 //! What must stay true: a point's records are on disk before the next one begins; what the run
@@ -12,7 +11,6 @@
 //! switches are as they were.
 
 mod again;
-pub(super) mod bdevperf;
 mod conclude;
 mod ior;
 mod point;
@@ -36,7 +34,7 @@ use crate::lint::machine::Machine;
 use crate::purge;
 use crate::record::{Check, Generator, Measurement, Record};
 use crate::store::RunDir;
-use crate::switch::{Switched, What};
+use crate::switch::Switched;
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use crate::watch::Watch;
@@ -155,9 +153,8 @@ impl Session<'_> {
         let wanted = group.points.iter().any(|point| !self.has(point));
         let mut rebuilding = None;
         if wanted {
-            if !self.switch(group)? {
-                group.points.iter().for_each(|point| progress.end(point.expected_s, None));
-                return Ok(());
+            if let Some((drive, on)) = &group.switch {
+                self.switched.set(self.commands, drive, *on)?;
             }
             rebuilding = self.prepare(group)?;
             if group.has_file_system && !self.mount(group, progress)? {
@@ -180,7 +177,6 @@ impl Session<'_> {
                     progress.end(point.expected_s, None);
                 }
                 Generator::Ior => self.ior(point, progress)?,
-                Generator::Bdevperf => self.bdevperf(point, progress)?,
                 Generator::Fio => self.point(point, rebuilding, progress)?,
             }
         }
@@ -203,28 +199,6 @@ impl Session<'_> {
         }
         self.keep_baselines(group)?;
         self.conclude(group)
-    }
-
-    /// Set what a group wants set; whether it can be measured. That a controller has interrupts to
-    /// coalesce does not mean that it lets anybody switch it.
-    fn switch(&mut self, group: &Group) -> Result<bool, Refusal> {
-        let Some((drive, what, on)) = &group.switch else { return Ok(true) };
-        match self.switched.set(self.commands, drive, (*what, *on)) {
-            Err(refusal) if *what == What::Interrupts => {
-                let check = Check {
-                    name: "drive.interrupts".to_owned(),
-                    target: drive.display().to_string(),
-                    outcome: Outcome::CannotTell,
-                    found: format!("not measured: {}", refusal.message),
-                    next: None,
-                };
-                if self.checked.insert((check.name.clone(), check.target.clone())) {
-                    self.run.dir.append(&Record::Check(check))?;
-                }
-                Ok(false)
-            }
-            set => set.map(|()| true),
-        }
     }
 
     /// The array that a group needs, in the condition that it needs; raw drives need that there is

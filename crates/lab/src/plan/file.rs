@@ -13,7 +13,6 @@ use crate::fio::hosts::Host;
 use crate::fio::value;
 use crate::metrics::baseline::Code;
 use crate::purge::Method;
-use crate::record::Generator;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,10 +42,6 @@ pub struct Plan {
     /// None: this machine makes it. Drives and arrays are named as the hosts see them.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Network interfaces of this machine over which the load is to go, if storage is reached over
-    /// a network.
-    #[serde(default)]
-    pub links: Vec<String>,
     /// Own profiles: name -> fio job file, relative to the plan.
     #[serde(default)]
     pub profiles: BTreeMap<String, PathBuf>,
@@ -164,9 +159,6 @@ pub struct Stage {
     /// How drives are purged.
     #[serde(default)]
     pub method: Method,
-    /// What makes the load: `fio`, or `bdevperf` for what SPDK can see.
-    #[serde(default)]
-    pub generator: Generator,
     /// Sizes of the working set: `1g`; of a block, in the stage `block-sizes`.
     #[serde(default)]
     pub sizes: Vec<String>,
@@ -232,7 +224,6 @@ impl Plan {
             return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
         }
         self.arrays.iter().try_for_each(Array::check)?;
-        self.stages.iter().try_for_each(Stage::check)?;
         self.check_hosts()?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
         let spans = self.arrays.iter().filter_map(|array| array.span.as_deref());
@@ -265,8 +256,7 @@ impl Plan {
             return Err(refused("a host is named twice".to_owned()));
         }
         let here = |stage: &&Stage| {
-            let of_drives = [Kind::Purge, Kind::WriteCache, Kind::Coalescing, Kind::Path];
-            of_drives.contains(&stage.kind) || stage.kind == Kind::Numa
+            [Kind::Purge, Kind::WriteCache, Kind::Path, Kind::Numa].contains(&stage.kind)
         };
         if let Some(stage) = self.stages.iter().find(here).filter(|_| !hosts.is_empty()) {
             let said = format!(
@@ -275,30 +265,12 @@ impl Plan {
             );
             return Err(refused(said));
         }
-        let of_spdk = |stage: &Stage| stage.generator == Generator::Bdevperf;
-        if !hosts.is_empty() && self.stages.iter().any(of_spdk) {
-            return Err(refused("bdevperf runs on this machine, not on hosts".to_owned()));
-        }
         if !hosts.is_empty() && self.arrays.iter().any(Array::is_made) {
             let said = "an array that the lab makes is on this machine, \
                         where hosts cannot reach it: give its path as they see it";
             return Err(refused(said.to_owned()));
         }
         Ok(())
-    }
-}
-
-impl Stage {
-    fn check(&self) -> Result<(), Refusal> {
-        match self.generator.does(self.kind) {
-            true => Ok(()),
-            false => Err(refused(format!(
-                "{} does not do the stage {}: it loads drives and whole arrays one by one \
-                 (raw.each, array.sweep, block-sizes)",
-                self.generator.name(),
-                self.kind.name()
-            ))),
-        }
     }
 }
 
@@ -334,12 +306,6 @@ impl Array {
     /// Whether the lab makes it.
     pub fn is_made(&self) -> bool {
         !self.members.is_empty()
-    }
-
-    /// Whether `generator` makes it in its own process, where no other program sees it.
-    pub fn is_inside(&self, generator: Generator) -> bool {
-        let engine = self.engine.split(':').next();
-        self.is_made() && generator == Generator::Bdevperf && engine == Some("spdk")
     }
 
     /// What it is called in records.

@@ -8,9 +8,8 @@
 use super::file::Array;
 use super::points::{Group, Point};
 use crate::Refusal;
-use crate::adapter::bdevperf::Seen;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::{Engine, Served, Wanted, by_name, keep_configuration, spdk};
+use crate::adapter::{Engine, Served, Wanted, by_name, keep_configuration};
 use crate::compare::members::Devices;
 use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;
@@ -224,11 +223,9 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The array that a group needs, if the lab makes it. One that the load generator makes in its own
-/// process it does not.
+/// The array that a group needs, if the lab makes it.
 pub fn needed<'p>(arrays: &'p [Array], group: &Group) -> Option<&'p Array> {
-    let point = group.points.first()?;
-    of(arrays, point).filter(|array| !array.is_inside(point.workload.generator))
+    of(arrays, group.points.first()?)
 }
 
 /// The array that a point is about, if it has members.
@@ -241,22 +238,6 @@ fn of<'p>(arrays: &'p [Array], point: &Point) -> Option<&'p Array> {
 pub fn members(arrays: &[Array], groups: &[Group]) -> Vec<PathBuf> {
     let points = groups.iter().filter_map(|group| group.points.first());
     points.filter_map(|point| of(arrays, point)).flat_map(|it| it.members.clone()).collect()
-}
-
-/// What bdevperf opens for `point`, which has its place by now.
-pub fn seen(arrays: &[Array], point: &Point) -> Seen {
-    match of(arrays, point).filter(|array| array.is_inside(point.workload.generator)) {
-        Some(array) => Seen::Own {
-            members: array.members.clone(),
-            level: spdk::LEVEL,
-            strip_kib: array.strip_bytes() >> 10,
-        },
-        None => {
-            let jobs = point.jobs.jobs();
-            let name = jobs.first().and_then(|job| job.filenames().into_iter().next());
-            Seen::Kernel(PathBuf::from(name.unwrap_or_default()))
-        }
-    }
 }
 
 fn file_name(name: &str) -> String {

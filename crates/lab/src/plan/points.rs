@@ -25,7 +25,6 @@ use crate::fio::JobFile;
 use crate::fio::hosts::Host;
 use crate::purge::Method;
 use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Workload};
-use crate::switch::What;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -51,8 +50,8 @@ pub struct Group {
     pub has_file_system: bool,
     /// Seconds that come before the first point: a file system that is filled.
     pub before_s: f64,
-    /// What of a drive is on or off meanwhile.
-    pub switch: Option<(PathBuf, What, bool)>,
+    /// A drive whose write cache is on or off meanwhile.
+    pub switch: Option<(PathBuf, bool)>,
 }
 
 /// One start of fio.
@@ -98,8 +97,6 @@ pub struct Expanded {
     pub drives: Vec<PathBuf>,
     /// Hosts that make the load; none if this machine makes it.
     pub hosts: Vec<Host>,
-    /// Network interfaces over which the load is to go.
-    pub links: Vec<String>,
     /// Stages that are left out, and why.
     pub left_out: BTreeMap<String, String>,
 }
@@ -216,7 +213,6 @@ pub(super) fn expand_on(
         arrays: plan.arrays.clone(),
         drives: plan.drives.clone(),
         hosts: plan.hosts()?,
-        links: plan.links.clone(),
         ..Expanded::default()
     };
     let mut is_purged = false;
@@ -268,7 +264,6 @@ impl Maker<'_> {
                 ..Group::default()
             }],
             Kind::WriteCache => drives.iter().flat_map(|drive| self.caching(drive)).collect(),
-            Kind::Coalescing => drives.iter().flat_map(|drive| self.coalescing(drive)).collect(),
             Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
             Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
             Kind::RawScale => group(self.scaling(&drives)?),

@@ -10,7 +10,7 @@ use crate::record::{Generator, Workload};
 use std::path::Path;
 
 /// The profiles that ship.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("buffered-1m", include_str!("../../profiles/buffered-1m.fio")),
     ("burst-1m", include_str!("../../profiles/burst-1m.fio")),
     ("full-stripe", include_str!("../../profiles/full-stripe.fio")),
@@ -18,6 +18,8 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("rr-4k", include_str!("../../profiles/rr-4k.fio")),
     ("rw-4k", include_str!("../../profiles/rw-4k.fio")),
     ("seq-read-1m", include_str!("../../profiles/seq-read-1m.fio")),
+    ("seq-read-64k", include_str!("../../profiles/seq-read-64k.fio")),
+    ("seq-write-64k", include_str!("../../profiles/seq-write-64k.fio")),
     ("seq-write-1m", include_str!("../../profiles/seq-write-1m.fio")),
     ("sync-4k", include_str!("../../profiles/sync-4k.fio")),
     ("unaligned", include_str!("../../profiles/unaligned.fio")),

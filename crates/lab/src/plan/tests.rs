@@ -185,7 +185,7 @@ impl Place {
         let path = self.dir.path().join("run");
         let dir = RunDir::open(&path).unwrap();
         let evidence = Evidence::open(&path, interrupt)?;
-        let watch = Watch::new(&dir, false).expect("watched");
+        let watch = Watch::new(&dir, false).expect("watched").with_strangers(100.0, false);
         let (machine, models) = (&Live, Library::default());
         let run =
             Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named: &[], models };

@@ -54,8 +54,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         for (device, plan) in args.devices.iter().zip(&plans) {
             let argv = plan.argv.join(" ");
             match json {
-                true => println!("{}", json!({"device": device, "argv": plan.argv})),
-                false => println!("would purge {} by: {argv}", device.display()),
+                true => crate::say!("{}", json!({"device": device, "argv": plan.argv})),
+                false => crate::say!("would purge {} by: {argv}", device.display()),
             }
         }
     }
@@ -80,8 +80,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         let check = purge(&live, &crate::lint::live::Live, device, plan)?;
         dir.append(&Record::Check(check.clone()))?;
         match json {
-            true => println!("{}", json!(check)),
-            false => println!("{}: {}", check.target, check.found),
+            true => crate::say!("{}", json!(check)),
+            false => crate::say!("{}: {}", check.target, check.found),
         }
     }
     Ok(ExitCode::SUCCESS)

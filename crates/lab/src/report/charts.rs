@@ -194,8 +194,8 @@ fn efficiencies(points: &[Point]) -> Chart {
     });
     bars.mark = Some((1.0, "BASELINE".to_owned()));
     let question = "How much of what the raw drives allow is left?";
-    let reading = "RAID efficiency: the rate over the BASELINE of the same workload, \
-                   jobs and depth, with the RAID penalty. Above the line the baseline was not the \
+    let reading = "RAID efficiency: the rate over the BASELINE of the same mix, blocks and \
+                   total depth, with the RAID penalty. Above the line the baseline was not the \
                    best the drives can do.";
     let svg = if bars.groups.is_empty() { String::new() } else { bars.svg(question) };
     chart(points, (question, reading), (svg, rows), |point| point.baseline.is_some())

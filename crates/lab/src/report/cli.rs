@@ -1,7 +1,7 @@
 //! `ashlar lab report`.
 
 use super::points::{self, Point};
-use super::{findings, ocp, page, sections, text};
+use super::{findings, page, sections, text};
 use crate::refusal::Refusal;
 use crate::store::{Run, RunDir};
 use std::path::{Path, PathBuf};
@@ -26,9 +26,6 @@ pub struct Args {
     /// FILE.cpu.csv and so on.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write OCP Test & Validation lines.
-    #[arg(long, value_name = "FILE")]
-    pub ocp: Option<PathBuf>,
 }
 
 /// Make what was asked for.
@@ -50,16 +47,16 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         let told = serde_json::json!({
             "sentence": headline.sentence, "limit": limit, "figures": headline.figures,
             "invalid": headline.invalid, "unread_lines": run.unread.len(), "written": written});
-        println!("{told}");
+        crate::say!("{told}");
     } else {
-        println!("{}", headline.sentence);
+        crate::say!("{}", headline.sentence);
         if let Some(limit) = &headline.limit {
-            println!("limiting factor of {}: {}", limit.of, limit.verdict.sentence);
-            println!("next experiment: {}", limit.verdict.next);
+            crate::say!("limiting factor of {}: {}", limit.of, limit.verdict.sentence);
+            crate::say!("next experiment: {}", limit.verdict.next);
         }
-        println!("{} figures, {} invalid", headline.figures, headline.invalid);
+        crate::say!("{} figures, {} invalid", headline.figures, headline.invalid);
         for file in &written {
-            println!("written: {}", file.display());
+            crate::say!("written: {}", file.display());
         }
     }
     if let [(line, why), others @ ..] = run.unread.as_slice() {
@@ -83,7 +80,7 @@ fn write_all(
         written.push(path.to_owned());
         Ok::<(), Refusal>(())
     };
-    let is_plain = args.markdown.is_none() && args.csv.is_none() && args.ocp.is_none();
+    let is_plain = args.markdown.is_none() && args.csv.is_none();
     let standard = is_plain.then(|| dir.path().join("report.html"));
     if let Some(path) = args.html.as_ref().or(standard.as_ref()) {
         write(path, page::html(run, points, dir.path())?)?;
@@ -97,9 +94,6 @@ fn write_all(
             // first.csv, first.cpu.csv, first.use.csv
             write(&path.with_extension(format!("{}.csv", section.word)), text::csv_of(&section))?;
         }
-    }
-    if let Some(path) = &args.ocp {
-        write(path, ocp::jsonl(run, points))?;
     }
     Ok(written)
 }

@@ -6,7 +6,6 @@
 use super::charts::{self, Chart};
 use super::findings::{self, Headline, engines};
 use super::forest::{self, Forest, Share};
-use super::ocp::timestamp;
 use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
 use super::production;
@@ -18,6 +17,7 @@ use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::store::Run;
 use crate::units;
+use crate::units::timestamp;
 use crate::validity::{Mark, Severity};
 use crate::watch::TOPOLOGY;
 use askama::Template;
@@ -152,7 +152,7 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         flames_left_out: budget.left_out,
         sections: sections::all(&run.records)
             .into_iter()
-            .filter(|it| ["drive", "bay", "hosts", "switches", "generators"].contains(&it.word))
+            .filter(|it| ["drive", "bay", "hosts", "switches"].contains(&it.word))
             .collect(),
         production: Some(production::section(points)).filter(|it| !it.rows.is_empty()),
         topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),

@@ -249,17 +249,18 @@ fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {
     let cores = costs.iter().map(|cost| cost.per_core.len()).min().filter(|cores| *cores > 0)?;
     let wall_s: f64 = costs.iter().map(|cost| cost.wall_s).sum();
     let busy_s: f64 = costs.iter().map(|cost| cost.busy_s).sum();
+    // I/Os were counted in the time that the load measured, and CPU time perhaps in more.
+    let ios: f64 = rounds.iter().zip(&costs).map(|(round, cost)| round.iops() * cost.wall_s).sum();
     let rounds_f = latency::to_f64(u64::try_from(costs.len()).ok()?);
     let per_core: Vec<f64> = (0..cores)
         .map(|core| costs.iter().map(|cost| cost.per_core[core]).sum::<f64>() / rounds_f)
         .collect();
-    let ios: u64 = rounds.iter().map(|round| round.read.ios + round.write.ios).sum();
     let busy_cores = busy_s / wall_s;
     let cores_f = latency::to_f64(u64::try_from(cores).ok()?);
     (wall_s > 0.0).then(|| Cpu {
         mean: busy_cores / cores_f,
         busy_cores,
-        ns_per_io: (ios > 0).then(|| busy_s * 1e9 / latency::to_f64(ios)),
+        ns_per_io: (ios > 0.0).then(|| busy_s * 1e9 / ios),
         per_core,
     })
 }
@@ -294,7 +295,24 @@ fn group(shares: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::cores;
+    use super::{cores, cpu_of};
+    use crate::record::{CpuCost, Measurement, Record};
+
+    /// Two cores busy for 1.3 s around a load that counted 50,000 I/Os in one of these seconds.
+    #[test]
+    fn cpu_time_an_io_is_not_dearer_because_a_load_takes_time_to_begin_and_end() {
+        let text = include_str!("../../tests/data/two-engines/records.jsonl");
+        let measured = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
+        let mut all = text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok());
+        let mut round: Measurement = all.find_map(measured).expect("one");
+        (round.read.ios, round.read.iops) = (50_000, 50_000.0);
+        (round.write.ios, round.write.iops) = (0, 0.0);
+        let per_core = vec![1.0; 2];
+        round.cpu =
+            Some(CpuCost { cores: 2, wall_s: 1.3, busy_s: 2.6, per_core, ..CpuCost::default() });
+        let ns = cpu_of(&[round]).expect("taken").ns_per_io.expect("I/Os");
+        assert!((ns - 40_000.0).abs() < 1e-6, "2 cores over 50,000 I/Os a second, not {ns}");
+    }
 
     #[test]
     fn hot_cores_stand_apart_as_the_seed_writes_them() {

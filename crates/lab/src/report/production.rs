@@ -8,7 +8,7 @@ use super::sections::Section;
 use crate::plan::profile;
 
 /// Loads that the lab makes up itself, by the beginning of their names.
-const OWN: [(&str, &str); 9] = [
+const OWN: [(&str, &str); 7] = [
     (
         "ior-",
         "every task streams a file of its own and waits for all others at the end; \
@@ -28,16 +28,6 @@ const OWN: [(&str, &str); 9] = [
         "cache-",
         "one kind of write for a whole minute; production mixes guarantees, \
          and flushes of one client wait for the writes of another",
-    ),
-    (
-        "merging-",
-        "neighbouring small I/Os by design; what joins in production depends on the file system \
-         and the scheduler",
-    ),
-    (
-        "interrupts-",
-        "a depth that never changes; production moves between one I/O in flight and many, \
-         and one setting serves both",
     ),
     ("path-", "the media do nothing: no production load is like this, it is a ceiling"),
     ("sw-", "the best case of parity RAID: whole stripes, one after the other, from few clients"),

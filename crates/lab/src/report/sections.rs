@@ -4,7 +4,7 @@
 //! What must stay true: what the page shows in these tables is here, too; an empty cell stays
 //! empty.
 
-use super::{cards, generators, pictures, production, switches, tables};
+use super::{cards, pictures, production, switches, tables};
 use crate::record::Record;
 use crate::units;
 use std::path::Path;
@@ -30,7 +30,6 @@ pub fn all(records: &[Record]) -> Vec<Section> {
         cards::one_drive(records),
         cards::bay(records),
         switches::section(records),
-        generators::section(records),
         cpu(records),
         hosts(records),
         resources(records),

@@ -1,4 +1,4 @@
-//! What was switched on a drive, and what that did: both states of each load side by side.
+//! A drive's write cache off and on: both states of each load side by side.
 //!
 //! What must stay true: a state that is INVALID or was not measured has no ratio.
 
@@ -6,7 +6,7 @@ use super::points::{self, Point};
 use super::sections::Section;
 use super::text::percentile;
 use crate::record::Record;
-use crate::switch::What;
+use crate::switch::WRITE_CACHE;
 use crate::units;
 use crate::validity::Mark;
 
@@ -15,8 +15,6 @@ use crate::validity::Mark;
 pub struct Pair {
     /// The drive.
     pub drive: String,
-    /// What was switched.
-    pub what: What,
     /// The load, with what is asked of a write: `flush: 4K random writes, 1 x 1`.
     pub load: String,
     off: Option<Point>,
@@ -41,9 +39,7 @@ pub fn pairs(records: &[Record]) -> Vec<Pair> {
     let mut pairs: Vec<Pair> = Vec::new();
     for point in points::of(records) {
         let Some((pair, is_on)) = half(&point) else { continue };
-        let is_same = |known: &&mut Pair| {
-            (&known.drive, known.what, &known.load) == (&pair.drive, pair.what, &pair.load)
-        };
+        let is_same = |known: &&mut Pair| (&known.drive, &known.load) == (&pair.drive, &pair.load);
         let place = match pairs.iter_mut().find(is_same) {
             Some(known) => known,
             None => {
@@ -61,9 +57,7 @@ pub fn pairs(records: &[Record]) -> Vec<Pair> {
 /// A point as one side of a pair, if it is one: `cache-off-flush-randwrite-4k-j1-q1`.
 fn half(point: &Point) -> Option<(Pair, bool)> {
     let round = point.rounds.first()?;
-    let (what, state) = [What::WriteCache, What::Merging, What::Interrupts]
-        .into_iter()
-        .find_map(|what| Some((what, round.engine.tunables.get(what.name())?)))?;
+    let state = round.engine.tunables.get(WRITE_CACHE)?;
     let is_on = match state.as_str() {
         "on" => true,
         "off" => false,
@@ -73,7 +67,7 @@ fn half(point: &Point) -> Option<(Pair, bool)> {
     let guarantee = ["plain", "fua", "flush"].into_iter().find(|word| rest.starts_with(word));
     let load = point.workload.describe();
     let load = guarantee.map_or_else(|| load.clone(), |word| format!("{word}: {load}"));
-    Some((Pair { drive: round.target.clone(), what, load, off: None, on: None }, is_on))
+    Some((Pair { drive: round.target.clone(), load, off: None, on: None }, is_on))
 }
 
 /// The table.
@@ -91,7 +85,6 @@ pub fn section(records: &[Record]) -> Section {
         };
         vec![
             pair.drive.clone(),
-            pair.what.name().to_owned(),
             pair.load.clone(),
             rate(&pair.off),
             rate(&pair.on),
@@ -102,8 +95,8 @@ pub fn section(records: &[Record]) -> Section {
     };
     Section {
         word: "switches",
-        title: "What does it change to switch it?",
-        head: vec!["drive", "switched", "load", "off", "on", "on over off", "p99 off", "p99 on"],
+        title: "What does the write cache change?",
+        head: vec!["drive", "load", "off", "on", "on over off", "p99 off", "p99 on"],
         rows: pairs(records).iter().map(row).collect(),
         notes: vec![
             "plain: no guarantee; fua: each write is on the medium when it returns; \
@@ -120,10 +113,9 @@ pub fn sentence(records: &[Record]) -> Option<String> {
     let most = pairs.iter().max_by(|one, other| far(one).total_cmp(&far(other)))?;
     let ratio = most.ratio()?;
     Some(format!(
-        "Switching {} on at {} makes most difference at '{}': {ratio:.2} times the rate",
-        most.what.name(),
-        most.drive,
-        most.load
+        "Switching the write cache of {} on makes most difference at '{}': \
+         {ratio:.2} times the rate",
+        most.drive, most.load
     ))
 }
 
@@ -160,8 +152,8 @@ mod tests {
     fn both_states_of_a_load_stand_side_by_side() {
         let rows = section(&records()).rows;
         assert_eq!(rows.len(), 1);
-        assert_eq!(rows[0][..3], ["/dev/sda", "write cache", "flush: 4K random writes, 1 x 1"]);
-        assert_eq!(rows[0][3..6], ["612 IOPS", "22.2 k IOPS", "\u{d7}36.27"]);
+        assert_eq!(rows[0][..2], ["/dev/sda", "flush: 4K random writes, 1 x 1"]);
+        assert_eq!(rows[0][2..5], ["612 IOPS", "22.2 k IOPS", "\u{d7}36.27"]);
         assert!(sentence(&records()).unwrap().contains("36.27 times the rate"));
     }
 
@@ -177,9 +169,9 @@ mod tests {
                 correction: None,
             });
         }
-        assert_eq!(section(&all).rows[0][4..6], ["INVALID", ""]);
+        assert_eq!(section(&all).rows[0][3..5], ["INVALID", ""]);
         all.pop();
-        assert_eq!(section(&all).rows[0][4..6], ["not measured", ""]);
+        assert_eq!(section(&all).rows[0][3..5], ["not measured", ""]);
         assert_eq!((pairs(&all)[0].ratio(), sentence(&all)), (None, None));
     }
 }

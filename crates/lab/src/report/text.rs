@@ -72,7 +72,7 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
 
 /// What stands where an efficiency would.
 pub fn none(point: &Point) -> &'static str {
-    if point.condition == ArrayCondition::Raw { "is one" } else { "no baseline" }
+    if point.condition == ArrayCondition::Raw { "is one" } else { "not measured" }
 }
 
 fn notes(out: &mut String, points: &[Point]) {

@@ -3,7 +3,7 @@
 //! What must stay true: a setting is written to the run's directory before it is changed, so that
 //! it can be restored after the lab itself was killed; what could not be restored stays there.
 
-use super::{Switch, What};
+use super::{Switch, WRITE_CACHE};
 use crate::adapter::commands::{Commands, Unlogged};
 use crate::record::Check;
 use crate::refusal::Refusal;
@@ -26,7 +26,6 @@ pub struct Switched {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Before {
     device: PathBuf,
-    what: What,
     /// As the drive or the kernel said it.
     value: String,
 }
@@ -53,23 +52,18 @@ impl Switched {
         Ok(Switched { file, sysfs: sysfs.to_owned(), before })
     }
 
-    /// Switch `what` of `device`, after having written down how it was.
+    /// Switch the write cache of `device`, after having written down how it was.
     ///
     /// # Errors
     /// If it has no such switch, does not obey, or how it was cannot be written down: then it is as
     /// it was.
-    pub fn set(
-        &mut self,
-        commands: &dyn Commands,
-        device: &Path,
-        (what, on): (What, bool),
-    ) -> Result<(), Refusal> {
-        let switch = Switch::of(device, what, &self.sysfs)?;
-        if self.before.iter().any(|known| known.device == device && known.what == what) {
+    pub fn set(&mut self, commands: &dyn Commands, device: &Path, on: bool) -> Result<(), Refusal> {
+        let switch = Switch::of(device, &self.sysfs)?;
+        if self.before.iter().any(|known| known.device == device) {
             return switch.set(commands, on);
         }
         let value = switch.value(commands)?;
-        self.before.push(Before { device: device.to_owned(), what, value: value.clone() });
+        self.before.push(Before { device: device.to_owned(), value: value.clone() });
         self.write()?;
         let set = switch.set(commands, on);
         if set.is_err() && switch.value(commands).is_ok_and(|now| now == value) {
@@ -93,22 +87,23 @@ impl Switched {
         let mut checks = Vec::new();
         let mut left = Vec::new();
         for before in std::mem::take(&mut self.before) {
-            let Before { device, what, value } = &before;
-            let switch = Switch::of(device, *what, &self.sysfs);
+            let Before { device, value } = &before;
+            let switch = Switch::of(device, &self.sysfs);
             let restored = switch.and_then(|switch| switch.put_back(commands, value));
-            let name = what.name();
             let (outcome, found, next) = match restored {
-                Ok(()) => {
-                    (Outcome::Pass, format!("{name} is '{value}' again, as it was before"), None)
-                }
+                Ok(()) => (
+                    Outcome::Pass,
+                    format!("{WRITE_CACHE} is '{value}' again, as it was before"),
+                    None,
+                ),
                 Err(refusal) => (
                     Outcome::Fail,
-                    format!("{name} was '{value}' and could not be restored: {refusal}"),
+                    format!("{WRITE_CACHE} was '{value}' and could not be restored: {refusal}"),
                     Some(format!("set it to '{value}' by hand")),
                 ),
             };
             checks.push(Check {
-                name: what.check().to_owned(),
+                name: "drive.write_cache_restored".to_owned(),
                 target: device.display().to_string(),
                 outcome,
                 found,

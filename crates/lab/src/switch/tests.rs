@@ -1,13 +1,11 @@
 //! Switches in a made-up sysfs, and as an emulated NVMe drive answered.
 
 use super::before::PENDING;
-use super::{Switch, Switched, What, feature};
+use super::{Switch, Switched, feature};
 use crate::adapter::commands::Recorded;
 use crate::validity::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-const CACHE: What = What::WriteCache;
 
 /// A sysfs with a SATA drive, a virtio drive and one without a switch, and files that stand for
 /// their devices.
@@ -39,14 +37,14 @@ fn a_cache_is_switched_and_afterwards_as_it_was() {
     let sysfs = place.path().join("sys");
     let nobody = Recorded::default();
     let mut caches = Switched::open(place.path(), &sysfs).expect("opened");
-    caches.set(&nobody, &sda, (CACHE, false)).expect("switched");
-    caches.set(&nobody, &vda, (CACHE, true)).expect("switched");
-    caches.set(&nobody, &sda, (CACHE, true)).expect("switched");
-    caches.set(&nobody, &sda, (CACHE, false)).expect("switched");
+    caches.set(&nobody, &sda, false).expect("switched");
+    caches.set(&nobody, &vda, true).expect("switched");
+    caches.set(&nobody, &sda, true).expect("switched");
+    caches.set(&nobody, &sda, false).expect("switched");
     assert_eq!(state(place.path()), "write through");
     assert!(
         caches
-            .set(&nobody, &none, (CACHE, false))
+            .set(&nobody, &none, false)
             .expect_err("no switch")
             .message
             .contains("cannot be switched")
@@ -69,7 +67,7 @@ fn a_cache_that_a_killed_lab_left_switched_is_restored_by_the_next_one() {
     let [sda, ..] = machine(place.path());
     let sysfs = place.path().join("sys");
     let mut killed = Switched::open(place.path(), &sysfs).expect("opened");
-    killed.set(&Recorded::default(), &sda, (CACHE, false)).expect("switched");
+    killed.set(&Recorded::default(), &sda, false).expect("switched");
     drop(killed);
     assert_eq!(state(place.path()), "write through");
     let mut next = Switched::open(place.path(), &sysfs).expect("opened");
@@ -83,7 +81,7 @@ fn a_drive_that_cannot_be_restored_is_a_failed_check_and_is_not_forgotten() {
     let [sda, ..] = machine(place.path());
     let sysfs = place.path().join("sys");
     let mut caches = Switched::open(place.path(), &sysfs).expect("opened");
-    caches.set(&Recorded::default(), &sda, (CACHE, false)).expect("switched");
+    caches.set(&Recorded::default(), &sda, false).expect("switched");
     fs::remove_dir_all(sysfs.join("block/sda")).expect("gone");
     let checks = caches.restore_with(&Recorded::default()).expect("said");
     assert_eq!(checks[0].outcome, Outcome::Fail);
@@ -100,8 +98,8 @@ fn what_an_nvme_drive_answered_in_an_emulated_machine_is_understood() {
     let told = include_str!("../../tests/data/drive-guest.txt");
     let told = Recorded::parse(&told.replace("/dev/", &format!("{}/", real.display())));
     let mut caches = Switched::open(&real, &real.join("sys")).expect("opened");
-    caches.set(&told, &device, (CACHE, false)).expect("switched off");
-    caches.set(&told, &device, (CACHE, true)).expect("switched on");
+    caches.set(&told, &device, false).expect("switched off");
+    caches.set(&told, &device, true).expect("switched on");
     assert!(told.coming().is_some_and(|next| next.starts_with("nvme format ")));
 }
 
@@ -112,7 +110,7 @@ fn an_nvme_drive_is_asked_by_feature_six_and_one_that_does_not_obey_is_said() {
     fs::create_dir_all(sysfs.join("block/nvme0n1")).expect("made");
     let device = place.path().join("nvme0n1");
     fs::write(&device, "").expect("written");
-    let switch = Switch::of(&device, CACHE, &sysfs).expect("a switch");
+    let switch = Switch::of(&device, &sysfs).expect("a switch");
     let path = std::fs::canonicalize(place.path()).expect("there").join("nvme0");
     let path = path.display();
     let get = format!("$ nvme get-feature {path} --feature-id=6\n");
@@ -126,74 +124,6 @@ fn an_nvme_drive_is_asked_by_feature_six_and_one_that_does_not_obey_is_said() {
     assert_eq!((feature(&told("00000001")), feature("no such thing")), (Some(1), None));
 }
 
-#[test]
-fn merging_is_switched_in_the_kernel_s_queue_and_is_as_it_was_to_the_digit() {
-    let place = tempfile::tempdir().expect("a directory");
-    let [sda, ..] = machine(place.path());
-    let sysfs = place.path().join("sys");
-    let file = sysfs.join("block/sda/queue/nomerges");
-    fs::create_dir_all(sysfs.join("block/sda/queue")).expect("made");
-    let nobody = Recorded::default();
-    for before in ["1", "0", "2"] {
-        fs::write(&file, format!("{before}\n")).expect("written");
-        let mut switched = Switched::open(place.path(), &sysfs).expect("opened");
-        for (on, now) in [(false, "2"), (true, "0")] {
-            switched.set(&nobody, &sda, (What::Merging, on)).expect("switched");
-            assert_eq!(fs::read_to_string(&file).expect("there"), now);
-        }
-        let checks = switched.restore_with(&nobody).expect("restored");
-        assert_eq!(
-            (checks[0].name.as_str(), checks[0].outcome),
-            ("drive.merging_restored", Outcome::Pass)
-        );
-        assert_eq!(fs::read_to_string(&file).expect("there"), before);
-    }
-}
-
-#[test]
-fn interrupts_are_coalesced_by_feature_eight_and_a_time_of_the_drive_s_own_comes_back() {
-    let place = tempfile::tempdir().expect("a directory");
-    let real = fs::canonicalize(place.path()).expect("there");
-    fs::create_dir_all(real.join("sys/block/nvme0n1")).expect("made");
-    let device = real.join("nvme0n1");
-    fs::write(&device, "").expect("written");
-    let controller = real.join("nvme0");
-    let get = format!("$ nvme get-feature {} --feature-id=8\n", controller.display());
-    let told = |value: u32| {
-        format!("get-feature:0x08 (Interrupt Coalescing), Current value:{value:#010x}\n")
-    };
-    let set = |value: u32| {
-        format!("$ nvme set-feature {} --feature-id=8 --value={value}\n", controller.display())
-    };
-    let steps = [
-        get.clone(),
-        told(0x0205),
-        set(0),
-        get.clone(),
-        told(0),
-        set(0x010f),
-        get.clone(),
-        told(0x010f),
-        set(0x0205),
-        get.clone(),
-        told(0x0205),
-    ];
-    let commands = Recorded::parse(&steps.concat());
-    let mut switched = Switched::open(&real, &real.join("sys")).expect("opened");
-    switched.set(&commands, &device, (What::Interrupts, false)).expect("off");
-    switched.set(&commands, &device, (What::Interrupts, true)).expect("on");
-    assert_eq!(switched.restore_with(&commands).expect("restored")[0].outcome, Outcome::Pass);
-    assert_eq!(commands.left(), 0);
-}
-
-#[test]
-fn only_nvme_drives_have_interrupts_that_are_switched_here() {
-    let place = tempfile::tempdir().expect("a directory");
-    let [sda, ..] = machine(place.path());
-    let refusal = Switch::of(&sda, What::Interrupts, &place.path().join("sys")).expect_err("none");
-    assert!(refusal.message.contains("only NVMe drives"), "{refusal}");
-}
-
 /// As an emulated drive answered (crates/lab/drive-guest).
 #[test]
 fn a_drive_that_refuses_to_be_switched_has_nothing_to_restore() {
@@ -204,18 +134,18 @@ fn a_drive_that_refuses_to_be_switched_has_nothing_to_restore() {
     fs::write(&device, "").expect("written");
     let controller = real.join("nvme0");
     let get = format!(
-        "$ nvme get-feature {} --feature-id=8\n\
-         get-feature:0x08 (Interrupt Coalescing), Current value:00000000\n",
+        "$ nvme get-feature {} --feature-id=6\n\
+         get-feature:0x06 (Volatile Write Cache), Current value:00000001\n",
         controller.display()
     );
     let refused = format!(
-        "$ nvme set-feature {} --feature-id=8 --value=0\n\
+        "$ nvme set-feature {} --feature-id=6 --value=0\n\
          NVMe status: Feature Not Changeable(0x410e)\n? 1\n",
         controller.display()
     );
     let commands = Recorded::parse(&format!("{get}{refused}{get}"));
     let mut switched = Switched::open(&real, &real.join("sys")).expect("opened");
-    let refusal = switched.set(&commands, &device, (What::Interrupts, false)).expect_err("refused");
+    let refusal = switched.set(&commands, &device, false).expect_err("refused");
     assert!(refusal.message.contains("Not Changeable"), "{refusal}");
     assert_eq!((commands.left(), real.join(PENDING).exists()), (0, false));
     assert_eq!(switched.restore_with(&commands).expect("nothing to do"), []);

@@ -105,21 +105,21 @@ fn size(text: &str) -> Result<u64, String> {
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(path) = &args.vm {
         let disks = vm::read(path)?;
-        print!("{}", if json { printed(&disks)? } else { vm::text(&disks) });
+        crate::say_part!("{}", if json { printed(&disks)? } else { vm::text(&disks) });
         return Ok(ExitCode::SUCCESS);
     }
     if !args.layers.is_empty() {
         let read = |(name, path): &(String, String)| layers::read(name, Path::new(path));
         let layers = args.layers.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let layers = Layers::of(&layers);
-        print!("{}", if json { printed(&layers)? } else { layers.text() });
+        crate::say_part!("{}", if json { printed(&layers)? } else { layers.text() });
         return Ok(ExitCode::SUCCESS);
     }
     let account = trace(args)?;
     let record = Record::Trace(Box::new(account));
     match (json, &record) {
-        (false, Record::Trace(account)) => print!("{}", text::text(account)),
-        _ => print!("{}", printed(&record)?),
+        (false, Record::Trace(account)) => crate::say_part!("{}", text::text(account)),
+        _ => crate::say_part!("{}", printed(&record)?),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -224,87 +224,14 @@ fn drive_cases() -> Vec<Case> {
     ]
 }
 
-fn network_irqs_on_one_cpu() -> Vec<Edit> {
-    (204..212)
-        .map(|irq| Edit::Set(format!("/proc/irq/{irq}/effective_affinity_list"), "16"))
-        .collect()
-}
-
-fn no_masks() -> Vec<Edit> {
-    (0..8)
-        .map(|at| Edit::Set(format!("/sys/class/net/eth1/queues/tx-{at}/xps_cpus"), "00000000"))
-        .collect()
-}
-
-fn network_cases() -> Vec<Case> {
-    let (mtu, rings) = ("/sys/class/net/eth1/mtu", "/sys/class/net/eth1/queues");
-    let sent = |text| set("/proc/net/snmp", text);
-    let second = "/sys/bus/pci/devices/0000:a1:00.0/numa_node";
-    vec![
-        Case {
-            check: "net.receive_spread",
-            pass: (FLASH, vec![]),
-            fail: (FLASH, network_irqs_on_one_cpu()),
-            cannot_tell: (FLASH, vec![gone(rings)]),
-        },
-        Case {
-            check: "net.transmit_spread",
-            pass: (FLASH, vec![]),
-            fail: (FLASH, no_masks()),
-            cannot_tell: (FLASH, vec![Edit::DropAll("xps_cpus")]),
-        },
-        Case {
-            check: "net.hash_uses_all_queues",
-            pass: (FLASH, vec![]),
-            fail: (
-                FLASH,
-                (0..120)
-                    .step_by(8)
-                    .map(|_| Edit::Say("ethtool-x-eth1", "    7\n", "    0\n"))
-                    .chain([Edit::Say("ethtool-x-eth1", "    7\nRSS", "    0\nRSS")])
-                    .collect(),
-            ),
-            cannot_tell: (FLASH, vec![Edit::NoTool("ethtool-x-eth0")]),
-        },
-        Case {
-            check: "net.link_speed",
-            pass: (FLASH, vec![]),
-            fail: (FLASH, vec![set("/sys/class/net/eth1/speed", "25000")]),
-            cannot_tell: (FLASH, vec![Edit::NoTool("ethtool-eth1")]),
-        },
-        Case {
-            check: "net.packets_alike",
-            pass: (FLASH, vec![]),
-            fail: (FLASH, vec![set(mtu, "1500")]),
-            cannot_tell: (FLASH, vec![gone(mtu)]),
-        },
-        Case {
-            check: "net.near_drives",
-            pass: (FLASH, vec![]),
-            fail: (FLASH, vec![set(second, "0")]),
-            cannot_tell: (FLASH, vec![set(second, "-1")]),
-        },
-        Case {
-            check: "net.troubles_growing",
-            pass: (FLASH, vec![]),
-            fail: (FLASH, vec![Edit::Say("ethtool-S-eth1", "buffer: 12", "buffer: 31")]),
-            cannot_tell: (
-                FLASH,
-                vec![
-                    Edit::DropAll("/statistics/"),
-                    Edit::DropAll("softnet_stat"),
-                    Edit::NoTool("ethtool-S-eth0"),
-                    Edit::NoTool("ethtool-S-eth1"),
-                ],
-            ),
-        },
-        Case {
-            check: "net.retransmitted",
-            pass: (FLASH, vec![sent("Tcp: OutSegs RetransSegs\nTcp: 7000000 320")]),
-            fail: (FLASH, vec![sent("Tcp: OutSegs RetransSegs\nTcp: 7000000 5310")]),
-            cannot_tell: (FLASH, vec![]),
-        },
-    ]
+fn enclosure_cases() -> Vec<Case> {
+    let failing = Edit::Say("sg_ses-0:0:60:0", "Swap=0, status: OK", "Swap=0, status: Critical");
+    vec![Case {
+        check: "enclosure.elements",
+        pass: (JBOD, vec![]),
+        fail: (JBOD, vec![failing]),
+        cannot_tell: (JBOD, vec![Edit::NoTool("sg_ses-0:0:60:0")]),
+    }]
 }
 
 fn software_cases() -> Vec<Case> {
@@ -373,7 +300,7 @@ fn cases() -> Vec<Case> {
         speed_cases(),
         fabric_cases(),
         drive_cases(),
-        network_cases(),
+        enclosure_cases(),
         software_cases(),
     ]
     .into_iter()

@@ -5,13 +5,11 @@
 //! - cases: each check where it passes, fails and cannot tell
 //! - measured: memory and processors that were tried
 //! - models: what makers state about drives
-//! - network: interfaces: who serves their queues, what they lost
 
 mod captures;
 mod cases;
 mod measured;
 mod models;
-mod network;
 
 use crate::captures::{
     AFTER, ALL, BEFORE, FLASH, JBOD, capture, check, edited, inspection, server, set,

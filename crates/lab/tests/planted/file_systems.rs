@@ -1,6 +1,8 @@
 //! A file system on an array: made, filled, measured with fio and IOR, and gone afterwards.
 
-use crate::{LAB, Loop, alone_with_mounts, checks, has_fio, lab, measured, said, skipped, word};
+use crate::{
+    BESIDE, LAB, Loop, alone_with_mounts, checks, has_fio, lab, measured, said, skipped, word,
+};
 use ashlar_lab::record::{ArrayCondition, Measurement};
 use ashlar_lab::validity::{Mark, Outcome};
 use std::process::Command;
@@ -117,6 +119,7 @@ fn ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio() {
     let path = std::env::var("PATH").expect("a path");
     let output = Command::new(LAB)
         .args(["run", word(&plan), "--to", word(&run), "--no-stacks", "--destroy", &array.0])
+        .args(BESIDE)
         .env("PATH", format!("{}:{path}", tools.display()))
         .output()
         .expect("started");

@@ -63,6 +63,7 @@ pub fn round(
             per_core: vec![0.99, 0.2],
             client_s: 0.3,
             client_system_s: 0.2,
+            ..CpuCost::default()
         }),
         path: None,
         hosts: Vec::new(),

@@ -1,6 +1,6 @@
 //! PCIe, NUMA, SAS, controllers, queues and interrupts.
 
-use super::{Facts, Found, some_of};
+use super::{Facts, Found, silent, some_of};
 use crate::inspect::server::{DriveKind, PciDevice, Phy, Server};
 use crate::inspect::topology::Place;
 use crate::inspect::topology::flow::usable;
@@ -317,6 +317,32 @@ pub fn queue_count(facts: &Facts<'_>) -> Found {
             format!("{count} of {} drives have 1 hardware queue for {cpus} CPUs", fast.len()),
             "one CPU serves all their completions; for virtio set num-queues in the host, \
              else look at firmware and driver options",
+        ),
+    }
+}
+
+/// No enclosure calls a fan, a power supply or a slot of its own unwell.
+pub fn enclosure_elements(facts: &Facts<'_>) -> Found {
+    let enclosures = &facts.server.enclosures;
+    let told: Option<Vec<String>> = enclosures
+        .iter()
+        .map(|it| Some(it.unwell.clone()?.into_iter().map(|what| format!("{}: {what}", it.name))))
+        .try_fold(Vec::new(), |mut all, more| {
+            all.extend(more?);
+            Some(all)
+        });
+    match told {
+        _ if enclosures.is_empty() => {
+            Found::not_applicable("no enclosure with a status of its own")
+        }
+        None => Found::cannot_tell(silent(facts, "sg_ses"), "run it as root, with sg3-utils"),
+        Some(unwell) if unwell.is_empty() => {
+            Found::pass("enclosures", format!("{}, all elements well", enclosures.len()))
+        }
+        Some(unwell) => Found::fail(
+            some_of(enclosures.iter().map(|it| it.name.as_str())),
+            some_of(unwell.iter().map(String::as_str)),
+            "replace that part before anything is measured",
         ),
     }
 }

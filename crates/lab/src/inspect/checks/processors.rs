@@ -14,10 +14,8 @@ fn banks(facts: &Facts<'_>) -> Result<BTreeMap<u64, Bank>, Found> {
         return Err(Found::cannot_tell(silent(facts, "dmidecode"), AS_ROOT));
     };
     Memory::banks(memory).ok_or_else(|| {
-        let slot = memory.slots.iter().find(|it| it.socket.is_none() || it.channel.is_none());
-        let name = slot.map_or("", |slot| slot.locator.as_str());
-        let found = format!("the board's name '{name}' does not tell socket and channel");
-        Found::cannot_tell(found, "look into the board's manual which slots share a channel")
+        let doubt = memory.doubt().unwrap_or_default();
+        Found::cannot_tell(doubt, "look into the board's manual which slots share a channel")
     })
 }
 
@@ -65,7 +63,14 @@ pub fn sockets_balanced(facts: &Facts<'_>) -> Found {
     };
     let rates: Vec<_> = banks.values().map(Bank::rate).collect();
     let each: Vec<String> = banks.values().map(|it| format!("{} modules", it.modules)).collect();
-    let sockets = facts.server.cpu.sockets().len();
+    let sockets = match facts.server.cpu.sockets().len() {
+        0 if banks.len() == 1 => {
+            return Found::cannot_tell("how many sockets there are is not known", "add lscpu");
+        }
+        // Without lscpu the slots tell.
+        0 => banks.len(),
+        count => count,
+    };
     if rates.len() == sockets && rates.windows(2).all(|pair| pair[0] == pair[1]) {
         return Found::pass("memory", format!("the same on all {sockets} sockets"));
     }

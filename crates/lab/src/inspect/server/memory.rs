@@ -1,7 +1,11 @@
 //! Memory modules as the firmware describes them: `dmidecode -t memory`.
 //!
+//! - boards: how boards name their slots
+//!
 //! What must stay true: a slot whose name does not tell its socket and channel stays without; it is
-//! not guessed.
+//! not guessed. Channels that no board has are a misread name, and nothing is said of them.
+
+mod boards;
 
 use crate::metrics::bandwidth::{Rate, ddr};
 use crate::source::Source;
@@ -34,7 +38,14 @@ pub struct Memory {
     pub slots: Vec<Slot>,
     /// `Multi-bit ECC`, `None`.
     pub error_correction: Option<String>,
+    /// Sockets that have processors, as far as the machine says.
+    pub socket_count: u64,
 }
+
+/// Channels that a processor has: one alone is a name that was misread.
+const CHANNELS: [u64; 6] = [2, 3, 4, 6, 8, 12];
+/// Slots of a channel at most.
+const PER_CHANNEL_MAX: u64 = 3;
 
 /// The memory of one socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -64,8 +75,40 @@ impl Bank {
 }
 
 impl Memory {
-    /// By socket. None if any slot's place is unknown: then no sum is right.
+    /// By socket. None if any slot's place is unknown, or the places are those of no board: then no
+    /// sum is right.
     pub fn banks(&self) -> Option<BTreeMap<u64, Bank>> {
+        if self.doubt().is_some() { None } else { self.placed() }
+    }
+
+    /// Why the places of the slots are not believed, if they are not.
+    pub fn doubt(&self) -> Option<String> {
+        let unknown = self.slots.iter().find(|it| it.socket.is_none() || it.channel.is_none());
+        if let Some(slot) = unknown {
+            let name = &slot.locator;
+            return Some(format!("the board's name '{name}' does not tell socket and channel"));
+        }
+        let banks = self.placed().unwrap_or_default();
+        let sockets = u64::try_from(banks.len()).unwrap_or(0);
+        if self.socket_count > 0 && sockets != self.socket_count {
+            let has = self.socket_count;
+            return Some(format!("slots are named for {sockets} sockets, and there are {has}"));
+        }
+        banks.iter().find_map(|(socket, bank)| {
+            let slots = self.slots.iter().filter(|it| it.socket == Some(*socket)).count();
+            let slots = u64::try_from(slots).unwrap_or(0);
+            let is_even = bank.channels > 0 && slots % bank.channels == 0;
+            let fits = is_even && slots / bank.channels <= PER_CHANNEL_MAX;
+            let is_known = CHANNELS.contains(&bank.channels) && fits;
+            let channels = bank.channels;
+            let noun = if channels == 1 { "channel" } else { "channels" };
+            (!is_known).then(|| {
+                format!("by their names the {slots} slots of socket {socket} are {channels} {noun}")
+            })
+        })
+    }
+
+    fn placed(&self) -> Option<BTreeMap<u64, Bank>> {
         let mut all: BTreeMap<u64, (BTreeSet<&str>, BTreeSet<&str>, Bank)> = BTreeMap::new();
         for slot in &self.slots {
             let (channels, used, bank) = all.entry(slot.socket?).or_default();
@@ -106,7 +149,8 @@ pub fn read(source: &Source, socket_count: usize) -> Option<Memory> {
 
 /// Out of what `dmidecode -t memory` printed.
 pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
-    let mut memory = Memory::default();
+    let socket_total = u64::try_from(socket_count).unwrap_or(0);
+    let mut memory = Memory { socket_count: socket_total, ..Memory::default() };
     let mut places = Vec::new();
     // A block begins with "Handle 0x..." and the next line names its kind.
     for block in text.split("\nHandle ") {
@@ -116,19 +160,29 @@ pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
             "Physical Memory Array" => memory.error_correction = value("Error Correction Type"),
             "Memory Device" => {
                 let slot = slot(&value);
-                places.push(place(&value("Bank Locator").unwrap_or_default(), &slot.locator));
+                // The firmware's own chip is no module.
+                if slot.kind == "Flash" {
+                    continue;
+                }
+                let bank = value("Bank Locator").unwrap_or_default();
+                places.push(boards::place(&bank, &slot.locator));
                 memory.slots.push(slot);
             }
             _ => {}
         }
     }
-    let named: BTreeSet<u64> = places.iter().filter_map(|place| place.0).collect();
-    for (slot, (socket, channel)) in memory.slots.iter_mut().zip(places) {
+    let named: BTreeSet<u64> = places.iter().filter_map(|place| place.socket).collect();
+    let of_kind = memory.modules().map(|slot| slot.kind.clone()).next().unwrap_or_default();
+    for (slot, place) in memory.slots.iter_mut().zip(&places) {
         // Boards count sockets from 0 or from 1: take their order.
-        let order = socket.and_then(|socket| named.iter().position(|it| *it == socket));
+        let order = place.socket.and_then(|socket| named.iter().position(|it| *it == socket));
         let only = (named.is_empty() && socket_count <= 1).then_some(0);
         slot.socket = order.and_then(|order| u64::try_from(order).ok()).or(only);
-        slot.channel = channel;
+        let alike = places.iter().filter(|it| it.socket == place.socket && it.number.is_some());
+        let slots = u64::try_from(alike.count()).unwrap_or(0);
+        let is_interleaved = !slot.locator.starts_with("PROC");
+        let by_number = || boards::numbered(place.number?, slots, &of_kind, is_interleaved);
+        slot.channel = place.channel.clone().or_else(by_number);
     }
     (!memory.slots.is_empty()).then_some(memory)
 }
@@ -157,87 +211,72 @@ fn slot(value: &impl Fn(&str) -> Option<String>) -> Slot {
 fn size(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ')?;
     let shift = match unit {
-        "kB" => 10,
-        "MB" => 20,
-        "GB" => 30,
-        "TB" => 40,
+        "kB" | "KiB" => 10,
+        "MB" | "MiB" => 20,
+        "GB" | "GiB" => 30,
+        "TB" | "TiB" => 40,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Socket and channel out of a board's names for a slot: `P1-DIMMA1`, `CPU1_DIMM_A1`,
-/// `P0_Node0_Channel2_Dimm0`, `P0 CHANNEL A`, `ChannelA-DIMM0`.
-fn place(bank: &str, locator: &str) -> (Option<u64>, Option<String>) {
-    let (banks, locators) = (tokens(bank), tokens(locator));
-    let socket = socket(&banks).or_else(|| socket(&locators));
-    (socket, channel(&banks).or_else(|| channel(&locators)))
-}
-
-fn tokens(text: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    let mut kind = None;
-    for c in text.to_ascii_uppercase().chars() {
-        let this = (c.is_ascii_alphabetic(), c.is_ascii_digit());
-        if this == (false, false) {
-            kind = None;
-            continue;
-        }
-        match found.last_mut() {
-            Some(last) if kind == Some(this) => last.push(c),
-            _ => found.push(c.to_string()),
-        }
-        kind = Some(this);
-    }
-    found
-}
-
-fn socket(tokens: &[String]) -> Option<u64> {
-    let names = |word: &str| ["P", "CPU", "PROC", "SOCKET", "NODE"].contains(&word);
-    tokens.windows(2).find(|pair| names(&pair[0]))?[1].parse().ok()
-}
-
-fn channel(tokens: &[String]) -> Option<String> {
-    for (at, token) in tokens.iter().enumerate() {
-        if let Some(rest) = token.strip_prefix("CHANNEL") {
-            return if rest.is_empty() { tokens.get(at + 1).cloned() } else { letter(rest) };
-        }
-    }
-    for (at, token) in tokens.iter().enumerate() {
-        let Some(rest) = token.strip_prefix("DIMM") else { continue };
-        return if rest.is_empty() { letter(tokens.get(at + 1)?) } else { letter(rest) };
-    }
-    None
-}
-
-fn letter(text: &str) -> Option<String> {
-    let is_letter = text.len() == 1 && text.chars().all(|c| c.is_ascii_alphabetic());
-    is_letter.then(|| text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{place, size};
+    use super::{Memory, parse, size};
 
-    #[test]
-    fn boards_name_their_slots_in_many_ways() {
-        let found = |bank, locator| {
-            let (socket, channel) = place(bank, locator);
-            (socket, channel.unwrap_or_default())
+    /// What dmidecode prints for slots of these names: (bank, locator, whether a module is in it).
+    fn table(slots: &[(&str, &str, bool)]) -> String {
+        let one = |(bank, locator, has): &(&str, &str, bool)| {
+            let size = if *has { "32 GB" } else { "No Module Installed" };
+            format!(
+                "\nHandle 0x0011, DMI type 17, 84 bytes\nMemory Device\n\tSize: {size}\n\
+                 \tLocator: {locator}\n\tBank Locator: {bank}\n\tType: DDR4\n\
+                 \tSpeed: 2400 MT/s\n\tConfigured Memory Speed: 2133 MT/s\n"
+            )
         };
-        assert_eq!(found("P0_Node0_Channel0_Dimm0", "P1-DIMMA1"), (Some(0), "0".into()));
-        assert_eq!(found("", "P2-DIMMF1"), (Some(2), "F".into()));
-        assert_eq!(found("NODE 1", "CPU1_DIMM_A1"), (Some(1), "A".into()));
-        assert_eq!(found("P0 CHANNEL A", "DIMM 0"), (Some(0), "A".into()));
-        assert_eq!(found("BANK 0", "ChannelA-DIMM0"), (None, "A".into()));
-        assert_eq!(found("NODE 2 CHANNEL 1 DIMM 0", "x"), (Some(2), "1".into()));
+        slots.iter().map(one).collect()
+    }
+
+    fn memory(sockets: usize, slots: &[(&str, &str, bool)]) -> Memory {
+        parse(&table(slots), sockets).expect("slots")
+    }
+
+    /// The story's fault, one module a processor, on a board that names its slots otherwise.
+    #[test]
+    fn one_module_of_eight_channels_is_one_of_eight_whatever_the_board_calls_them() {
+        let names: Vec<String> = ["P0", "P1"]
+            .iter()
+            .flat_map(|socket| "ABCDEFGH".chars().map(move |it| format!("DIMM_{socket}_{it}0")))
+            .collect();
+        let slots: Vec<_> =
+            names.iter().map(|name| ("BANK 0", name.as_str(), name.ends_with("A0"))).collect();
+        let banks = memory(2, &slots).banks().expect("places");
+        assert_eq!(banks.len(), 2);
+        assert!(banks.values().all(|bank| (bank.channels, bank.populated) == (8, 1)), "{banks:?}");
     }
 
     #[test]
-    fn names_that_do_not_tell_the_channel_give_none() {
-        // These count slots, and which channel a slot is on stands in the board's manual only.
-        assert_eq!(place("Not Specified", "A1").1, None);
-        assert_eq!(place("", "PROC 1 DIMM 3"), (Some(1), None));
+    fn two_memory_controllers_have_channels_of_their_own() {
+        let slots: Vec<String> =
+            (0..6).map(|at| format!("P0_Node{}_Channel{}_Dimm0", at / 3, at % 3)).collect();
+        let slots: Vec<_> = slots.iter().map(|bank| (bank.as_str(), "x", true)).collect();
+        assert_eq!(memory(1, &slots).banks().expect("places")[&0].channels, 6);
+    }
+
+    #[test]
+    fn channels_that_no_board_has_are_not_believed() {
+        let alone = memory(1, &[("BANK 0", "DIMM_P0_A0", true)]);
+        assert!(alone.doubt().is_some_and(|why| why.ends_with("are 1 channel")), "{alone:?}");
+        assert_eq!(alone.banks(), None);
+        let odd = memory(1, &[("", "DIMM_A1", true), ("", "DIMM_A2", true), ("", "DIMM_B1", true)]);
+        assert_eq!(odd.banks(), None, "three slots on two channels");
+        let five: Vec<_> = ["A", "B", "C", "D", "E"].map(|it| format!("DIMM_{it}1")).into();
+        let five: Vec<_> = five.iter().map(|name| ("", name.as_str(), true)).collect();
+        assert_eq!(memory(1, &five).banks(), None);
+        let one_of_two = memory(2, &[("", "DIMM_P0_A0", true), ("", "DIMM_P0_B0", true)]);
+        assert!(
+            one_of_two.doubt().is_some_and(|why| why.contains("for 1 sockets, and there are 2"))
+        );
     }
 
     #[test]

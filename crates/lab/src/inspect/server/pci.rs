@@ -98,7 +98,40 @@ pub fn read(source: &Source) -> BTreeMap<String, PciDevice> {
         }
         devices.insert(address, device);
     }
+    for (address, words) in spoken {
+        devices.entry(address.clone()).or_insert_with(|| of_words(address, words));
+    }
     devices
+}
+
+/// A device of which only lspci tells: its place among the others is not known.
+fn of_words(address: String, words: Spoken) -> PciDevice {
+    PciDevice {
+        class: words.class,
+        name: Some(words.name),
+        node: words.node,
+        payload_bytes: words.payload_bytes,
+        negotiated: words.negotiated,
+        capable: words.capable,
+        address,
+        ..PciDevice::default()
+    }
+}
+
+/// Class codes by the words of lspci, as far as anybody asks for them here.
+fn class_of(words: &str) -> u64 {
+    const CLASSES: [(&str, u64); 9] = [
+        ("PCI bridge", 0x06_0400),
+        ("Non-Volatile memory controller", 0x01_0802),
+        ("Serial Attached SCSI controller", 0x01_0700),
+        ("SATA controller", 0x01_0601),
+        ("RAID bus controller", 0x01_0400),
+        ("SCSI storage controller", 0x01_0000),
+        ("Ethernet controller", 0x02_0000),
+        ("Infiniband controller", 0x02_0700),
+        ("Network controller", 0x02_8000),
+    ];
+    CLASSES.iter().find(|(name, _)| words.starts_with(name)).map_or(0, |(_, class)| *class)
 }
 
 /// The PCI addresses in a path of sysfs, in order.
@@ -115,7 +148,9 @@ pub fn is_address(text: &str) -> bool {
 
 #[derive(Debug, Default, PartialEq)]
 struct Spoken {
+    class: u64,
     name: String,
+    node: Option<u64>,
     payload_bytes: Option<u64>,
     negotiated: Option<PcieLink>,
     capable: Option<PcieLink>,
@@ -129,9 +164,14 @@ fn spoken(text: &str) -> BTreeMap<String, Spoken> {
         if !line.starts_with(char::is_whitespace) {
             let (head, rest) = line.split_once(' ').unwrap_or((line, ""));
             address = if is_address(head) { head.to_owned() } else { String::new() };
-            // "Class: Vendor Device"; the class is known already.
-            let name = rest.split_once(": ").map_or(rest, |(_, name)| name).trim().to_owned();
-            devices.entry(address.clone()).or_default().name = name;
+            // Without -D the domain is left out.
+            if address.is_empty() && is_address(&format!("0000:{head}")) {
+                address = format!("0000:{head}");
+            }
+            // "Class: Vendor Device".
+            let (class, name) = rest.split_once(": ").unwrap_or(("", rest));
+            let device = devices.entry(address.clone()).or_default();
+            (device.class, device.name) = (class_of(class), name.trim().to_owned());
             continue;
         }
         let (Some(device), line) = (devices.get_mut(&address), line.trim_start()) else { continue };
@@ -140,6 +180,8 @@ fn spoken(text: &str) -> BTreeMap<String, Spoken> {
             // What the standard has.
             device.payload_bytes =
                 device.payload_bytes.filter(|bytes| (128..=4_096).contains(bytes));
+        } else if let Some(rest) = line.strip_prefix("NUMA node:") {
+            device.node = rest.trim().parse().ok();
         } else if let Some(rest) = line.strip_prefix("LnkSta:") {
             device.negotiated = spoken_link(rest);
         } else if let Some(rest) = line.strip_prefix("LnkCap:") {

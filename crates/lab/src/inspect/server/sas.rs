@@ -79,6 +79,15 @@ pub struct Expander {
     pub foreign_initiators: Option<BTreeSet<String>>,
 }
 
+/// An enclosure by its own account.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Enclosure {
+    /// `0:0:4:0`.
+    pub name: String,
+    /// Elements that are not well: `Power supply 1: Critical`; None if nobody could ask it.
+    pub unwell: Option<Vec<String>>,
+}
+
 /// Everything about SAS.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sas {
@@ -88,6 +97,8 @@ pub struct Sas {
     pub ports: BTreeMap<String, Lanes>,
     /// Expanders.
     pub expanders: Vec<Expander>,
+    /// Enclosures.
+    pub enclosures: Vec<Enclosure>,
 }
 
 /// Ask for the fabric.
@@ -118,7 +129,48 @@ pub fn read(source: &Source) -> Sas {
         let expander = expander(source, &name, &own_addresses, &mut sas.phys);
         sas.expanders.push(expander);
     }
+    sas.enclosures = enclosures(source);
     sas
+}
+
+fn enclosures(source: &Source) -> Vec<Enclosure> {
+    let is_plain = |name: &String| name.chars().all(|c| c.is_ascii_digit() || c == ':');
+    let names = source.names("/sys/class/enclosure").into_iter().filter(is_plain);
+    let one = |name: String| {
+        let generic = source.names(&format!("/sys/class/enclosure/{name}/device/scsi_generic"));
+        let text = generic.first().and_then(|generic| {
+            let device = format!("/dev/{generic}");
+            source.output(&format!("sg_ses-{name}"), &["sg_ses", "-p", "2", &device])
+        });
+        Enclosure { unwell: text.map(|text| unwell(&text)), name }
+    };
+    names.map(one).collect()
+}
+
+/// Elements that `sg_ses -p 2` calls something else than well. What is not there is not unwell.
+fn unwell(text: &str) -> Vec<String> {
+    let (mut kind, mut element, mut found) = ("", "", Vec::new());
+    for line in text.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("Element type: ") {
+            kind = rest.split(',').next().unwrap_or(rest);
+        } else if let Some(rest) = line.strip_prefix("Element ") {
+            element = rest.trim_end_matches(':').trim_end_matches(" descriptor");
+        } else if line.starts_with("Overall descriptor") {
+            element = "";
+        }
+        let Some((flags, status)) = line.split_once("status: ").filter(|_| !element.is_empty())
+        else {
+            continue;
+        };
+        let status = status.split(',').next().unwrap_or(status).trim();
+        let is_bad = ["Critical", "Noncritical", "Unrecoverable"].contains(&status);
+        match flags.contains("Predicted failure=1") {
+            true => found.push(format!("{kind} {element}: failure predicted")),
+            false if is_bad => found.push(format!("{kind} {element}: {status}")),
+            false => {}
+        }
+    }
+    found
 }
 
 fn errors(source: &Source, phy: &str) -> Option<PhyErrors> {
@@ -219,7 +271,7 @@ fn foreign(text: &str, own: &BTreeSet<String>) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PhyErrors, error_log, foreign};
+    use super::{PhyErrors, error_log, foreign, unwell};
     use std::collections::BTreeSet;
 
     #[test]
@@ -238,6 +290,21 @@ mod tests {
             reset_problems: 0,
         };
         assert_eq!(log.phys.into_iter().collect::<Vec<_>>(), [(52, errors)]);
+    }
+
+    #[test]
+    fn elements_of_an_enclosure_that_are_not_well_are_named() {
+        let text = "Enclosure Status diagnostic page:\n    Element type: Power supply, subenclosure \
+            id: 0 [ti=1]\n      Overall descriptor:\n        Predicted failure=0, status: Critical\n\
+            \x20     Element 0 descriptor:\n        Predicted failure=0, Disabled=0, status: OK\n\
+            \x20     Element 1 descriptor:\n        Predicted failure=0, Disabled=0, status: Critical\n\
+            \x20   Element type: Array device slot\n      Element 7 descriptor:\n        Predicted \
+            failure=1, Disabled=0, Swap=0, status: OK\n      Element 8 descriptor:\n        Predicted \
+            failure=0, status: Not installed\n";
+        assert_eq!(
+            unwell(text),
+            ["Power supply 1: Critical", "Array device slot 7: failure predicted"]
+        );
     }
 
     #[test]

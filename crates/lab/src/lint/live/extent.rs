@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Samples taken of a device.
-const SAMPLES: u64 = 64;
+const SAMPLES: u64 = 256;
 /// Bytes of a sample: the least that file systems and flash allocate.
 const SAMPLE_BYTES: usize = 4096;
 

@@ -1,9 +1,12 @@
 //! What is in the way of destroying a device: mounts, holders, swap, signatures, partition tables.
 //!
-//! What must stay true: a device that could not be read is never called free.
+//! What must stay true: a device that could not be read is never called free; what is known to be
+//! in use is said even if it cannot be read.
 
 use super::Sysfs;
 use crate::lint::machine::Known;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -51,8 +54,22 @@ pub fn occupied(path: &Path, sysfs: &Sysfs, rdev: u64) -> Known<Vec<String>> {
     }
     found.extend(held(sysfs));
     found.extend(swap(path)?);
-    found.extend(signatures(path)?);
+    found.extend(claimed(path).filter(|_| found.is_empty()));
+    match signatures(path) {
+        Ok(more) => found.extend(more),
+        // Whoever uses a device may keep others from reading it: that it is used is known.
+        Err(why) if found.is_empty() => return Err(why),
+        Err(_) => {}
+    }
     Ok(found)
+}
+
+/// Whether somebody has the block device for himself: a mount, md, the device mapper, ZFS, a
+/// program that opened it so. Opening it for reading changes nothing.
+pub fn claimed(path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    (opened.err() == Some(Errno::BUSY)).then(|| "claimed by the kernel or a program".to_owned())
 }
 
 /// `major:minor` and name of the device and, for a whole disk, its partitions.

@@ -1,11 +1,11 @@
-//! What does not reach the device: L01, L02, L04, L16.
+//! What does not reach the device: L01, L02, L04, L16, L31.
 
 use super::super::machine::Kind;
 use super::super::{Case, Rule};
 use crate::fio::{Job, value};
 use crate::validity::Severity::{Error, Warning};
 
-pub(super) static RULES: [Rule; 4] = [
+pub(super) static RULES: [Rule; 5] = [
     Rule {
         id: "L01",
         title: "a block device without direct=1",
@@ -48,6 +48,16 @@ pub(super) static RULES: [Rule; 4] = [
         good: "[a]\nfilename=f\nrw=write\nrefill_buffers\n",
         check: buffers,
     },
+    Rule {
+        id: "L31",
+        title: "an engine that reaches no device",
+        severity: Error,
+        why: "The null and cpuio engines do no I/O: their figure is the load generator's. \
+              mmap goes through the page cache whatever direct says: its figure is the memory's.",
+        bad: "[a]\nioengine=null\nsize=1g\n",
+        good: "[a]\nioengine=io_uring\nfilename=f\ndirect=1\n",
+        check: engine,
+    },
 ];
 
 /// Share of a device below which its caches may hold what is touched, percent.
@@ -67,6 +77,18 @@ fn direct(case: &mut Case<'_>) {
             );
             case.say(job, "direct", reason, "direct=1");
         }
+    }
+}
+
+fn engine(case: &mut Case<'_>) {
+    for job in case.jobs() {
+        let reason = match job.engine() {
+            "null" | "cpuio" => "does no I/O: the figure is what the load generator can do",
+            "mmap" => "answers from the page cache: the figure is the memory's",
+            _ => continue,
+        };
+        let reason = format!("{} {reason}", job.engine());
+        case.say(job, "ioengine", reason, "ioengine=io_uring with direct=1");
     }
 }
 

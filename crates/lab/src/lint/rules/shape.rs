@@ -1,4 +1,4 @@
-//! Sizes, alignment, depths and jobs: L05, L06, L07, L09, L10, L11, L17, L25.
+//! Sizes, alignment, depths and jobs: L05, L06, L07, L09, L10, L11, L17, L25, L30.
 
 use super::super::machine::{Kind, TargetFacts};
 use super::super::{Case, Rule, subject};
@@ -7,7 +7,7 @@ use crate::metrics::latency::to_f64;
 use crate::validity::Severity::{Error, Info, Warning};
 use std::collections::BTreeMap;
 
-pub(super) static RULES: [Rule; 8] = [
+pub(super) static RULES: [Rule; 9] = [
     Rule {
         id: "L05",
         title: "block size off the device's blocks",
@@ -92,7 +92,56 @@ pub(super) static RULES: [Rule; 8] = [
         good: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=libaio\niodepth=32\n",
         check: depth,
     },
+    Rule {
+        id: "L30",
+        title: "fio does not understand the job",
+        severity: Error,
+        why: "A misspelt option or value ends fio before it measures anything. If fio is \
+              installed, it reads the job itself (--parse-only) and its complaints stand here. \
+              Texts that mean two runs ('write/read') are none of fio's values.",
+        bad: "[a]\nfilename=f\nrw=write/read\n",
+        good: "[a]\nfilename=f\nrw=write\n",
+        check: understood,
+    },
 ];
+
+/// What fio takes for `rw`.
+const MIXES: [&str; 10] = [
+    "read",
+    "write",
+    "trim",
+    "randread",
+    "randwrite",
+    "randtrim",
+    "rw",
+    "readwrite",
+    "randrw",
+    "trimwrite",
+];
+
+fn understood(case: &mut Case<'_>) {
+    let mut is_said = false;
+    for job in case.jobs() {
+        let mix = job.mix();
+        if MIXES.contains(&mix) || mix.starts_with("rand") || mix.contains("${") {
+            continue;
+        }
+        is_said = true;
+        let first = mix.split(['/', '|', ',']).find(|word| MIXES.contains(word));
+        let better = first
+            .map_or("rw=read".to_owned(), |word| format!("rw={word}, each in a run of its own"));
+        case.say(job, "rw", format!("rw={mix} is nothing that fio can do"), better);
+    }
+    let Some(first) = case.jobs().first().filter(|_| !is_said) else { return };
+    for complaint in &case.subject.intent.complaints {
+        case.say(
+            first,
+            "",
+            format!("fio says: {complaint}"),
+            "correct it; fio --cmdhelp lists all",
+        );
+    }
+}
 
 /// The unit of drives and page cache, bytes.
 const PAGE_BYTES: u64 = 4096;

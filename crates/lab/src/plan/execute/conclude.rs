@@ -6,8 +6,6 @@ use super::super::alone;
 use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
 use super::super::findings;
-use super::super::generators;
-use super::super::links;
 use super::super::made::Rebuilding;
 use super::super::memory;
 use super::super::numa;
@@ -117,10 +115,8 @@ impl Session<'_> {
             false => alone::Facts::default(),
         };
         checks.extend(alone::checks(self.known.values(), facts, &self.run.models));
-        checks.extend(generators::checks(self.known.values()));
         checks.extend(numa::checks(self.known.values()));
         checks.extend(width::checks(&self.plan.arrays, &self.plan.drives, self.known.values()));
-        checks.extend(links::checks(self.known.values(), &self.plan.links, Path::new("/sys")));
         self.keep_checks(checks)
     }
 

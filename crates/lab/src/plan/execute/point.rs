@@ -20,6 +20,8 @@ use crate::lint::{Remark, lint};
 use crate::metrics::plausible::Ceiling;
 use crate::record::Measurement;
 use crate::validity::{Finding, Mark, Severity};
+use crate::watch::Watched;
+use std::path::PathBuf;
 
 impl Session<'_> {
     /// The point as it is run: an array that the lab made has its place now.
@@ -61,7 +63,7 @@ impl Session<'_> {
         };
         let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
         let stacks = point.round == 0 && point.targets.len() == 1 && point.is_of_array();
-        let watching = self.run.watch.begin(self.run.dir, &id, stacks)?;
+        let watching = self.run.watch.begin(self.run.dir, &id, stacks, self.devices_of(point));
         let work = || run_fio(self.run.evidence, &order);
         let (ran, ended_s) = match (rebuilding, &self.made) {
             (Some(rebuilding), Some(made)) => made.meanwhile(rebuilding, work)?,
@@ -69,6 +71,7 @@ impl Session<'_> {
         };
         let client = self.client(&ran);
         let mut watched = Some(self.run.watch.end(watching, &client)?);
+        let strangers = watched.as_ref().map_or_else(Vec::new, |seen| seen.findings.clone());
         let (after_remarks, drift) = self.judged(point, &ran, progress)?;
         let elsewhere =
             if self.plan.hosts.is_empty() { Vec::new() } else { hosts::judged(&ran.result) };
@@ -82,6 +85,8 @@ impl Session<'_> {
             measured.findings.extend(ended_s.map(findings::rebuild_ended));
             measured.findings.extend(elsewhere.clone());
             measured.findings.extend(self.above_the_array(&measured));
+            measured.findings.extend(strangers.clone());
+            measured.findings.extend(shared(point, target, &measured, watched.as_ref()));
             // With several targets the time is all of theirs together: it belongs to none of them.
             if point.targets.len() == 1 {
                 watched.take().map_or(Ok(()), |seen| seen.keep(&mut measured, self.run.dir))?;
@@ -93,6 +98,21 @@ impl Session<'_> {
         }
         progress.end(point.expected_s, Some(&said.join("; ")));
         Ok(())
+    }
+
+    /// Devices that a point uses: its targets, and the members of an array below them.
+    pub(super) fn devices_of(&self, point: &Point) -> Vec<PathBuf> {
+        let jobs = point.jobs.jobs();
+        let opened = jobs.iter().flat_map(crate::fio::Job::filenames).map(PathBuf::from);
+        let array = self.array_of(point);
+        let members = array.map_or_else(Vec::new, |array| match array.is_made() {
+            true => array.members.clone(),
+            false => self.plan.drives.clone(),
+        });
+        let mut devices: Vec<PathBuf> = opened.chain(members).collect();
+        devices.sort();
+        devices.dedup();
+        devices
     }
 
     /// What the load generator says of its own time here; on other hosts it costs this machine
@@ -134,10 +154,6 @@ impl Session<'_> {
             Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
             // Writes without a guarantee are in the matrix on purpose.
             Kind::WriteCache => remarks.retain(|remark| !["L15", "L19"].contains(&remark.rule)),
-            // That they are on is what is measured, and so are small writes one after the other.
-            Kind::Coalescing => {
-                remarks.retain(|remark| !["L07", "L10", "L15", "L21"].contains(&remark.rule))
-            }
             // CPUs of another node than the target's are taken on purpose.
             Kind::Numa => remarks.retain(|remark| remark.rule != "L24"),
             // Next to nothing is read, again and again, on purpose.
@@ -152,6 +168,18 @@ impl Session<'_> {
         remarks.retain(|remark| remark.rule != "L18");
         remarks
     }
+}
+
+/// A16 of a raw device whose load was as even as the time over which it is looked at.
+fn shared(
+    point: &Point,
+    target: &Target,
+    measured: &Measurement,
+    seen: Option<&Watched>,
+) -> Option<Finding> {
+    let is_even = !matches!(point.kind, Kind::Precondition | Kind::Cliff | Kind::Path);
+    let is_raw = point.condition == crate::record::ArrayCondition::Raw && !is_buffered(point);
+    seen.filter(|_| is_even && is_raw)?.more_than(&target.path, measured.bytes_per_s())
 }
 
 /// Whether a load goes through the page cache on purpose.

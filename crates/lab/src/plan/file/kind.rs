@@ -1,8 +1,7 @@
-//! Kinds of stages, and which of them a load generator that is not fio can do.
+//! Kinds of stages.
 //!
 //! What must stay true: the name in a plan is the name in records.
 
-use crate::record::Generator;
 use serde::Deserialize;
 
 /// Kinds of stages.
@@ -15,8 +14,6 @@ pub enum Kind {
     Precondition,
     /// Writes without and with flushes and FUA, with each drive's write cache on and off.
     WriteCache,
-    /// Merging in each drive's queue, and its coalescing of interrupts, on and off.
-    Coalescing,
     /// Drives one by one.
     #[serde(rename = "raw.each")]
     RawEach,
@@ -61,7 +58,6 @@ impl Kind {
             Kind::Purge => "purge",
             Kind::Precondition => "precondition",
             Kind::WriteCache => "write-cache",
-            Kind::Coalescing => "coalescing",
             Kind::RawEach => "raw.each",
             Kind::RawAll => "raw.all",
             Kind::RawScale => "raw.scale",
@@ -77,19 +73,6 @@ impl Kind {
             Kind::Numa => "numa",
             Kind::WorkingSet => "working-set",
             Kind::BlockSizes => "block-sizes",
-        }
-    }
-}
-
-impl Generator {
-    /// Whether it can do stages of this kind: fio does all but IOR's, the others what is asked of
-    /// one target at a time.
-    pub fn does(self, kind: Kind) -> bool {
-        let is_one_by_one = matches!(kind, Kind::RawEach | Kind::ArraySweep | Kind::BlockSizes);
-        match self {
-            Generator::Fio => true,
-            Generator::Ior => kind == Kind::Ior,
-            Generator::Bdevperf => is_one_by_one,
         }
     }
 }

@@ -5,12 +5,11 @@
 
 use super::{Maker, Point, START_S, Target, numbered};
 use crate::Refusal;
-use crate::adapter::bdevperf;
 use crate::fio::{JobFile, Setting, value};
 use crate::metrics::latency::to_f64;
 use crate::plan::file::{Array, Kind};
 use crate::plan::profile::{Fill, Profile, workload};
-use crate::record::{ArrayCondition, Generator, Workload};
+use crate::record::{ArrayCondition, Workload};
 
 /// Rounds that SNIA allows for reaching steady state.
 const STEADY_ROUNDS: u32 = 25;
@@ -40,7 +39,7 @@ impl Maker<'_> {
                     let more = size.map_or_else(Vec::new, |size| self.sized(size));
                     let file =
                         profile.filled(&Fill { more, ..self.fill_in(targets, depth, jobs) })?;
-                    let work = self.load(&file, (name, *size), (jobs, depth))?;
+                    let work = self.load(&file, (name, *size), (jobs, depth));
                     points.extend(self.rounds(targets, condition, &work, &file));
                 }
             }
@@ -54,10 +53,9 @@ impl Maker<'_> {
         file: &JobFile,
         (name, size): (&str, Option<&str>),
         (jobs, depth): (u32, u32),
-    ) -> Result<Workload, Refusal> {
+    ) -> Workload {
         let first = file.jobs().into_iter().next().unwrap_or_default();
         let mut work = workload(name, &first, depth, jobs);
-        work.generator = self.stage.generator;
         if let Some(size) = size {
             let word = match self.stage.kind {
                 Kind::BlockSizes => "bs",
@@ -66,11 +64,7 @@ impl Maker<'_> {
             };
             work.name = format!("{}-{word}{size}", work.name);
         }
-        if work.generator == Generator::Bdevperf {
-            bdevperf::can(name, &file.jobs())?;
-            work.name = format!("{}-{}", work.name, work.generator.name());
-        }
-        Ok(work)
+        work
     }
 
     fn is_of_blocks(&self) -> bool {

@@ -3,35 +3,13 @@
 //! What must stay true: a stage that is left out says so with its reason; it is never passed over
 //! in silence.
 
-use super::{Maker, raw};
-use crate::adapter::{bdevperf, is_there};
-use crate::plan::file::{Array, Kind};
-use crate::record::Generator;
-use std::path::PathBuf;
+use super::super::file::{Array, Kind};
+use super::Maker;
+use crate::adapter::is_there;
 
 impl Maker<'_> {
     /// Why the stage cannot be done, if it cannot.
     pub(super) fn missing(&self) -> Option<String> {
-        self.kind_missing().or_else(|| self.generator_missing().map(str::to_owned))
-    }
-
-    /// Why its load generator cannot do it.
-    fn generator_missing(&self) -> Option<&'static str> {
-        let inside = |array: &Array| array.is_inside(self.stage.generator);
-        let mut arrays = self.plan.arrays.iter().filter(|_| self.stage.kind != Kind::RawEach);
-        match self.stage.generator {
-            Generator::Bdevperf if !is_there(bdevperf::PROGRAM) => {
-                Some("bdevperf is not installed: it comes with SPDK's sources, in build/examples")
-            }
-            _ if arrays.any(|array| inside(array) && array.level != "raid5") => {
-                Some("SPDK has no RAID but RAID 5")
-            }
-            _ => None,
-        }
-    }
-
-    /// Why there is nothing to do for a stage of its kind.
-    fn kind_missing(&self) -> Option<String> {
         let arrays = &self.plan.arrays;
         let makes = arrays.iter().any(Array::is_made);
         let hooked = |commands: fn(&Array) -> &Vec<Vec<String>>| {
@@ -49,7 +27,6 @@ impl Maker<'_> {
             | Kind::Cliff
             | Kind::Purge
             | Kind::WriteCache
-            | Kind::Coalescing
                 if self.plan.drives.is_empty() =>
             {
                 "no drives are named"
@@ -79,13 +56,6 @@ impl Maker<'_> {
                 "no drives and no arrays are named"
             }
             Kind::ArraysAll if makes => "arrays that the lab makes are measured one at a time",
-            Kind::Coalescing => {
-                let has_none = |drive: &PathBuf| self.coalescing(&raw(drive)).is_empty();
-                if !self.plan.drives.iter().all(has_none) {
-                    return None;
-                }
-                "no drive has a queue that joins, or interrupts that can be coalesced"
-            }
             Kind::Precondition
             | Kind::Ior
             | Kind::Path

@@ -8,7 +8,7 @@ use crate::metrics::latency::to_f64;
 use crate::plan::file::Kind;
 use crate::plan::profile::{Fill, Profile, workload};
 use crate::record::{ArrayCondition, Workload};
-use crate::switch::{Switch, What};
+use crate::switch::{Switch, WRITE_CACHE};
 use std::path::Path;
 
 /// Names of the two passes of a preconditioning.
@@ -25,40 +25,6 @@ const CACHE_DEPTHS: [u32; 3] = [1, 32, 128];
 /// unit access, a flush after it.
 const GUARANTEES: [(&str, Option<&str>); 3] =
     [("plain", None), ("fua", Some("sync")), ("flush", Some("fsync"))];
-/// A load under which joining is looked at.
-struct Load {
-    name: &'static str,
-    mix: &'static str,
-    jobs: u32,
-    depth: u32,
-}
-
-const fn load(name: &'static str, mix: &'static str, jobs: u32, depth: u32) -> Load {
-    Load { name, mix, jobs, depth }
-}
-
-/// What is switched, its word in names, and the loads: with one I/O in flight, and with as many as
-/// the talk asks for before interrupts may be coalesced.
-const JOINING: [(What, &str, [Load; 3]); 2] = [
-    (
-        What::Merging,
-        "merging",
-        [
-            load("write-4k", "write", 1, 1),
-            load("write-4k", "write", 1, 32),
-            load("read-4k", "read", 1, 32),
-        ],
-    ),
-    (
-        What::Interrupts,
-        "interrupts",
-        [
-            load("randread-4k", "randread", 1, 1),
-            load("randread-4k", "randread", 16, 16),
-            load("randwrite-4k", "randwrite", 16, 16),
-        ],
-    ),
-];
 
 impl Maker<'_> {
     /// The stage's loads on 1, 2, 4 and so on drives at once, and on all of them.
@@ -137,49 +103,14 @@ impl Maker<'_> {
     /// is, if it cannot be switched.
     pub(super) fn caching(&self, drive: &Target) -> Vec<Group> {
         let states: &[Option<bool>] =
-            if has_switch(drive, What::WriteCache) { &[Some(false), Some(true)] } else { &[None] };
+            if has_switch(drive) { &[Some(false), Some(true)] } else { &[None] };
         let group = |state: &Option<bool>| {
             let name = state.map_or("as it is", on_or_off);
-            let points =
-                self.guarantees(&switched(drive, What::WriteCache, name), &name.replace(' ', "-"));
-            let switch = state.map(|on| (drive.path.clone(), What::WriteCache, on));
+            let points = self.guarantees(&switched(drive, name), &name.replace(' ', "-"));
+            let switch = state.map(|on| (drive.path.clone(), on));
             Group { points, switch, ..Group::default() }
         };
         states.iter().map(group).collect()
-    }
-
-    /// What joining does: neighbouring I/Os in the kernel's queue, and completions into one
-    /// interrupt. Each with one I/O in flight, where there is nothing to join and waiting for more
-    /// can only cost, and with many.
-    pub(super) fn coalescing(&self, drive: &Target) -> Vec<Group> {
-        let mut groups = Vec::new();
-        for (what, word, loads) in JOINING {
-            for on in [false, true].into_iter().filter(|_| has_switch(drive, what)) {
-                let state = on_or_off(on);
-                let drive = switched(drive, what, state);
-                let point = |Load { name, mix, jobs, depth }: &Load| {
-                    let mut settings = vec![Setting::new("rw", *mix), Setting::new("bs", "4k")];
-                    if what == What::Merging && *depth > 1 {
-                        // The kernel joins what is handed over in one go.
-                        let batch = (depth / 2).to_string();
-                        let keys = ["iodepth_batch_submit", "iodepth_batch_complete_min"];
-                        settings.extend(keys.map(|key| Setting::new(key, batch.as_str())));
-                    }
-                    self.repeated(
-                        &drive,
-                        &format!("{word}-{state}-{name}"),
-                        &settings,
-                        (*jobs, *depth),
-                    )
-                };
-                groups.push(Group {
-                    points: loads.iter().flat_map(point).collect(),
-                    switch: Some((drive.path.clone(), what, on)),
-                    ..Group::default()
-                });
-            }
-        }
-        groups
     }
 
     fn guarantees(&self, drive: &Target, state: &str) -> Vec<Point> {
@@ -228,8 +159,8 @@ impl Maker<'_> {
     }
 }
 
-fn has_switch(drive: &Target, what: What) -> bool {
-    Switch::of(&drive.path, what, Path::new("/sys")).is_ok()
+fn has_switch(drive: &Target) -> bool {
+    Switch::of(&drive.path, Path::new("/sys")).is_ok()
 }
 
 fn on_or_off(on: bool) -> &'static str {
@@ -237,8 +168,8 @@ fn on_or_off(on: bool) -> &'static str {
 }
 
 /// The drive with a state as part of its identity: points of different states are never merged.
-fn switched(drive: &Target, what: What, state: &str) -> Target {
+fn switched(drive: &Target, state: &str) -> Target {
     let mut drive = drive.clone();
-    drive.engine.tunables.insert(what.name().to_owned(), state.to_owned());
+    drive.engine.tunables.insert(WRITE_CACHE.to_owned(), state.to_owned());
     drive
 }

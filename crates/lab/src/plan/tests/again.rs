@@ -12,17 +12,18 @@ use crate::record::{Measurement, Record};
 use crate::store::RunDir;
 use crate::validity::{Mark, Severity};
 
-/// An array that is asked for 8 MB/s, and raw drives that are asked for `raw`; two stages.
+/// An array that is asked for 8 MB/s by two jobs, and raw drives that are asked for `raw`; two stages.
 fn staged(raw: &str, mix: &str) -> Place {
     let place = place(&format!(
         "strip = \"64k\"\ndata_members = 2\n[[stages]]\nkind = \"raw.all\"\n\
          profiles = [\"seq-{mix}-1m\"]\ndepths = [1]\n\
-         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"seq-{mix}-1m\"]\ndepths = [1]\n"
+         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"seq-{mix}-1m\"]\ndepths = [1]\n\
+         jobs = [2]\n"
     ));
     let mut place = place;
     for group in &mut place.plan.groups {
         for point in &mut group.points {
-            let rate = if point.kind == Kind::RawAll { raw } else { "8m" };
+            let rate = if point.kind == Kind::RawAll { raw } else { "4m" };
             if !rate.is_empty() {
                 let jobs = point.jobs.sections.iter_mut().filter(|it| it.name != "global");
                 jobs.for_each(|job| job.settings.push(Setting::new("rate", rate)));

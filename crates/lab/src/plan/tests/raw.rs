@@ -24,17 +24,25 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
         .collect();
     let array = &all.arrays[0];
     let raw = RawRuns::of(array, &all.drives, measured.iter()).unwrap();
-    let healthy = raw.baseline(&point.workload, ArrayCondition::Healthy).unwrap();
+    let at = |depth| crate::record::Workload { depth, ..point.workload.clone() };
+    let same = at(4 * point.workload.depth);
+    let healthy = raw.baseline(&same, ArrayCondition::Healthy).unwrap();
     assert!((healthy.value - 40_000.0).abs() < 1e-6, "{}", healthy.derivation);
     // Two of four out, two data members: half the reads cost two (F8), and half the drives are
     // left.
-    let degraded = raw.baseline(&point.workload, ArrayCondition::Degraded(2)).unwrap();
+    let degraded = raw.baseline(&same, ArrayCondition::Degraded(2)).unwrap();
     assert!((degraded.value - 20_000.0 / 1.5).abs() < 1e-6, "{}", degraded.derivation);
+    // Four drives with 32 each: a baseline for 64 to 256 in flight on the array, and no other.
+    let healthy = |depth| raw.baseline(&at(depth), ArrayCondition::Healthy);
+    let found = [1, 8, 32, 63, 64, 256, 257].map(|depth| healthy(depth).is_some());
+    assert_eq!(found, [false, false, false, false, true, true, false]);
+    assert!(healthy(64).unwrap().derivation.contains("2.00 times what 1 x 64"));
+    let blocks = crate::record::Workload { block_bytes: 8192, ..same.clone() };
+    assert!(raw.baseline(&blocks, ArrayCondition::Healthy).is_none(), "other blocks");
     let (ceiling, load) = raw.ceiling(&point.workload).unwrap();
     assert!((ceiling.value - 163_840_000.0).abs() < 1e-3, "{ceiling:?}");
     assert_eq!(load, point.workload.name);
-    let deeper = crate::record::Workload { depth: 1024, ..point.workload.clone() };
-    assert!(raw.ceiling(&deeper).is_none(), "the raw drives were not asked for as much");
+    assert!(raw.ceiling(&at(1024)).is_none(), "the raw drives were not asked for as much");
     let writes = crate::record::Workload { mix: "randwrite".into(), ..point.workload.clone() };
     assert!(raw.baseline(&writes, ArrayCondition::Healthy).is_none(), "no raw run of its kind");
     let mut sparse = measured;
@@ -42,7 +50,7 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
     let severity = crate::validity::Severity::Error;
     sparse[3].findings.push(crate::validity::Finding { rule, severity, reason, correction: None });
     let raw = RawRuns::of(array, &all.drives, sparse.iter()).unwrap();
-    assert!(raw.baseline(&point.workload, ArrayCondition::Healthy).is_none(), "one is INVALID");
+    assert!(raw.baseline(&same, ArrayCondition::Healthy).is_none(), "one is INVALID");
     assert!(raw.ceiling(&point.workload).is_none(), "one is INVALID");
 }
 
