@@ -161,8 +161,8 @@ step_5() {
   until_so 120 health_is 0
   happened member.returned
   no_mismatch
-  say "the daemon is killed"
-  killed
+  say "an upgrade, then the daemon is killed"
+  upgraded
   all_there
   happened attachment.resumed
   health_is 0
@@ -189,21 +189,26 @@ no_mismatch() {
   done
 }
 
-killed() { # the daemon, under load; its users have only waited
+upgraded() { # the package, under load; its users have only waited
   local pid before
   pid=$(systemctl show -P MainPID ashlar)
   before=$(mounts)
   write_on /srv/tank &
   write_on /srv/safe &
-  sleep 1
-  kill -KILL "$pid"
+  dpkg -i /drill/ashlar.deb 2>/run/told
+  grep 'the old daemon still runs' /run/told
+  test "$(systemctl show -P MainPID ashlar)" = "$pid"
+  readlink "/proc/$pid/exe" | grep deleted
+  # As ashlar.service(8) says.
+  systemctl kill --kill-whom=main --signal=KILL ashlar
   write_down without_a_daemon
   until_so 60 systemctl is-active ashlar
   touch /run/enough
   wait
   test ! -e /run/lost
   test "$(systemctl show -P NRestarts ashlar)" = 1
-  test "$(systemctl show -P MainPID ashlar)" != "$pid"
+  pid=$(systemctl show -P MainPID ashlar)
+  test "$(readlink "/proc/$pid/exe")" = /usr/bin/ashlar
   test "$(mounts)" = "$before"
   echo 3 >/proc/sys/vm/drop_caches
 }
