@@ -161,8 +161,12 @@ step_5() {
   until_so 120 health_is 0
   happened member.returned
   no_mismatch
-  say "an upgrade, then the daemon is killed"
-  upgraded
+  say "the daemon is killed"
+  survived killed
+  say "the package is upgraded"
+  survived upgraded
+  told "array 'tank' is handed over (Clean)"
+  test "$(systemctl show -P NRestarts ashlar)" = 2
   all_there
   happened attachment.resumed
   health_is 0
@@ -189,28 +193,37 @@ no_mismatch() {
   done
 }
 
-upgraded() { # the package, under load; its users have only waited
+survived() { # survived COMMAND...: the end of the daemon under load; its users have only waited
   local pid before
   pid=$(systemctl show -P MainPID ashlar)
   before=$(mounts)
+  rm -f /run/enough
   write_on /srv/tank &
   write_on /srv/safe &
-  dpkg -i /drill/ashlar.deb 2>/run/told
-  grep 'the old daemon still runs' /run/told
-  test "$(systemctl show -P MainPID ashlar)" = "$pid"
-  readlink "/proc/$pid/exe" | grep deleted
-  # As ashlar.service(8) says.
-  systemctl kill --kill-whom=main --signal=KILL ashlar
-  write_down without_a_daemon
-  until_so 60 systemctl is-active ashlar
+  "$@"
+  write_down "after_$1"
+  until_so 60 is_successor_of "$pid"
   touch /run/enough
   wait
   test ! -e /run/lost
-  test "$(systemctl show -P NRestarts ashlar)" = 1
-  pid=$(systemctl show -P MainPID ashlar)
-  test "$(readlink "/proc/$pid/exe")" = /usr/bin/ashlar
   test "$(mounts)" = "$before"
   echo 3 >/proc/sys/vm/drop_caches
+}
+
+killed() { systemctl kill --kill-whom=main --signal=SIGKILL ashlar; }
+
+upgraded() { # as ashlar.service(8) says
+  dpkg -i /drill/ashlar.deb 2>/run/told
+  grep 'the old daemon still runs' /run/told
+  readlink "/proc/$(systemctl show -P MainPID ashlar)/exe" | grep deleted
+  systemctl kill --kill-whom=main --signal=SIGUSR2 ashlar
+}
+
+is_successor_of() { # is_successor_of PID: by the program that is installed
+  local pid
+  systemctl is-active ashlar
+  pid=$(systemctl show -P MainPID ashlar)
+  test "$pid" != "$1" && test "$(readlink "/proc/$pid/exe")" = /usr/bin/ashlar
 }
 
 say "$(uname -r)"

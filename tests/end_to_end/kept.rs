@@ -1,5 +1,5 @@
-//! The daemon is killed under whoever has an attached file, or a loop device on it, open: they see
-//! a pause.
+//! The daemon is killed, or hands over to the next one, under whoever has an attached file, or a
+//! loop device on it, open: they see a pause.
 //!
 //! A killed daemon used to leave a file and a device that answered errors for ever. The next daemon
 //! took the dead mount away, and file systems on it were lost until they were mounted again.
@@ -27,6 +27,11 @@ struct Kept(World);
 impl Kept {
     /// `None` after saying why `test` cannot run here.
     fn new(test: &str, programs: &[&str]) -> Option<Kept> {
+        Kept::of(test, programs, &[])
+    }
+
+    /// With an array of these further arguments.
+    fn of(test: &str, programs: &[&str], more: &[&str]) -> Option<Kept> {
         let has_loop = Path::new("/dev/loop-control").exists();
         if !rustix::process::geteuid().is_root() || !has_loop || !Path::new("/dev/fuse").exists() {
             skipped(test, "needs root, FUSE and loop devices");
@@ -36,7 +41,8 @@ impl Kept {
             return None;
         }
         let kept = Kept(World::new());
-        kept.0.create("tank0", MEMBERS.len(), &["--level", "6", "--strip-size", "16K"]);
+        let shape = ["--level", "6", "--strip-size", "16K"];
+        kept.0.create("tank0", MEMBERS.len(), &[&shape, more].concat());
         Some(kept)
     }
 
@@ -120,14 +126,15 @@ impl Load {
     }
 }
 
-/// So many kills at different moments of the load; what is written meanwhile waits and is there.
-fn survives_kills(kept: &mut Kept, place: &str, kills: usize) {
+/// So many ends of the daemon at different moments of the load; what is written meanwhile waits and
+/// is there.
+fn survives(kept: &mut Kept, place: &str, times: usize, end: fn(&mut World)) {
     let before = kept.times_resumed();
     let load = Load::on(place, kept.0.path("fio"));
     let file = File::options().read(true).write(true).open(place).expect("it is there");
-    for number in 0..kills {
+    for number in 0..times {
         wait_for_requests(&kept.0, "fuse", number);
-        kept.0.kill();
+        end(&mut kept.0);
         let content = vec![u8::try_from(number % 251).expect("a byte") + 1; 256 << 10];
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| {
@@ -140,11 +147,23 @@ fn survives_kills(kept: &mut Kept, place: &str, kills: usize) {
         assert_eq!(kept.times_resumed(), before + number + 1, "{}", kept.0.said());
         let mut back = vec![0; content.len()];
         file.read_exact_at(&mut back, ASIDE).expect("readable");
-        assert!(back == content, "kill {number}: what was synced is not there");
+        assert!(back == content, "end {number}: what was synced is not there");
     }
     load.end();
     let events = kept.0.ok(&["events"]);
     assert!(events.contains("attachment.resumed"), "{events}");
+}
+
+/// Have the daemon hand over to the next one, which is to be started.
+fn hand_over(world: &mut World) {
+    ask_to_hand_over(world);
+    assert_eq!(world.ended().code(), Some(75), "it has handed over");
+}
+
+fn ask_to_hand_over(world: &World) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let id = i32::try_from(world.id()).ok().and_then(Pid::from_raw).expect("an id");
+    kill_process(id, Signal::USR2).expect("it runs");
 }
 
 /// Wait until this daemon has carried out some more requests: not always as many.
@@ -167,7 +186,7 @@ fn a_killed_daemon_is_a_pause_for_whoever_has_an_attached_file_open() {
     let test = "a_killed_daemon_is_a_pause_for_whoever_has_an_attached_file_open";
     let Some(mut kept) = Kept::new(test, &["fio"]) else { return };
     let file = kept.attach(&["--file"]);
-    survives_kills(&mut kept, &file, kills(4));
+    survives(&mut kept, &file, kills(4), World::kill);
     assert_eq!(kept.attach(&["--file"]), file, "it is attached still");
     let scrubbed = kept.0.ok(&["scrub", "tank0", "--wait"]);
     assert!(scrubbed.contains(" 0 mismatches"), "{scrubbed}");
@@ -181,10 +200,38 @@ fn a_killed_daemon_is_a_pause_for_the_loop_device_on_its_file() {
     let test = "a_killed_daemon_is_a_pause_for_the_loop_device_on_its_file";
     let Some(mut kept) = Kept::new(test, &["fio", "losetup"]) else { return };
     let device = kept.attach(&["--via", "loop"]);
-    survives_kills(&mut kept, &device, kills(4));
+    survives(&mut kept, &device, kills(4), World::kill);
     assert_eq!(kept.attach(&["--via", "loop"]), device, "the same one");
     kept.0.ok(&["detach", "tank0"]);
     assert!(kept.0.end().success());
+}
+
+/// After a kill this array would start read-only: it lacks a member, and nothing but the bitmap
+/// tells what was being written.
+#[test]
+fn a_daemon_that_hands_over_is_a_pause_even_for_a_degraded_array_without_a_log() {
+    let test = "a_daemon_that_hands_over_is_a_pause_even_for_a_degraded_array_without_a_log";
+    let bitmap = ["--policy", "bitmap"];
+    let Some(mut kept) = Kept::of(test, &["fio", "losetup"], &bitmap) else { return };
+    let device = kept.attach(&["--via", "loop"]);
+    kept.0.ok(&["fail", "tank0", "1"]);
+    survives(&mut kept, &device, kills(4), hand_over);
+    assert_eq!(kept.0.array()["state"], "degraded");
+    let told = kept.0.said();
+    assert_eq!(told.matches("array 'tank0' is handed over (Clean)").count(), kills(4), "{told}");
+    kept.0.ok(&["detach", "tank0"]);
+    assert!(kept.0.end().success());
+}
+
+#[test]
+fn an_array_in_memory_is_not_handed_over() {
+    let mut world = World::new();
+    world.ok(&["create", "fleeting", "--level", "1", "memory:64M", "memory:64M"]);
+    ask_to_hand_over(&world);
+    let why = "not handed over: array 'fleeting' is in the memory of this process";
+    crate::tools::wait_for("a refusal", || world.said().contains(why));
+    assert_eq!(world.array()["name"], "fleeting");
+    assert!(world.end().success());
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! - `scrape`      the optional listener for both
 //! - `seats`       connections of a listener: how many, and which makes room
 //! - `gather`      brings arrays together as their devices appear, and what is remembered of them
+//! - `handover`    the end of a daemon whose successor goes on
 //! - `guarded`     a connection that ends when its peer takes too long
 //! - `erase`       erases the RAID metadata of a device
 //! - `descriptors` how many there are, and how many are reserved
@@ -51,6 +52,7 @@ pub mod events;
 mod exports;
 mod gather;
 mod guarded;
+mod handover;
 pub mod keeper;
 mod kept_memory;
 mod look;

@@ -1,7 +1,7 @@
 //! From configuration to a running process, and its orderly end.
 //!
 //! What must stay true: two daemons never share a control socket. SIGTERM or SIGINT stops every
-//! array cleanly. An array that cannot be assembled is reported and does not stop the others.
+//! array cleanly, and SIGUSR2 does for the next daemon (`handover`). An array that cannot be assembled is reported and does not stop the others.
 
 use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
@@ -10,6 +10,7 @@ use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::events::Events;
 use crate::exports::{Export, ExportSetting, Exports, Say};
 use crate::gather::Gather;
+use crate::handover::{HANDED_OVER, hand_over};
 use crate::keeper::{self, Keeper};
 use crate::kept_memory::TmpfsMemory;
 use crate::memory::{self, Sources};
@@ -101,13 +102,12 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let events = Events::begin(engine.event_log(), &options.config, &options.state, &say);
     say(&format!("parity kernel {kernel}"));
     let nbd_limits = nbd_limits(&options.config, descriptors, &say);
-    let keeper_wait = keeper_wait(&options.config);
     let setting = ExportSetting {
         engine: engine.clone(),
         folder: options.folder,
         nbd_limits,
         boot: runner().boot_id,
-        keeper: Keeper::of(&options.socket, keeper_wait),
+        keeper: Keeper::of(&options.socket, keeper_wait(&options.config)),
         gives_links: options.socket == Path::new(USUAL_SOCKET),
     };
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
@@ -132,18 +132,20 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let begun = begin(&arrays, &options.config, &waits, &say);
     let socket = (listener, &*options.socket);
     let served = serve_until_signal(socket, &arrays, (begun, ready), &say).await;
-    if let Ok(signal) = &served {
-        say(&format!("stopping ({signal})"));
-    }
-    end(&arrays, &say).await;
-    engine.shut_down();
     let because = match &served {
         Ok(signal) => signal,
         Err(refusal) => refusal.code.as_str(),
     };
+    if because != HAND_OVER {
+        end(&arrays, because, &say).await;
+    }
     events.end(because);
     // Somebody may have taken it away already.
     let _gone = std::fs::remove_file(&options.socket);
+    if because == HAND_OVER {
+        // Nothing is dropped: see there.
+        std::process::exit(HANDED_OVER.into());
+    }
     served.map(drop)
 }
 
@@ -302,6 +304,9 @@ fn runner() -> Runner {
     }
 }
 
+/// The signal that hands over.
+const HAND_OVER: &str = "SIGUSR2";
+
 /// Everything that the configuration names.
 async fn begin(
     arrays: &Arrays,
@@ -330,7 +335,8 @@ async fn begin(
 }
 
 /// Starts what is configured, and answers meanwhile and from then on, until a signal comes and no
-/// attached volume is in use, or a second signal comes. Which signal it was.
+/// attached volume is in use, or a second signal comes, or all arrays are handed over. Which signal
+/// it was.
 ///
 /// # Errors
 /// Why what is configured cannot be begun.
@@ -340,9 +346,11 @@ async fn serve_until_signal(
     (begun, ready): (impl Future<Output = Result<(), ApiError>>, watch::Sender<bool>),
     say: Say<'_>,
 ) -> Result<&'static str, ApiError> {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut successor)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::user_defined2()),
+    ) else {
         return Ok("signals cannot be received");
     };
     const GONE: &str = "the control socket is gone";
@@ -377,9 +385,15 @@ async fn serve_until_signal(
             ready.send_replace(true);
             unit::tell_ready();
             say(&format!("serving, control socket {}", socket.display()));
-            tokio::select! {
-                _ = &mut server => return Ok(GONE),
-                first = next_signal() => first,
+            loop {
+                tokio::select! {
+                    _ = &mut server => return Ok(GONE),
+                    first = next_signal() => break first,
+                    _ = successor.recv() => match hand_over(arrays, say).await {
+                        Ok(()) => return Ok(HAND_OVER),
+                        Err(why) => say(&format!("not handed over: {why}; it goes on here")),
+                    },
+                }
             }
         }
         Err(first) => {
@@ -427,7 +441,8 @@ async fn let_users_finish(arrays: &Arrays, say: Say<'_>) {
 }
 
 /// Let go of everything, in the order that lets clients finish first.
-async fn end(arrays: &Arrays, say: Say<'_>) {
+async fn end(arrays: &Arrays, because: &str, say: Say<'_>) {
+    say(&format!("stopping ({because})"));
     for array in arrays.engine.arrays() {
         let name = array.name().to_owned();
         drop(array);
@@ -439,6 +454,7 @@ async fn end(arrays: &Arrays, say: Say<'_>) {
         }
     }
     arrays.exports.iter().for_each(Export::remove);
+    arrays.engine.shut_down();
 }
 
 fn fault(what: &str, error: &io::Error) -> ApiError {

@@ -88,6 +88,8 @@ pub struct Array {
     missing_slots: AtomicUsize,
     is_read_only: AtomicBool,
     is_stopping: AtomicBool,
+    /// Another process goes on with it: what this one has not done it does not answer.
+    is_handed_over: AtomicBool,
     /// A member failed that nobody could stand in for: updates may have ended half way.
     has_failed: AtomicBool,
     /// Who runs it now, if somebody else does.
@@ -181,6 +183,7 @@ impl Array {
             missing_slots: AtomicUsize::new(0),
             is_read_only: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
+            is_handed_over: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             taken_over_by: OnceLock::new(),
             may_be_parity_only: AtomicBool::new(false),
@@ -435,6 +438,15 @@ impl Array {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Whether a successor of this process answers what has not ended here.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.is_handed_over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_handed_over(&self) {
+        self.is_handed_over.store(true, Ordering::Release);
     }
 
     /// The member failed something, and its group cannot do without it.

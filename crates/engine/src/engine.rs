@@ -121,6 +121,17 @@ impl Engine {
         self.on_coordinator_of(&array, stop).await?
     }
 
+    /// Stop an array for a successor of this process, which goes on with its clients: as
+    /// [`Engine::stop`], but a request that does not end well is never answered. Its client asks
+    /// the successor again. The process is to end next.
+    ///
+    /// # Errors
+    /// As [`Engine::stop`].
+    pub async fn hand_over(&self, name: &str) -> Result<Stopped, Refusal> {
+        self.array(name)?.set_handed_over();
+        self.stop(name).await
+    }
+
     /// Nobody is to wait for room behind the members any more: writes that do are answered with
     /// errors, and so is every later one that would. The array is to be stopped next.
     ///

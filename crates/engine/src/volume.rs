@@ -37,7 +37,10 @@ impl Volume for ArrayVolume {
     }
 
     async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
-        submit(&self.local, request).await
+        match submit(&self.local, request).await {
+            Err(_) if self.local.array.is_handed_over() => std::future::pending().await,
+            result => result,
+        }
     }
 
     async fn allocation(

@@ -13,7 +13,10 @@ use ashlar_units::ByteSize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Run the daemon: start arrays and export their volumes. Stops cleanly on SIGTERM and SIGINT.
+/// Run the daemon: start arrays and export their volumes.
+///
+/// SIGTERM and SIGINT stop all arrays cleanly. SIGUSR2 does too, but leaves volumes attached: their
+/// users wait for the next daemon.
 ///
 /// Arrays and exports come from a TOML file, from options, or later from other commands.
 #[derive(clap::Args, Debug)]
