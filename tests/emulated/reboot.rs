@@ -1,5 +1,5 @@
 //! Arrays and their file systems come back by themselves: after a reboot, a power cut, with a drive
-//! missing, with the drive back; they stay while the package is upgraded, the daemon is killed and a
+//! missing, with the drive back. They stay while the daemon is killed, the package is upgraded and a
 //! drive is pulled.
 //!
 //! Each boot is a step of `reboot_guest.sh`. Two arrays and two ways are tried at once: a RAID 6 by

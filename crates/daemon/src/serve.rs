@@ -1,7 +1,8 @@
 //! From configuration to a running process, and its orderly end.
 //!
 //! What must stay true: two daemons never share a control socket. SIGTERM or SIGINT stops every
-//! array cleanly, and SIGUSR2 does for the next daemon (`handover`). An array that cannot be assembled is reported and does not stop the others.
+//! array cleanly, and SIGUSR2 does for the next daemon (`handover`). An array that cannot be
+//! assembled is reported and does not stop the others.
 
 use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
