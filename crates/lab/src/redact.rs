@@ -1,5 +1,5 @@
-//! `lab redact`: a capture or a run without what names its owner: serial numbers, WWNs, UUIDs, host names,
-//! IP and MAC addresses.
+//! `lab redact`: a capture or a run without what names its owner: serial numbers, WWNs, UUIDs, host
+//! names, IP and MAC addresses.
 //!
 //! - find: which words are identifiers
 //! - fields: those that are by where they stand: after a name, below the head of a column, at the

@@ -351,11 +351,12 @@ fn a_profile_s_own_time_counts_in_the_estimate_and_the_plan_s_wins() {
 #[test]
 fn an_estimate_knows_jobs_that_wait_and_jobs_that_end_by_themselves() {
     let place = tempfile::tempdir().unwrap();
-    let jobs = "[a]\nrw=write\nbs=1m\nsize=5g\ntime_based=0\nruntime=0\n[b]\nstonewall\nrw=read\nbs=1m\n\
-                time_based\nruntime=30\nramp_time=5\n";
+    let jobs = "[a]\nrw=write\nbs=1m\nsize=5g\ntime_based=0\nruntime=0\n[b]\nstonewall\nrw=read\n\
+                bs=1m\ntime_based\nruntime=30\nramp_time=5\n";
     std::fs::write(place.path().join("two.fio"), jobs).unwrap();
-    let text = "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\ntwo = \"two.fio\"\n\
-                [[stages]]\nkind = \"raw.each\"\nprofiles = [\"two\"]\ndepths = [1]\n";
+    let text = "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\n\
+                two = \"two.fio\"\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"two\"]\n\
+                depths = [1]\n";
     let all = expand(&Plan::parse(text).unwrap(), place.path(), &|_| 1 << 40).unwrap();
     let moved_s = f64::from(5_u32 << 10) * 1024.0 * 1024.0 / 500e6;
     let expected = moved_s + 35.0 + 2.0;

@@ -1,7 +1,7 @@
 //! A run's directory without what names its owner.
 //!
-//! What must stay true: every text of the run is cleaned, and what is no text is left out and named;
-//! hashes in `evidence.jsonl` are those of the original outputs, and the copy says so.
+//! What must stay true: every text of the run is cleaned, and what is no text is left out and
+//! named; hashes in `evidence.jsonl` are those of the original outputs, and the copy says so.
 
 use super::redact;
 use crate::Refusal;
