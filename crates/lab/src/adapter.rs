@@ -1,6 +1,8 @@
 //! Engines behind one interface: make an array, serve it to the load generator, take members out,
 //! put them in, tear down.
 //!
+//! - needs: what is needed of the machine
+//! - imagined: what an engine would be told, for a dry run
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
 //! - ashlar, btrfs, mdadm, lvm, zfs, device: one engine each
 //! - ior: IOR's phases, and what it prints
@@ -13,14 +15,17 @@ pub mod ashlar;
 pub mod btrfs;
 pub mod commands;
 pub mod device;
+pub mod imagined;
 pub mod ior;
 pub mod lvm;
 pub mod mdadm;
+pub mod needs;
 pub mod zfs;
 
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use commands::Commands;
+use needs::Need;
 use std::path::{Path, PathBuf};
 
 /// An array to be made.
@@ -55,6 +60,9 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// If the engine is not there.
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal>;
+
+    /// What it needs of the machine.
+    fn needs(&self) -> Vec<Need>;
 
     /// Commands that print everything the engine says about the array: for the forensic log,
     /// nothing is read out of it.
@@ -147,6 +155,9 @@ pub(crate) fn run_all(commands: &dyn Commands, steps: &[(&[&str], &str)]) -> Res
 
 /// Whether a program is there to be started.
 pub fn is_there(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

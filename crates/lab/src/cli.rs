@@ -46,7 +46,8 @@ pub enum Verb {
     Lint(Box<crate::lint::cli::Args>),
     /// Erase drives completely by sanitize, format or discard. All data is lost.
     Purge(crate::purge::cli::Args),
-    /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
+    /// Copy a capture or a run without serial numbers, WWNs, UUIDs, host names, IP and MAC
+    /// addresses.
     Redact(crate::redact::Args),
     /// Make the report of a run.
     Report(crate::report::cli::Args),

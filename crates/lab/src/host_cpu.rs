@@ -1,7 +1,7 @@
 //! CPU time of the whole machine around a piece of work, from /proc/stat.
 //!
-//! What must stay true: time that was stolen or idle is not busy. These are ticks (10 ms): good for seconds of work, not for less. Stacks and
-//! exact accounting are `lab cpu`'s.
+//! What must stay true: time that was stolen or idle is not busy. These are ticks (10 ms): good for
+//! seconds of work, not for less. Stacks and exact accounting are `lab cpu`'s.
 
 use crate::metrics::latency::to_f64;
 use crate::record::CpuCost;

@@ -1,5 +1,5 @@
-//! `lab redact`: a capture without what names its owner: serial numbers, WWNs, UUIDs, host names,
-//! IP and MAC addresses.
+//! `lab redact`: a capture or a run without what names its owner: serial numbers, WWNs, UUIDs, host
+//! names, IP and MAC addresses.
 //!
 //! - find: which words are identifiers
 //! - fields: those that are by where they stand: after a name, below the head of a column, at the
@@ -8,6 +8,7 @@
 //! - address: those of the Internet
 //! - hosts: names of hosts and domains, and those of NVMe and iSCSI
 //! - names: what they are replaced by
+//! - run_dir: a run's directory
 //!
 //! What must stay true: every identifier that was found is replaced everywhere, in contents and in
 //! names; the same identifier and salt give the same name, so two redacted captures still compare;
@@ -19,6 +20,7 @@ mod find;
 mod hex;
 mod hosts;
 mod names;
+mod run_dir;
 
 use crate::Refusal;
 use crate::source::tool::Run;
@@ -29,17 +31,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
+/// Copy a capture or a run without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
 ///
 /// Each is replaced by a made-up one of the same shape, everywhere and always by the same, so the
-/// copy can still be inspected and compared. Look through files.txt and commands/ before you send
-/// them: what has no shape of its own, like the name of a pool, is not found.
+/// copy can still be inspected, reported and compared. Look through the copy before you send
+/// it: what has no shape of its own, like the name of a pool, is not found.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example: ashlar lab redact before-repair to-send --salt 'a sentence of yours'"
 )]
 pub struct Args {
-    /// Directory of the capture. It is not changed.
+    /// Directory of the capture or the run. It is not changed.
     from: PathBuf,
 
     /// Directory for the copy; created if it does not exist, else it must be empty.
@@ -62,13 +64,22 @@ struct Answer {
 /// # Errors
 /// The capture cannot be read or the copy not written.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    let (capture, _) = folder::read(&args.from)?;
     let salt = match &args.salt {
         Some(salt) => salt.clone(),
         None => random()?,
     };
-    let (redacted, replaced) = redact(&capture, &salt);
-    folder::write(&redacted, &args.to)?;
+    let replaced = if args.from.join("run.json").is_file() {
+        let copied = run_dir::copy(&args.from, &args.to, &salt)?;
+        for path in &copied.left_out {
+            eprintln!("{}: no text, or made of the rest; left out", path.display());
+        }
+        copied.replaced
+    } else {
+        let (capture, _) = folder::read(&args.from)?;
+        let (redacted, replaced) = redact(&capture, &salt);
+        folder::write(&redacted, &args.to)?;
+        replaced
+    };
     let answer = Answer { folder: args.to.clone(), replaced };
     if json {
         crate::say!("{}", serde_json::to_string(&answer).unwrap_or_default());

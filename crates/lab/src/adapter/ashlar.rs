@@ -1,6 +1,7 @@
 //! Ashlar through its own command line: a daemon of its own, a FUSE + loop block device, XFS on it.
 
 use super::commands::Commands;
+use super::needs::Need;
 use super::{Engine, Served, Wanted, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -22,15 +23,24 @@ pub struct Ashlar {
 }
 
 const ARRAY: &str = "lab";
+
+/// `ashlar` where this program lies; it may be this program.
+fn beside() -> Option<String> {
+    let path = std::env::current_exe().ok()?.with_file_name("ashlar");
+    path.is_file().then(|| path.to_str().map(str::to_owned))?
+}
+
 /// How often the daemon is asked whether it answers, and how long between.
 const ASKED_MAX: u32 = 100;
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Ashlar {
     /// With a consistency policy (`log`, `bitmap`, `none`), or the default one if empty. The
-    /// program is `ashlar`, or what the environment names as `ASHLAR`.
+    /// program is what the environment names as `ASHLAR`, this program if it is `ashlar`, the one
+    /// beside it, or the one of the `PATH`.
     pub fn new(policy: &str) -> Ashlar {
-        let program = std::env::var("ASHLAR").unwrap_or_else(|_| "ashlar".to_owned());
+        let named = std::env::var("ASHLAR").ok();
+        let program = named.or_else(beside).unwrap_or_else(|| "ashlar".to_owned());
         Ashlar::with_program(&program, policy)
     }
 
@@ -78,6 +88,17 @@ fn data_strips(wanted: &Wanted) -> usize {
 impl Engine for Ashlar {
     fn name(&self) -> &'static str {
         "ashlar"
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        vec![
+            Need::program(&self.program),
+            Need::program("mkfs.xfs"),
+            Need::program("wipefs"),
+            Need::Kernel("fuse", "fuse"),
+            Need::Kernel("loop", "/dev/loop-control"),
+            Need::Kernel("xfs", "xfs"),
+        ]
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {

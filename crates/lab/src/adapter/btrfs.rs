@@ -4,6 +4,7 @@
 //! device cannot be pulled from under a mounted btrfs.
 
 use super::commands::Commands;
+use super::needs::Need;
 use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -31,6 +32,15 @@ pub(crate) fn kernel(commands: &dyn Commands) -> Result<String, Refusal> {
 impl Engine for Btrfs {
     fn name(&self) -> &'static str {
         "btrfs"
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        vec![
+            Need::program("mkfs.btrfs"),
+            Need::program("btrfs"),
+            Need::program("wipefs"),
+            Need::Kernel("btrfs", "btrfs"),
+        ]
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {

@@ -2,6 +2,7 @@
 //! never changed.
 
 use super::commands::Commands;
+use super::needs::Need;
 use super::{Engine, Served, Wanted};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -24,6 +25,10 @@ impl HandedOver {
 impl Engine for HandedOver {
     fn name(&self) -> &'static str {
         "device"
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {

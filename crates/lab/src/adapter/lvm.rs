@@ -4,6 +4,7 @@
 //! command that fails a working one.
 
 use super::commands::Commands;
+use super::needs::Need;
 use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -26,6 +27,14 @@ const DEVICE: &str = "/dev/ashlar_lab/load";
 impl Engine for Lvm {
     fn name(&self) -> &'static str {
         "lvm"
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        vec![
+            Need::program("lvm"),
+            Need::program("lvcreate"),
+            Need::Kernel("dm_raid", "/sys/module/dm_raid"),
+        ]
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {

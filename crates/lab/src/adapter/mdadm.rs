@@ -2,6 +2,7 @@
 //! stripe cache.
 
 use super::commands::Commands;
+use super::needs::Need;
 use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -21,6 +22,10 @@ const TUNABLES: [(&str, &str); 2] = [("group_thread_cnt", "8"), ("stripe_cache_s
 impl Engine for Mdadm {
     fn name(&self) -> &'static str {
         "mdadm"
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        vec![Need::program("mdadm"), Need::Kernel("raid456", "/sys/module/raid456")]
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {

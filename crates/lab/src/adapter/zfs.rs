@@ -2,6 +2,7 @@
 //! written is what reaches the drives.
 
 use super::commands::Commands;
+use super::needs::Need;
 use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -24,6 +25,10 @@ const PROPERTIES: [(&str, &str); 4] =
 impl Engine for Zfs {
     fn name(&self) -> &'static str {
         "zfs"
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        vec![Need::program("zpool"), Need::program("zfs"), Need::Kernel("zfs", "zfs")]
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {

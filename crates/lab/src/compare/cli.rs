@@ -6,6 +6,8 @@ use super::stored;
 use super::turns::{self, Bench, Plan};
 use super::workloads::{self, Extent};
 use crate::adapter::commands::{Live, Unlogged};
+use crate::adapter::imagined;
+use crate::adapter::needs::{Need, refuse_missing};
 use crate::adapter::{Wanted, by_name};
 use crate::evidence::log::unix_whole_s;
 use crate::evidence::{Evidence, Interrupt};
@@ -133,20 +135,14 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     }
     let mut engines = vec![by_name(&args.a)?, by_name(&b)?];
     let written = written(args, &b);
+    let needs = engines.iter().flat_map(|engine| engine.needs()).chain(of_members(&args.members));
+    let needs: Vec<Need> = needs.collect();
     if args.dry_run {
-        crate::say!("would overwrite: {}", shown(&written));
-        guard::refuse_unless_named(&Unlogged, &written, &args.destroy)?;
-        crate::say!("nothing speaks against that");
-        return Ok(ExitCode::SUCCESS);
+        return dry(args, (&b, losses), needs, &written);
     }
-    let path = args.dir.clone().ok_or_else(|| {
-        Refusal::cannot_run(
-            "dir.missing",
-            "nothing was done: there is no place for records",
-            "name a directory with --to DIR",
-        )
-    })?;
+    let path = place(args)?;
     RunDir::refuse_existing(&path)?;
+    refuse_missing(needs)?;
     let looked = open_log(&path)?;
     let look = Live::new(&looked);
     guard::refuse_unless_named(&look, &written, &args.destroy)?;
@@ -182,6 +178,57 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     watch.conclude(&dir)?;
     let invalid = report(&dir, json)?;
     measured.map(|()| ExitCode::from(u8::from(invalid > 0)))
+}
+
+/// Say what would happen, and refuse what would be refused.
+fn dry(
+    args: &Args,
+    (b, losses): (&str, u32),
+    needs: Vec<Need>,
+    written: &[PathBuf],
+) -> Result<ExitCode, Refusal> {
+    crate::say!("would overwrite: {}", shown(written));
+    for engine in [&args.a, b] {
+        say_commands(engine, args, losses)?;
+    }
+    refuse_missing(needs)?;
+    guard::refuse_unless_named(&Unlogged, written, &args.destroy)?;
+    crate::say!("nothing speaks against that");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where records go.
+fn place(args: &Args) -> Result<PathBuf, Refusal> {
+    args.dir.clone().ok_or_else(|| {
+        Refusal::cannot_run(
+            "dir.missing",
+            "nothing was done: there is no place for records",
+            "name a directory with --to DIR",
+        )
+    })
+}
+
+/// What is needed to measure at all, and for members that are files.
+pub fn of_members(members: &[PathBuf]) -> Vec<Need> {
+    let mut needs = ["fio", "lsblk", "wipefs"].map(Need::program).to_vec();
+    if members.iter().any(|member| member.is_file()) {
+        needs.extend([Need::program("losetup"), Need::Kernel("loop", "/dev/loop-control")]);
+    }
+    needs
+}
+
+/// What an engine would be told in each of its turns.
+fn say_commands(engine: &str, args: &Args, losses: u32) -> Result<(), Refusal> {
+    let wanted = Wanted {
+        members: args.members.clone(),
+        level: args.level.clone(),
+        strip_bytes: STRIP_BYTES,
+        place: PathBuf::from("MOUNTS"),
+    };
+    let out = usize::try_from(losses).unwrap_or(0);
+    crate::say!("each turn of {engine}, with fio between making the array and taking it away:");
+    imagined::told(engine, &wanted, out)?.iter().for_each(|line| crate::say!("  $ {line}"));
+    Ok(())
 }
 
 /// How many measurements there will be: raw devices in large blocks, raw devices at each load, and

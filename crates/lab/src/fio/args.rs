@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn one_dash_and_the_long_dashes_of_slides_are_understood() {
         let line = parse(
-            "fio \u{2014}ioengine=libaio \u{2014}-name=test -filename=/dev/sdb -sync=1 -direct=1 -bs=4k \
-             -iodepth=32 -rw=randwrite",
+            "fio \u{2014}ioengine=libaio \u{2014}-name=test -filename=/dev/sdb -sync=1 -direct=1 \
+             -bs=4k -iodepth=32 -rw=randwrite",
         );
         let job = &line.jobs.jobs()[0];
         assert_eq!(

@@ -8,8 +8,10 @@ use super::points::{Expanded, Group, Point, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
-use crate::adapter::ior;
 use crate::adapter::ior::Phase;
+use crate::adapter::needs::{Need, refuse_missing};
+use crate::adapter::{by_name, ior};
+use crate::compare::cli::of_members;
 use crate::evidence::{Evidence, Interrupt};
 use crate::fio::hosts::Host;
 use crate::guard::{refuse_unless_named, refuse_unless_named_on};
@@ -21,7 +23,7 @@ use crate::record::Generator;
 use crate::store::{FORMAT, RunDir, RunFacts};
 use crate::watch::Watch;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 /// Run a plan of measurements: raw drives, arrays, degraded arrays, rebuilds.
@@ -29,13 +31,13 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  ashlar lab run --example > plan.toml\n  \
                         ashlar lab run plan.toml --dry-run\n  \
                         ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
-                        ashlar lab run plan.toml --resume results/monday\n\n\
+                        ashlar lab run --resume results/monday\n\n\
                         A plan is TOML around fio job files; docs/lab/fio.md describes it. \
                         Exit code: 0 done, 1 refused, invalid figures or failed checks, \
                         2 could not run.")]
 pub struct Args {
     /// Plan of measurements: a TOML file.
-    #[arg(value_name = "PLAN", required_unless_present = "example")]
+    #[arg(value_name = "PLAN", required_unless_present_any = ["example", "resume"])]
     plan: Option<PathBuf>,
     /// Print an example of a plan, and do nothing.
     #[arg(long, conflicts_with_all = ["plan", "to", "resume", "dry_run"])]
@@ -48,7 +50,7 @@ pub struct Args {
         conflicts_with = "resume"
     )]
     to: Option<PathBuf>,
-    /// Continue the run in this directory.
+    /// Continue the run in this directory. Its plan is in there.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
     /// Print every command and job file. Runs and writes nothing.
@@ -70,6 +72,9 @@ pub struct Args {
     destroy: Vec<String>,
 }
 
+/// The plan in a run's directory, and the folder of its own profiles.
+const PLAN: &str = "plan.toml";
+const PROFILES: &str = "profiles";
 /// A plan to begin with.
 pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
@@ -79,20 +84,21 @@ pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 /// If the plan is not understood, a target must not be written to, or anything fails while
 /// measuring.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    let Some(path) = args.plan.as_ref().filter(|_| !args.example) else {
+    if args.example {
         crate::say_part!("{EXAMPLE}");
         return Ok(ExitCode::SUCCESS);
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Refusal::file(path, &error, "name a plan; lab run --example prints one")
+    }
+    let (path, folder) = place(args);
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Refusal::file(&path, &error, "name a plan; lab run --example prints one")
     })?;
     let plan = Plan::parse(&text)?;
-    let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
     let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
     let expanded = expand(&plan, &folder, &size_of)?;
     let models = Library::with(&args.models)?;
     if args.dry_run {
         crate::say!("{}", described(&expanded, json));
+        refuse_missing(needs(&expanded)?)?;
         // The same refusals as in earnest, so that they are seen in time.
         refuse(&Unlogged, &expanded, &args.destroy)?;
         return Ok(ExitCode::SUCCESS);
@@ -108,6 +114,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             "",
         ));
     }
+    refuse_missing(needs(&expanded)?)?;
     let interrupt = Interrupt::from_signals()
         .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string(), ""))?;
     let (dir, evidence) = open(args, &plan, &text, &expanded, interrupt)?;
@@ -128,17 +135,69 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
 }
 
+/// Where the plan lies, and the folder of its own profiles: a run has both.
+fn place(args: &Args) -> (PathBuf, PathBuf) {
+    match (&args.plan, &args.resume) {
+        (None, Some(dir)) => (dir.join(PLAN), dir.join(PROFILES)),
+        (plan, _) => {
+            let path = plan.clone().unwrap_or_default();
+            let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+            (path, folder)
+        }
+    }
+}
+
+/// Keep the plan and its own profiles in the run's directory, so that it can go on without them.
+fn keep_plan(plan: &Plan, text: &str, dir: &Path, folder: &Path) -> Result<(), Refusal> {
+    let kept = dir.join(PLAN);
+    std::fs::write(&kept, text).map_err(|error| Refusal::file(&kept, &error, ""))?;
+    let is_plain = |path: &&PathBuf| path.components().all(|it| matches!(it, Component::Normal(_)));
+    for path in plan.profiles.values().filter(is_plain) {
+        let kept = dir.join(PROFILES).join(path);
+        let made = kept.parent().map_or(Ok(()), std::fs::create_dir_all);
+        made.and_then(|()| std::fs::copy(folder.join(path), &kept))
+            .map_err(|error| Refusal::file(&kept, &error, ""))?;
+    }
+    Ok(())
+}
+
+/// What the plan needs of this machine.
+fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
+    let mut needs = vec![Need::program("fio")];
+    if !expanded.hosts.is_empty() {
+        return Ok(needs);
+    }
+    for group in &expanded.groups {
+        let array = group.points.first().and_then(|point| {
+            let path = &point.targets.first()?.path;
+            expanded.arrays.iter().find(|array| array.target_path() == *path)
+        });
+        let Some(array) = array else { continue };
+        if array.is_made() {
+            needs.extend(by_name(&array.engine)?.needs());
+            needs.extend(of_members(&array.members));
+        }
+        let commands = group.before.iter().chain(&group.after).filter_map(|argv| argv.first());
+        needs.extend(commands.map(|program| Need::program(program)));
+        if let Some(system) = array.file_system.filter(|_| group.has_file_system) {
+            needs.push(Need::program(system.make()[0]));
+            needs.push(Need::Kernel(system.name(), system.name()));
+        }
+    }
+    Ok(needs)
+}
+
 /// Refuse what is not there, and what must not be written to.
 fn refuse(commands: &dyn Commands, expanded: &Expanded, named: &[String]) -> Result<(), Refusal> {
     if expanded.hosts.is_empty() {
-        refuse_missing(expanded)?;
+        refuse_missing_targets(expanded)?;
         return refuse_unless_named(commands, &expanded.written(), named);
     }
     refuse_unless_named_on(&expanded.hosts, &expanded.written(), named)
 }
 
 /// fio would make a plain file of a name that is not there, and measure the file system below.
-fn refuse_missing(expanded: &Expanded) -> Result<(), Refusal> {
+fn refuse_missing_targets(expanded: &Expanded) -> Result<(), Refusal> {
     let mut targets = expanded.points().flat_map(|point| &point.targets);
     let is_missing = |target: &&Target| !expanded.is_made(&target.path) && !target.path.exists();
     targets.find(is_missing).map_or(Ok(()), |missing| {
@@ -181,8 +240,7 @@ fn open(
         left_out: expanded.left_out.clone(),
     };
     let dir = RunDir::create(&path, &facts)?;
-    let kept = path.join("plan.toml");
-    std::fs::write(&kept, text).map_err(|error| Refusal::file(&kept, &error, ""))?;
+    keep_plan(plan, text, &path, &place(args).1)?;
     Ok((dir, Evidence::open(&path, interrupt)?))
 }
 
@@ -268,6 +326,9 @@ fn described(expanded: &Expanded, json: bool) -> String {
         }
         if let Some(array) = made::needed(&expanded.arrays, group) {
             text += &format!("\n\n# {}", stands(array, group));
+            for line in made::told(array, group.out) {
+                text += &format!("\n$ {line}");
+            }
         }
         if group.has_file_system {
             text += &format!(

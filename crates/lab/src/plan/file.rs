@@ -23,9 +23,10 @@ use std::path::PathBuf;
 pub struct Plan {
     /// The question that the run answers.
     pub question: String,
-    /// How long each point is measured, seconds.
-    #[serde(default = "runtime_s")]
-    pub runtime_s: u64,
+    /// How long each point is measured, seconds: it wins over what a profile says. If the plan does
+    /// not say it, the profile's own time counts, or 60.
+    #[serde(default)]
+    pub runtime_s: Option<u64>,
     /// How long each point warms up before, seconds.
     #[serde(default = "ramp_s")]
     pub ramp_s: u64,
@@ -164,9 +165,8 @@ pub struct Stage {
     pub sizes: Vec<String>,
 }
 
-fn runtime_s() -> u64 {
-    60
-}
+/// Seconds of a point for which neither plan nor profile say how long.
+pub const RUNTIME_S: u64 = 60;
 
 fn ramp_s() -> u64 {
     5
@@ -220,7 +220,7 @@ impl Plan {
         if counts.into_iter().any(|count| *count == 0) {
             return Err(refused("depths, jobs and rounds are 1 or more".to_owned()));
         }
-        if self.runtime_s == 0 || self.stages.is_empty() {
+        if self.runtime_s == Some(0) || self.stages.is_empty() {
             return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
         }
         self.arrays.iter().try_for_each(Array::check)?;

@@ -9,7 +9,7 @@ use super::file::Array;
 use super::points::{Group, Point};
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::{Engine, Served, Wanted, by_name, keep_configuration};
+use crate::adapter::{Engine, Served, Wanted, by_name, imagined, keep_configuration};
 use crate::compare::members::Devices;
 use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;
@@ -221,6 +221,18 @@ impl<'a> Made<'a> {
     pub fn take_away(mut self, commands: &Live<'_>) -> Result<(), Refusal> {
         commands.taking_away(|| self.engine.destroy(commands))
     }
+}
+
+/// What its engine would be told to make `array`, take `out` members out, and take it away.
+pub fn told(array: &Array, out: usize) -> Vec<String> {
+    let wanted = Wanted {
+        members: array.members.clone(),
+        level: array.level.clone(),
+        strip_bytes: array.strip_bytes(),
+        place: PathBuf::from("MADE"),
+    };
+    imagined::told(&array.engine, &wanted, out)
+        .unwrap_or_else(|refusal| vec![format!("# {refusal}")])
 }
 
 /// The array that a group needs, if the lab makes it.

@@ -61,6 +61,8 @@ pub struct Fill<'a> {
     pub jobs: u32,
     /// Seconds measured; `None` for work that ends by itself.
     pub runtime_s: Option<u64>,
+    /// Whether the plan says that time: then it wins over the profile's.
+    pub is_given: bool,
     /// Seconds before that.
     pub ramp_s: u64,
     /// Data of a full stripe of the array, bytes.
@@ -178,6 +180,10 @@ fn of_target(fill: &Fill<'_>, path: &Path, own: &Section) -> Vec<Setting> {
     let job = JobFile { sections: vec![own.clone()] }.jobs().pop().unwrap_or_default();
     if fill.jobs > 1 && job.is_sequential() && job.get("offset_increment").is_none() {
         settings.push(Setting::new("offset_increment", format!("{}%", 100 / fill.jobs.min(100))));
+    }
+    if let Some(runtime_s) = fill.runtime_s.filter(|_| fill.is_given) {
+        settings.push(Setting::new("time_based", "1"));
+        settings.push(Setting::new("runtime", runtime_s.to_string()));
     }
     settings.extend(fill.more.clone());
     settings

@@ -318,6 +318,51 @@ fn an_array_that_the_lab_makes_is_degraded_by_as_many_as_its_parity_and_its_memb
     assert_eq!(full.id(&full.targets[0]), "array.sweep/made/btrfs/raid6/full-stripe-j1-q32#0");
 }
 
+/// The job of the first seed: 20 minutes a point, at 1, 2, 4 and 8 queues, written and read.
+#[test]
+fn a_profile_s_own_time_counts_in_the_estimate_and_the_plan_s_wins() {
+    let place = tempfile::tempdir().unwrap();
+    let job = |mix: &str| {
+        format!(
+            "[global]\nioengine=libaio\ndirect=1\nbs=128k\nrw={mix}\niodepth=32\nruntime=1200\n\
+             time_based=1\nnorandommap\noffset_increment=10%\n[job]\nfilename=/dev/md0\n"
+        )
+    };
+    for mix in ["write", "read"] {
+        std::fs::write(place.path().join(format!("{mix}.fio")), job(mix)).unwrap();
+    }
+    let expand_at = |line: &str| {
+        let text = format!(
+            "question = \"q\"\n{line}ramp_s = 0\n[profiles]\nw = \"write.fio\"\nr = \"read.fio\"\n\
+             [[arrays]]\npath = \"/dev/md0\"\n[[stages]]\nkind = \"array.sweep\"\n\
+             profiles = [\"w\", \"r\"]\njobs = [1, 2, 4, 8]\nrounds = 3\n"
+        );
+        expand(&Plan::parse(&text).unwrap(), place.path(), &|_| 1 << 40).unwrap()
+    };
+    let (own, given) = (expand_at(""), expand_at("runtime_s = 10\n"));
+    let hours = own.expected_s() / 3600.0;
+    assert!((8.0..8.1).contains(&hours), "2 x 4 x 3 points of 20 minutes, not {hours} h");
+    let seconds = |all: &Expanded| all.points().next().unwrap().jobs.jobs()[0].seconds("runtime");
+    assert_eq!((seconds(&own), seconds(&given)), (Some(1200.0), Some(10.0)));
+    assert!((given.expected_s() - 24.0 * 12.0).abs() < 1e-6, "{}", given.expected_s());
+}
+
+/// Jobs that wait for others come after them; those without a time end with their size.
+#[test]
+fn an_estimate_knows_jobs_that_wait_and_jobs_that_end_by_themselves() {
+    let place = tempfile::tempdir().unwrap();
+    let jobs = "[a]\nrw=write\nbs=1m\nsize=5g\ntime_based=0\nruntime=0\n[b]\nstonewall\nrw=read\n\
+                bs=1m\ntime_based\nruntime=30\nramp_time=5\n";
+    std::fs::write(place.path().join("two.fio"), jobs).unwrap();
+    let text = "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\n\
+                two = \"two.fio\"\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"two\"]\n\
+                depths = [1]\n";
+    let all = expand(&Plan::parse(text).unwrap(), place.path(), &|_| 1 << 40).unwrap();
+    let moved_s = f64::from(5_u32 << 10) * 1024.0 * 1024.0 / 500e6;
+    let expected = moved_s + 35.0 + 2.0;
+    assert!((all.expected_s() - expected).abs() < 1e-6, "{} and not {expected}", all.expected_s());
+}
+
 fn blank(id: &str, workload: &crate::record::Workload) -> Measurement {
     Measurement {
         id: id.to_owned(),

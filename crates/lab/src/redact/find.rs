@@ -110,9 +110,12 @@ pub fn identifiers(capture: &Capture) -> Found {
             shapes(text, &mut found);
             text.lines().for_each(|line| fields::line(line, &mut found));
             fields::tables(text, &mut found);
-            if let Ok(value) = serde_json::from_str(text) {
+            // A document, or one on each line, as a run writes them down.
+            let documents = std::iter::once(text.as_str()).chain(text.lines());
+            let documents = documents.filter(|text| text.trim_start().starts_with('{'));
+            documents.filter_map(|text| serde_json::from_str(text).ok()).for_each(|value| {
                 fields::json(&value, &mut found);
-            }
+            });
         }
     }
     found

@@ -294,13 +294,13 @@ mod tests {
 
     #[test]
     fn elements_of_an_enclosure_that_are_not_well_are_named() {
-        let text = "Enclosure Status diagnostic page:\n    Element type: Power supply, subenclosure \
-            id: 0 [ti=1]\n      Overall descriptor:\n        Predicted failure=0, status: Critical\n\
-            \x20     Element 0 descriptor:\n        Predicted failure=0, Disabled=0, status: OK\n\
-            \x20     Element 1 descriptor:\n        Predicted failure=0, Disabled=0, status: Critical\n\
-            \x20   Element type: Array device slot\n      Element 7 descriptor:\n        Predicted \
-            failure=1, Disabled=0, Swap=0, status: OK\n      Element 8 descriptor:\n        Predicted \
-            failure=0, status: Not installed\n";
+        let text = "Enclosure Status diagnostic page:\n    Element type: Power supply, \
+            subenclosure id: 0 [ti=1]\n      Overall descriptor:\n        status: Critical\n\
+            \x20     Element 0 descriptor:\n        Predicted failure=0, status: OK\n\
+            \x20     Element 1 descriptor:\n        Predicted failure=0, status: Critical\n\
+            \x20   Element type: Array device slot\n      Element 7 descriptor:\n        \
+            Predicted failure=1, Disabled=0, Swap=0, status: OK\n      Element 8 descriptor:\n\
+            \x20       Predicted failure=0, status: Not installed\n";
         assert_eq!(
             unwell(text),
             ["Power supply 1: Critical", "Array device slot 7: failure predicted"]

@@ -3,11 +3,12 @@
 //! What must stay true: the name of a load has everything in it that tells it from another one of
 //! the same stage.
 
+use super::own::FILL_BYTES_PER_S;
 use super::{Maker, Point, START_S, Target, numbered};
 use crate::Refusal;
 use crate::fio::{JobFile, Setting, value};
 use crate::metrics::latency::to_f64;
-use crate::plan::file::{Array, Kind};
+use crate::plan::file::{Array, Kind, RUNTIME_S};
 use crate::plan::profile::{Fill, Profile, workload};
 use crate::record::{ArrayCondition, Workload};
 
@@ -111,14 +112,43 @@ impl Maker<'_> {
             workload: work.clone(),
             jobs: file.clone(),
             targets: numbered(targets),
-            expected_s: to_f64(self.runtime_s() + self.plan.ramp_s) + START_S,
+            expected_s: self.takes_s(file, targets) + START_S,
             until_steady: self.stage.steady,
         };
         (0..rounds).map(point).collect()
     }
 
     pub(super) fn runtime_s(&self) -> u64 {
-        self.stage.runtime_s.unwrap_or(self.plan.runtime_s)
+        self.given_s().unwrap_or(RUNTIME_S)
+    }
+
+    /// What stage or plan say about the time of a point.
+    fn given_s(&self) -> Option<u64> {
+        self.stage.runtime_s.or(self.plan.runtime_s)
+    }
+
+    /// Seconds that the jobs of `file` take: those that wait for others come after them; those
+    /// without a time end when their targets are done.
+    fn takes_s(&self, file: &JobFile, targets: &[Target]) -> f64 {
+        let whole: u64 = targets.iter().map(|target| (self.size_of)(&target.path)).sum();
+        let (mut before, mut together) = (0.0, 0.0_f64);
+        for job in file.jobs() {
+            if job.get("stonewall").is_some() {
+                before += std::mem::take(&mut together);
+            }
+            let rest =
+                job.seconds("ramp_time").unwrap_or(0.0) + job.seconds("startdelay").unwrap_or(0.0);
+            let bytes = job.bytes("io_size").or(job.bytes("size")).unwrap_or(whole);
+            let moved = to_f64(bytes) / FILL_BYTES_PER_S;
+            let runs = job.seconds("runtime").filter(|runs| *runs > 0.0);
+            let own = match (runs, job.is_on("time_based")) {
+                (Some(runs), true) => runs,
+                (Some(runs), false) => runs.min(moved),
+                (None, _) => moved,
+            };
+            together = together.max(rest + own);
+        }
+        before + together
     }
 
     pub(super) fn fill_in<'t>(&'t self, targets: &'t [Target], depth: u32, jobs: u32) -> Fill<'t> {
@@ -137,6 +167,7 @@ impl Maker<'_> {
             depth,
             jobs,
             runtime_s: Some(self.runtime_s()),
+            is_given: self.given_s().is_some(),
             ramp_s: self.plan.ramp_s,
             stripe_data_bytes: array.and_then(Array::stripe_data_bytes),
             more: Vec::new(),

@@ -12,7 +12,8 @@ use crate::record::{Measurement, Record};
 use crate::store::RunDir;
 use crate::validity::{Mark, Severity};
 
-/// An array that is asked for 8 MB/s by two jobs, and raw drives that are asked for `raw`; two stages.
+/// An array that is asked for 8 MB/s by two jobs, and raw drives that are asked for `raw`; two
+/// stages.
 fn staged(raw: &str, mix: &str) -> Place {
     let place = place(&format!(
         "strip = \"64k\"\ndata_members = 2\n[[stages]]\nkind = \"raw.all\"\n\
