@@ -1,6 +1,6 @@
 //! Arrays and their file systems come back by themselves: after a reboot, a power cut, with a drive
-//! missing, with the drive back. They stay while the daemon is killed, the package is upgraded and a
-//! drive is pulled.
+//! missing, with the drive back. They stay while the daemon is killed, the package is upgraded and
+//! a drive is pulled.
 //!
 //! Each boot is a step of `reboot_guest.sh`. Two arrays and two ways are tried at once: a RAID 6 by
 //! ublk with XFS, and a RAID 5 by a loop device over a file with ext4.
