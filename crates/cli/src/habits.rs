@@ -54,8 +54,8 @@ const COMMANDS: [Habit; 18] = [
     ),
     (&["unmount", "umount"], "'ashlar detach ARRAY'"),
     (
-        &["settings", "config", "modify", "set"],
-        "the daemon takes settings when it starts: 'ashlar serve --config FILE'",
+        &["settings", "config", "modify", "tune"],
+        "'ashlar set ARRAY' changes tunables; others are for 'ashlar serve --config FILE'",
     ),
     (
         &["raid", "pool", "zpool", "mdadm", "xicli", "drive", "array"],

@@ -9,6 +9,7 @@ mod checksums;
 mod choices;
 mod copies;
 mod document;
+mod drives;
 mod examine;
 mod golden;
 mod hostile;
