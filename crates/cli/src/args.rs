@@ -77,6 +77,7 @@ pub enum Command {
     Destroy(cmd::destroy::Args),
     Set(cmd::set::Args),
     Status(cmd::status::Args),
+    Top(cmd::top::Args),
     Volumes(cmd::volumes::Args),
     Examine(cmd::examine::Args),
     Salvage(cmd::salvage::Args),

@@ -12,7 +12,7 @@ const COMMANDS: [Habit; 18] = [
         &["list", "show", "detail", "state", "health", "get", "info"],
         "'ashlar status --members' shows all",
     ),
-    (&["iostat", "top"], "'ashlar status --watch --members' shows what goes on"),
+    (&["iostat", "iotop"], "'ashlar top' shows what goes on"),
     (
         &["import", "start", "activate", "scan", "restore"],
         "'ashlar assemble DEVICES' puts an array together",

@@ -54,6 +54,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Destroy(args) => cmd::destroy::run(args, &reach),
         Command::Set(args) => cmd::set::run(args, &reach),
         Command::Status(args) => return cmd::status::run(&args, &reach),
+        Command::Top(args) => cmd::top::run(&args, &reach),
         Command::Volumes(args) => cmd::volumes::run(&args, &reach),
         Command::Examine(args) => cmd::examine::run(&args, &reach),
         Command::Salvage(args) => cmd::salvage::run(&args, &reach),

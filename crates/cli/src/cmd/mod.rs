@@ -29,6 +29,7 @@ pub mod set;
 pub mod spare;
 pub mod status;
 pub mod stop;
+pub mod top;
 pub mod volumes;
 pub mod wipe;
 
