@@ -12,6 +12,10 @@ full:
 test crate:
     cargo test -p ashlar-{{crate}}
 
+# the documents as a site in target/book; needs `cargo install mdbook`
+docs:
+    mdbook build docs
+
 # one universe of the simulator, with its story: just sim 7 --story
 sim seed *options:
     cargo run --release -p ashlar-universe -- {{seed}} {{options}}

@@ -32,6 +32,7 @@
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
 //! - `silent`     a member that does not answer
+//! - `life`       jobs by their numbers, tunables while an array runs, lights of bays
 //! - `slow`       a member that answers much later than its peers
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `told`       events on disk, in the journal, by mail; the line for monitoring
@@ -61,6 +62,7 @@ mod erase;
 mod hostile;
 mod kept;
 mod leftovers;
+mod life;
 mod load;
 mod many_arrays;
 mod memory_devices;

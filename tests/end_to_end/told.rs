@@ -26,11 +26,11 @@ fn with(config: &str) -> World {
     world
 }
 
-fn stdout(output: &Output) -> String {
+pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn stderr(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -264,7 +264,9 @@ fn the_check_says_right_attention_degraded_and_failed() {
     // The drive to pull stays known.
     assert_eq!(world.array()["members"][2]["last_device"]["path"], place.as_str());
     assert!(world.ok(&["status"]).contains(&format!("was {place}; give it a device")));
-    let label = format!("slot=\"2\",device=\"{place}\",serial=\"\",model=\"\",state=\"out\"}} 1\n");
+    let bay = "by_path=\"\",enclosure=\"\",bay=\"\"";
+    let label =
+        format!("slot=\"2\",device=\"{place}\",serial=\"\",model=\"\",{bay},state=\"out\"}} 1\n");
     assert!(world.ok(&["metrics"]).contains(&label));
     assert!(world.end().success());
     let config = |name: &str| {
@@ -275,7 +277,9 @@ fn the_check_says_right_attention_degraded_and_failed() {
     start_with(&mut world, &both);
     let (code, line) = check(&world, &[]);
     assert_eq!(code, 3, "{line}");
-    assert!(line.contains("tank1 should run and does not; tank0 slot 2 is out"), "{line}");
+    let out = format!("tank1 should run and does not; tank0 slot 2 is out ({place})");
+    assert!(line.contains(&out), "the members kept which drive it was: {line}");
+    assert_eq!(world.array()["members"][2]["last_device"]["path"], place.as_str());
     assert_eq!(check(&world, &["tank0"]).0, 2);
     let (code, line) = check(&world, &["tank1"]);
     assert!(code == 3 && line.contains("tank1 should run"), "{line}");

@@ -12,7 +12,7 @@ const COMMANDS: [Habit; 18] = [
         &["list", "show", "detail", "state", "health", "get", "info"],
         "'ashlar status --members' shows all",
     ),
-    (&["iostat", "top"], "'ashlar status --watch --members' shows what goes on"),
+    (&["iostat", "iotop"], "'ashlar top' shows what goes on"),
     (
         &["import", "start", "activate", "scan", "restore"],
         "'ashlar assemble DEVICES' puts an array together",
@@ -54,8 +54,8 @@ const COMMANDS: [Habit; 18] = [
     ),
     (&["unmount", "umount"], "'ashlar detach ARRAY'"),
     (
-        &["settings", "config", "modify", "set"],
-        "the daemon takes settings when it starts: 'ashlar serve --config FILE'",
+        &["settings", "config", "modify", "tune"],
+        "'ashlar set ARRAY' changes tunables; others are for 'ashlar serve --config FILE'",
     ),
     (
         &["raid", "pool", "zpool", "mdadm", "xicli", "drive", "array"],

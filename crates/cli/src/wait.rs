@@ -1,5 +1,6 @@
 //! Following background work to its end: a bar for people, silence for programs.
 
+use crate::cmd::job::{JobName, not_running};
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::render::rate;
@@ -105,6 +106,31 @@ pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
         ));
     }
     Ok(())
+}
+
+/// Wait until this job has ended, and say how.
+///
+/// # Errors
+/// It is not there, it ended before it was done, or it left wrong blocks.
+pub fn until_ended(reach: &Reach, job: &JobName) -> Result<(), Fault> {
+    let status = follow(reach, &job.array, |it| it.id == job.id)?;
+    let Some(end) = status.ended_jobs.iter().find(|it| it.id == job.id) else {
+        return Err(not_running(job));
+    };
+    if let Some(why) = &end.stopped {
+        let message = format!("{} {job} ended before it was done: {why}", end.kind);
+        return Err(Fault::new("job.stopped", message, "see 'ashlar events' and 'ashlar status'"));
+    }
+    if end.unrepairable > 0 {
+        let message = format!("{} {job} left {} undone", end.kind, end.unrepairable);
+        return Err(Fault::new("block.lost", message, "'ashlar events' names their stripes"));
+    }
+    if end.left > 0 {
+        let message =
+            format!("{} blocks of {} have parity that does not match", end.left, job.array);
+        return Err(Fault::new("array.mismatched", message, "see 'ashlar status --members'"));
+    }
+    reach.print(end, |end| format!("{} {job} is done", end.kind))
 }
 
 /// What a scrub found, half a sentence.

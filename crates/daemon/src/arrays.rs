@@ -3,6 +3,7 @@
 //! - here        arrays: create, assemble, stop, status, events
 //! - `members`   members and spares
 //! - `jobs`      background work
+//! - `set`       tunables of a running array
 //! - `start`     what follows when an array has started: remember it, attach it
 //!
 //! What must stay true: everything that can be checked without touching a device is checked first.
@@ -11,11 +12,13 @@
 mod erase;
 mod jobs;
 mod members;
+mod set;
 mod start;
 
 use crate::aside::aside;
 use crate::backend::{Backend, Serves};
 use crate::configured::Configured;
+use crate::drives::watch::{Drive, Watch};
 use crate::events::Events;
 use crate::exports::Exports;
 use crate::gather::Gather;
@@ -69,6 +72,8 @@ pub struct Arrays {
     pub events: Arc<Events>,
     /// The arrays of the configuration.
     pub configured: Arc<Configured>,
+    /// What is known of the health of drives.
+    pub watch: Arc<Watch>,
 }
 
 /// The connections of the listeners that the control side has.
@@ -370,6 +375,29 @@ impl Arrays {
     }
 }
 
+impl Arrays {
+    /// The drives of all arrays and pools.
+    pub async fn drives(&self) -> Vec<Drive> {
+        let arrays = self.status_of_all().await.unwrap_or_default();
+        let members = arrays.into_iter().flat_map(|array| {
+            let name = array.name;
+            array.members.into_iter().filter(|it| !it.path.is_empty()).map(move |member| Drive {
+                array: name.clone(),
+                slot: Some(member.slot.0),
+                path: member.path,
+                serial: member.serial,
+            })
+        });
+        let spares = self.engine.spares().into_iter().map(|spare| Drive {
+            array: String::new(),
+            slot: None,
+            path: spare.path,
+            serial: spare.serial,
+        });
+        members.chain(spares).collect()
+    }
+}
+
 impl Serves<GetStatus> for Arrays {
     async fn serve(&self, _: GetStatus) -> Result<Status, ApiError> {
         let status = self.engine.status().await.map_err(convert::refusal)?;
@@ -382,7 +410,7 @@ impl Serves<GetStatus> for Arrays {
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
         let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
         let pools = pools.chain(convert::listeners(&self.seats)).collect();
-        Ok(Status {
+        let mut status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
             process_id: std::process::id(),
@@ -398,8 +426,11 @@ impl Serves<GetStatus> for Arrays {
             absent,
             starting: !*self.is_ready.borrow(),
             notify: self.events.notify_status(),
+            health_unknown: None,
             history: Some(self.events.history_status()),
-        })
+        };
+        self.watch.fill(&mut status);
+        Ok(status)
     }
 }
 

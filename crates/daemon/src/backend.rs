@@ -10,10 +10,11 @@ use ashlar_api::v1::array::{Appeared, Assemble, Create, Destroy, Scan, Stop};
 use ashlar_api::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use ashlar_api::v1::export::{Attach, FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
-use ashlar_api::v1::member::{Fail, ReAdd, Replace, Wipe};
+use ashlar_api::v1::member::{Fail, Locate, ReAdd, Replace, Wipe};
 use ashlar_api::v1::notify::NotifyTest;
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, METRICS_PATH};
+use ashlar_api::v1::tuning::SetTuning;
 use ashlar_api::{ApiError, Call};
 use axum::Router;
 use std::future::Future;
@@ -81,9 +82,11 @@ answers!(
     Appeared,
     Stop,
     Destroy,
+    SetTuning,
     Fail,
     Replace,
     ReAdd,
+    Locate,
     Wipe,
     SpareAdd,
     SpareRemove,

@@ -3,6 +3,7 @@
 //! What must stay true: the members hold the truth about arrays. A file only says where to look and
 //! what to serve. An unknown key is refused with its line, and nothing is started.
 
+mod drives;
 mod events;
 mod nvme;
 
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use drives::DrivesConfig;
 pub use events::{EventsConfig, NotifyConfig};
 pub use nvme::{HostConfig, NvmeConfig};
 
@@ -48,6 +50,9 @@ pub struct Config {
     /// How operators are told.
     #[serde(default)]
     pub notify: NotifyConfig,
+    /// Programs that know drives.
+    #[serde(default)]
+    pub drives: DrivesConfig,
     /// NBD listeners.
     #[serde(default)]
     pub nbd: Vec<NbdConfig>,
@@ -194,7 +199,9 @@ impl Tuning {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// # Errors
+    /// What makes no sense, in one line.
+    pub(crate) fn check(&self) -> Result<(), String> {
         for (name, value) in [
             ("read_deadline_ms", self.read_deadline_ms),
             ("read_errors_max", self.read_errors_max),
@@ -245,6 +252,12 @@ pub enum SlowMember {
 }
 
 impl SlowMember {
+    /// The one of this name.
+    pub(crate) fn of(word: &str) -> Option<SlowMember> {
+        let all = [SlowMember::Warn, SlowMember::Avoid, SlowMember::Replace];
+        all.into_iter().find(|it| it.reaction().word() == word)
+    }
+
     fn reaction(self) -> SlowReaction {
         match self {
             SlowMember::Warn => SlowReaction::Warn,
@@ -520,6 +533,7 @@ impl Config {
         self.tuning.check()?;
         self.events.check()?;
         self.notify.check()?;
+        self.drives.check()?;
         self.nbd_limits.check()?;
         self.nbd.iter().try_for_each(NbdConfig::check)?;
         self.nvme_tcp.as_ref().map_or(Ok(()), NvmeConfig::check)?;

@@ -8,14 +8,15 @@ use ashlar_api::v1::array::{
     self, ArrayCounters, ArrayState, ArrayStatus, Pause, Replayed, ScrubResult, Share, StageLatency,
 };
 use ashlar_api::v1::event::Event;
-use ashlar_api::v1::job::{JobKind, JobStatus};
+use ashlar_api::v1::job::{JobEnd, JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
-use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus, Slow, SlowCommands};
+use ashlar_api::v1::member::{Bay, LastDevice, MemberState, MemberStatus, Slow, SlowCommands};
 use ashlar_api::v1::severity::severity_of;
 use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{PoolStatus, RepeatedEvent, WorkerStatus};
+use ashlar_api::v1::tuning::Tuning;
 use ashlar_api::{ApiError, codes};
-use ashlar_engine::{ArrayCounts, CommandsKind, LatencySummary, Refusal, SlotState};
+use ashlar_engine::{ArrayCounts, ArrayTuning, CommandsKind, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk as ondisk;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
@@ -140,12 +141,14 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         checksums: array.checksums.name().to_owned(),
         replayed: array.replayed.as_ref().map(replayed),
         kernel: array.kernel.to_owned(),
+        tuning: tuning(&array.tuning),
         spare_pools: array.spare_pools,
         generation: array.generation,
         intent: share(array.dirty_regions),
         written_stripes: share(array.written_stripes),
         members: array.members.into_iter().map(member_status).collect(),
         jobs: array.jobs.into_iter().map(job_status).collect(),
+        ended_jobs: array.ended_jobs.into_iter().map(job_end).collect(),
         last_scrub: scrub_result(array.scrub_end, array.last_scrub),
         counters: counters(&array.counts),
         read_latency: latency(&array.read_latency),
@@ -160,6 +163,26 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             })
             .collect(),
         name: array.name,
+    }
+}
+
+/// All tunables by their names.
+fn tuning(own: &ArrayTuning) -> Tuning {
+    let millis = |time: Duration| Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    Tuning {
+        read_deadline_ms: millis(own.read_deadline),
+        silent_flash_ms: millis(own.silence.flash),
+        silent_rotational_ms: millis(own.silence.rotational),
+        silent_file_ms: millis(own.silence.file),
+        slow_member: Some(own.slow.reaction.word().to_owned()),
+        slow_times: Some(own.slow.times),
+        slow_after_s: Some(own.slow.after.as_secs()),
+        merge_wait_us: u64::try_from(own.merge_wait_max.as_micros()).ok(),
+        read_errors_max: Some(own.read_errors_max),
+        job_latency_target_ms: millis(own.job_latency_target),
+        job_floor: Some(own.job_floor_bytes),
+        space_wait_s: own.no_room_wait_max.map(|time| time.as_secs()),
+        pass_discards: Some(own.pass_discards),
     }
 }
 
@@ -219,6 +242,8 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         replacement: member.replacement,
         serial: member.serial,
         model: member.model,
+        bay: bay(member.bay),
+        health: None,
         last_device: member.last_device.map(last_device),
         device_bytes: member.device_bytes,
         parity_only_log: member.is_parity_only,
@@ -243,7 +268,17 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
 }
 
 fn last_device(device: ashlar_engine::DeviceIdentity) -> LastDevice {
-    LastDevice { path: device.path, serial: device.serial, model: device.model }
+    LastDevice {
+        path: device.path,
+        serial: device.serial,
+        model: device.model,
+        bay: bay(device.bay),
+        host: device.host,
+    }
+}
+
+fn bay(bay: ashlar_device::Bay) -> Bay {
+    Bay { by_path: bay.by_path, enclosure: bay.enclosure, name: bay.name }
 }
 
 fn slow(figures: ashlar_engine::SlowFigures) -> Slow {
@@ -259,14 +294,31 @@ fn slow(figures: ashlar_engine::SlowFigures) -> Slow {
     }
 }
 
+fn kind_of_job(kind: ondisk::JobKind) -> JobKind {
+    match kind {
+        ondisk::JobKind::Rebuild => JobKind::Rebuild,
+        ondisk::JobKind::Replace => JobKind::Replace,
+        ondisk::JobKind::Resync => JobKind::Resync,
+        ondisk::JobKind::Scrub => JobKind::Scrub,
+    }
+}
+
+fn job_end(end: ashlar_engine::JobEnd) -> JobEnd {
+    JobEnd {
+        id: end.did.id,
+        kind: kind_of_job(end.did.kind),
+        slot: end.did.slot.map(|slot| slot.0),
+        stopped: end.stopped.map(str::to_owned),
+        mismatches: end.did.mismatches,
+        left: end.did.left,
+        unrepairable: end.did.unrepairable,
+    }
+}
+
 fn job_status(job: ashlar_engine::JobStatus) -> JobStatus {
     JobStatus {
-        kind: match job.kind {
-            ondisk::JobKind::Rebuild => JobKind::Rebuild,
-            ondisk::JobKind::Replace => JobKind::Replace,
-            ondisk::JobKind::Resync => JobKind::Resync,
-            ondisk::JobKind::Scrub => JobKind::Scrub,
-        },
+        id: job.id,
+        kind: kind_of_job(job.kind),
         slot: job.slot.map(|slot| slot.0),
         done_stripes: job.done_stripes,
         total_stripes: job.total_stripes,
@@ -297,6 +349,8 @@ pub fn spare_pools(spares: Vec<ashlar_engine::SpareStatus>) -> Vec<SparePool> {
         let entry = Spare {
             path: spare.path,
             serial: spare.serial,
+            bay: bay(spare.bay),
+            health: None,
             device_bytes: spare.bytes,
             atomic_write_bytes: stated(spare.stated_atomic_bytes),
         };

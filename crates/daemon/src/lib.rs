@@ -15,6 +15,7 @@
 //! - `handover`    the end of a daemon whose successor goes on
 //! - `guarded`     a connection that ends when its peer takes too long
 //! - `erase`       erases the RAID metadata of a device
+//! - `drives`      lights of bays, and the health of drives
 //! - `descriptors` how many there are, and how many are reserved
 //! - `arrays`      the engine behind the control interface: one function a call
 //! - `convert`     between the engine's types and those of the control interface
@@ -47,6 +48,7 @@ mod configured;
 pub mod control;
 mod convert;
 mod descriptors;
+mod drives;
 mod erase;
 pub mod events;
 mod exports;

@@ -9,7 +9,7 @@ use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::JobStatus;
 use ashlar_api::v1::latency::Latency;
-use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::member::{DriveHealth, MemberState, MemberStatus};
 use ashlar_api::v1::notify::{HistoryStatus, NotifyStatus};
 use ashlar_api::v1::status::{GetStatus, PoolStatus, Status, WorkerStatus};
 use axum::extract::State;
@@ -249,6 +249,7 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
         each_member(arrays, |labels, member| text.sample(&sample, labels, value(member)));
     }
     drives(text, arrays);
+    health(text, arrays);
     for (name, is_read) in
         [("ashlar_member_read_seconds", true), ("ashlar_member_write_seconds", false)]
     {
@@ -272,6 +273,7 @@ fn drives(text: &mut Text, arrays: &[ArrayStatus]) {
                 own.clone().or_else(|| last.cloned().flatten()).unwrap_or_default()
             };
             let device = last.map_or(&it.path, |last| &last.path);
+            let bay = last.map_or(&it.bay, |last| &last.bay);
             let serial = of(&it.serial, last.map(|last| &last.serial));
             let model = of(&it.model, last.map(|last| &last.model));
             let labels = [
@@ -280,6 +282,9 @@ fn drives(text: &mut Text, arrays: &[ArrayStatus]) {
                 ("device", device),
                 ("serial", &serial),
                 ("model", &model),
+                ("by_path", bay.by_path.as_deref().unwrap_or("")),
+                ("enclosure", bay.enclosure.as_deref().unwrap_or("")),
+                ("bay", bay.name.as_deref().unwrap_or("")),
                 (
                     "state",
                     MEMBER_STATES
@@ -291,6 +296,42 @@ fn drives(text: &mut Text, arrays: &[ArrayStatus]) {
             text.sample("ashlar_member_info", &labels, 1);
         }
     }
+}
+
+/// What drives say of their health; nothing of those that say nothing.
+fn health(text: &mut Text, arrays: &[ArrayStatus]) {
+    type Figure = (&'static str, &'static str, &'static str, fn(&DriveHealth) -> Option<i64>);
+    const FIGURES: [Figure; 6] = [
+        ("ashlar_drive_concerns", "gauge", "Concerns about the drive.", |it| {
+            it.error.is_none().then(|| i64::try_from(it.concerns().len()).unwrap_or(i64::MAX))
+        }),
+        ("ashlar_drive_temperature_celsius", "gauge", "Its temperature.", |it| it.temperature_c),
+        ("ashlar_drive_media_errors", "counter", "Media errors in its life.", |it| {
+            signed(it.media_errors)
+        }),
+        ("ashlar_drive_worn_percent", "gauge", "Used part of its rated life.", |it| {
+            signed(it.worn_percent)
+        }),
+        ("ashlar_drive_spare_percent", "gauge", "Spare blocks that are left.", |it| {
+            signed(it.spare_percent)
+        }),
+        ("ashlar_drive_power_on_hours", "gauge", "Hours in operation.", |it| {
+            signed(it.power_on_hours)
+        }),
+    ];
+    for (name, kind, help, value) in FIGURES {
+        text.family(name, kind, help);
+        let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        each_member(arrays, |labels, member| {
+            if let Some(value) = member.health.as_ref().and_then(value) {
+                text.sample(&sample, labels, value);
+            }
+        });
+    }
+}
+
+fn signed(value: Option<u64>) -> Option<i64> {
+    value.and_then(|value| i64::try_from(value).ok())
 }
 
 fn each_member(arrays: &[ArrayStatus], mut each: impl FnMut(Labels<'_>, &MemberStatus)) {

@@ -8,6 +8,7 @@ use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
 use crate::configured::Configured;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
+use crate::drives::watch::Watch;
 use crate::events::Events;
 use crate::exports::{Export, ExportSetting, Exports, Say};
 use crate::gather::Gather;
@@ -114,7 +115,6 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let exports = Arc::new(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
-    let started = Instant::now();
     let (ready, is_ready) = watch::channel(false);
     let configured = Arc::new(Configured::of(&options.config.array));
     let arrays = Arrays {
@@ -123,13 +123,14 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         memory,
         gather,
         seats,
-        started,
+        started: Instant::now(),
         kernel,
         is_ready,
         events: Arc::clone(&events),
         configured,
+        watch: Arc::new(Watch::new(&options.config.drives)),
     };
-    tokio::spawn(unit::keep_telling(arrays.clone()));
+    keep_telling(&arrays);
     let begun = begin(&arrays, &options.config, &waits, &say);
     let socket = (listener, &*options.socket);
     let served = serve_until_signal(socket, &arrays, (begun, ready), &say).await;
@@ -148,6 +149,12 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         std::process::exit(HANDED_OVER.into());
     }
     served.map(drop)
+}
+
+/// Tell the service manager and ask the drives, as long as the process runs.
+fn keep_telling(arrays: &Arrays) {
+    tokio::spawn(unit::keep_telling(arrays.clone()));
+    tokio::spawn(Arc::clone(&arrays.watch).keep_watching(arrays.clone()));
 }
 
 /// How many descriptors this process may have.
@@ -368,6 +375,7 @@ async fn serve_until_signal(
             () = gather => {}
         }
     });
+
     let mut begun = pin!(begun);
     let mut next_signal = async || {
         tokio::select! {

@@ -12,6 +12,7 @@ use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::{Completion, Handle};
 use ashlar_units::{SECTOR_BYTES, to_u64};
 
+use crate::bay::Bay;
 use crate::fault::Fault;
 use crate::flights::Owed;
 
@@ -158,6 +159,8 @@ pub struct DeviceFacts {
     pub model: Option<String>,
     /// Serial number or world-wide name.
     pub serial: Option<String>,
+    /// Where it is plugged in.
+    pub bay: Bay,
     /// Seeks cost time.
     pub is_rotational: bool,
     /// Writes can be lost in a power cut until they are flushed.
@@ -208,6 +211,7 @@ impl DeviceFacts {
             memory_alignment: 1,
             model: None,
             serial: None,
+            bay: Bay::default(),
             is_rotational: false,
             has_volatile_cache: false,
             atomic_write_bytes: None,

@@ -29,6 +29,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::bay::Bay;
 use crate::device::{Access, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened};
 use crate::holders;
 use crate::identity::Identity;
@@ -177,6 +178,12 @@ fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, 
     facts.memory_alignment = CAUTIOUS_ALIGNMENT;
     facts.store =
         store::of_block(Path::new(sysfs::SYS), major(about.st_rdev), minor(about.st_rdev));
+    facts.bay = Bay::of(
+        Path::new(sysfs::SYS),
+        Path::new("/dev"),
+        major(about.st_rdev),
+        minor(about.st_rdev),
+    );
     if let Some(told) = told {
         facts.logical_block_bytes = told.logical_block_bytes;
         facts.is_rotational = told.is_rotational;

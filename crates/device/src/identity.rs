@@ -7,7 +7,7 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -212,6 +212,28 @@ impl Physical {
     pub fn of(path: &str) -> Physical {
         Physical(physical(path).unwrap_or_else(|| path.to_owned()))
     }
+}
+
+/// The serial of the drive that a path leads to now. Nothing is opened.
+pub fn serial_at(path: &str) -> Option<String> {
+    let (major, minor) = block_number(path)?;
+    sysfs::read(Path::new(sysfs::SYS), major, minor)?.serial
+}
+
+/// The node of the whole disk that a path leads to now; `None` if it leads to no disk that can
+/// have a health of its own. Nothing is opened.
+pub fn disk_at(path: &str) -> Option<PathBuf> {
+    let (major, minor) = block_number(path)?;
+    let own = sysfs::directory(Path::new(sysfs::SYS), major, minor)?;
+    let disk = sysfs::whole_disk(&own);
+    let name = disk.file_name().filter(|_| disk.join("device").exists())?;
+    Some(Path::new("/dev").join(name))
+}
+
+fn block_number(path: &str) -> Option<(u32, u32)> {
+    let about = std::fs::metadata(path).ok()?;
+    let number = about.rdev();
+    about.file_type().is_block_device().then(|| (major(number), minor(number)))
 }
 
 fn physical(path: &str) -> Option<String> {

@@ -18,9 +18,10 @@
 //! - `noted`: what counting and recording share; `forward`: tasks that pass answers on
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
 //! - `sysfs`: what the kernel tells about a block device; `store`: where a thin one takes space
-//!   from
+//!   from; `bay`: where a drive is plugged in, and the light there
 #![forbid(unsafe_code)]
 
+mod bay;
 mod device;
 mod fault;
 mod faulty;
@@ -41,6 +42,7 @@ mod store;
 mod sysfs;
 mod uring;
 
+pub use bay::{Bay, Occupant, occupant, set_light};
 pub use device::{
     Access, Change, Command, CommandKind, Device, DeviceFacts, DeviceKind, Look, OpenRefusal,
     Opened, Opener, Outcome,
@@ -50,7 +52,7 @@ pub use faulty::{FaultControl, FaultyDevice, FaultyOpener};
 pub use file::{FileDevice, open_to_look};
 pub use flights::{Flight, Flights, Owed};
 pub use holders::{Holder, holders};
-pub use identity::{Physical, exclusion_of};
+pub use identity::{Physical, disk_at, exclusion_of, serial_at};
 pub use mem::MemDevice;
 pub use null::NullDevice;
 pub use open_paths::PathOpener;

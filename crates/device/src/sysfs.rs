@@ -66,7 +66,8 @@ pub(crate) fn whole_disk(own: &Path) -> PathBuf {
     }
 }
 
-fn serial(disk: &Path) -> Option<String> {
+/// The serial of a disk, or its world-wide name.
+pub(crate) fn serial(disk: &Path) -> Option<String> {
     let plain = ["device/serial", "serial"].iter().find_map(|file| text(&disk.join(file)));
     let named = || ["wwid", "device/wwid"].iter().find_map(|file| text(&disk.join(file)));
     plain.or_else(|| unit_serial(&disk.join("device/vpd_pg80"))).or_else(named)
@@ -82,7 +83,8 @@ fn number(file: &Path) -> Option<u64> {
     text(file)?.parse().ok()
 }
 
-fn text(file: &Path) -> Option<String> {
+/// The text of a file, without padding; `None` if it is not there or empty.
+pub(crate) fn text(file: &Path) -> Option<String> {
     tidy(&fs::read_to_string(file).ok()?)
 }
 

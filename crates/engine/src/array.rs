@@ -10,16 +10,16 @@ use crate::aside::Aside;
 use crate::caches::Caches;
 use crate::canary::{Canary, sings};
 use crate::checksums::table::Checksums;
-use crate::config::ArrayTuning;
+use crate::config::{ArrayTuning, LiveTuning};
 use crate::coordinator::marks::Unproven;
-use crate::event::EventLog;
+use crate::event::{EventLog, names};
 use crate::identity::Identities;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
 use crate::log::shape::LogShape;
 use crate::member::SlotState;
 use crate::metrics::{
-    ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberTally, StageLatencies,
+    ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounts, MemberTally, StageLatencies,
 };
 use crate::room::{Pause, Room};
 use crate::slot::{DeviceEpoch, Slot};
@@ -28,7 +28,7 @@ use crate::watch::silence::Silence;
 use crate::watch::slow::Avoided;
 use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, LayoutEpoch, Place, Stripe, StripeId, StripeView};
-use ashlar_ondisk::JobRecord;
+use ashlar_ondisk::{ArrayName, JobRecord};
 use ashlar_units::{MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -50,7 +50,7 @@ pub(crate) struct ArrayIdentity {
 pub struct Array {
     pub(crate) identity: ArrayIdentity,
     pub(crate) layouts: Layouts,
-    pub(crate) tuning: ArrayTuning,
+    pub(crate) tuning: LiveTuning,
     /// Start of the data area on every member, bytes.
     pub(crate) data_offset: u64,
     pub(crate) slots: Box<[Slot]>,
@@ -72,12 +72,14 @@ pub struct Array {
     pub(crate) events: Arc<EventLog>,
     /// Which devices fill the slots, or did last.
     pub(crate) identities: Identities,
+    /// This host, as it calls itself; empty if nobody said.
+    pub(crate) host: String,
     pub(crate) spares: Arc<SparePools>,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub(crate) wall_clock_s: fn() -> u64,
     /// Carries out what may block.
     pub(crate) aside: Aside,
-    /// The pools it takes spares from, in this order.
+    /// The pools it takes spares from, in this order; none: it takes no spares.
     pub(crate) spare_pools: Vec<String>,
     /// The progress of its background jobs.
     pub(crate) jobs: crate::background::board::JobBoard,
@@ -143,7 +145,17 @@ pub(crate) struct ArrayParts {
     /// Carries out what may block.
     pub(crate) aside: Aside,
     pub(crate) spare_pools: Vec<String>,
+    pub(crate) host: String,
     pub(crate) worker_count: usize,
+}
+
+/// The pools that are meant: the default one if none is named. What cannot be the name of a pool
+/// says that the array takes no spares.
+fn pools_of(named: Vec<String>) -> Vec<String> {
+    match named.is_empty() {
+        true => vec![ashlar_ondisk::DEFAULT_POOL.to_owned()],
+        false => named.into_iter().filter(|name| ArrayName::new(name).is_ok()).collect(),
+    }
 }
 
 impl Array {
@@ -156,7 +168,7 @@ impl Array {
                 .collect(),
             identity: parts.identity,
             layouts: parts.layouts,
-            tuning: parts.tuning,
+            tuning: LiveTuning::new(parts.tuning),
             data_offset: parts.data_offset,
             written: parts.written,
             intent: parts.intent,
@@ -169,14 +181,11 @@ impl Array {
             incarnation: OnceLock::new(),
             events: parts.events,
             identities: Identities::new(parts.slot_states.len()),
+            host: parts.host,
             spares: parts.spares,
             wall_clock_s: parts.wall_clock_s,
             aside: parts.aside,
-            spare_pools: if parts.spare_pools.is_empty() {
-                vec![ashlar_ondisk::DEFAULT_POOL.to_owned()]
-            } else {
-                parts.spare_pools
-            },
+            spare_pools: pools_of(parts.spare_pools),
             jobs: crate::background::board::JobBoard::default(),
             coordinator,
             failing_slots: AtomicUsize::new(0),
@@ -262,19 +271,26 @@ impl Array {
         self.counters.iter().map(move |counters| &counters.members[member.at()])
     }
 
-    /// Read errors of the device that fills the slot.
-    pub(crate) fn read_errors(&self, member: MemberIdx) -> u64 {
-        let before = self.slot(member).errors_before();
-        self.read_errors_of_all(member).saturating_sub(before)
+    /// What the slot did, with the faults of the device alone that fills it, or did last.
+    pub(crate) fn member_counts(&self, member: MemberIdx) -> MemberCounts {
+        self.counts_of_all(member).with_faults_since(&self.slot(member).counts_before())
     }
 
-    /// Coordinator only: the device of this device epoch fills the slot from now on.
+    /// Coordinator only: the device of this device epoch fills the slot from now on. What is known
+    /// of the one before it goes into the history.
     pub(crate) fn set_device_epoch(&self, member: MemberIdx, device_epoch: DeviceEpoch) {
-        self.slot(member).set_device_epoch(device_epoch, self.read_errors_of_all(member));
+        if !self.identities.last(member).path.is_empty() {
+            let mut fields = vec![("slot", member.to_string())];
+            fields.extend(self.member_counts(member).faults());
+            self.record(names::MEMBER_REPLACED, fields);
+        }
+        self.slot(member).set_device_epoch(device_epoch, self.counts_of_all(member));
     }
 
-    fn read_errors_of_all(&self, member: MemberIdx) -> u64 {
-        self.tallies(member).map(|tally| tally.counters.read_errors.get()).sum()
+    fn counts_of_all(&self, member: MemberIdx) -> MemberCounts {
+        let mut counts = MemberCounts::default();
+        self.tallies(member).for_each(|tally| tally.counters.add_to(&mut counts));
+        counts
     }
 
     /// Put a slot into `state`. Called by the coordinator, and by any worker for `Failing`.

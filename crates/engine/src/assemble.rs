@@ -21,7 +21,7 @@ use crate::config::{ArrayTuning, Runner};
 use crate::coordinator::marks::Marks;
 use crate::coordinator::messages::ArrayLost;
 use crate::coordinator::state::Coordinator;
-use crate::coordinator::{map_writer, proof, record};
+use crate::coordinator::{drives, map_writer, proof, record};
 use crate::devices::{SlotDevice, SlotDevices};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -49,7 +49,9 @@ use ashlar_ondisk::assembly::{
 };
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS, SUPERBLOCK_COPIES};
-use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, Superblock, SuperblockCopies};
+use ashlar_ondisk::{
+    ConsistencyPolicy, DrivePage, Drives, ForcedActions, Superblock, SuperblockCopies,
+};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64};
 use plan::{Filler, Plan, SlotPlan, plan};
@@ -75,6 +77,8 @@ pub struct AssembleSpec {
 /// A device that was read.
 struct Found {
     opened: Arc<dyn Opened>,
+    /// What it says of the drives of its array.
+    drive_pages: Vec<DrivePage>,
 }
 
 /// What a start would come to.
@@ -100,6 +104,7 @@ pub(crate) async fn assemble(
     let reserved = engine_state.reserve(&plan.superblock)?;
     let seen = watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
+    recall_drives(&array, &plan.superblock, &looked.found);
     let lost_pages = load_maps((worker, engine_state), &array, &mut plan, &spec).await?;
     let local = match install(engine_state, &array, &plan).await {
         Ok(()) => coordinator(engine_state, &array, &plan, worker, seen).await,
@@ -193,6 +198,12 @@ async fn watch(
     ownership::watch(worker, engine_state, &plan.superblock, &plan.devices(worker)).await
 }
 
+/// Of slots without a device, the members know which drive was there last.
+fn recall_drives(array: &Array, superblock: &Superblock, found: &[Found]) {
+    let pages = found.iter().flat_map(|found| &found.drive_pages);
+    drives::recall(array, superblock, &Drives::newest(pages, superblock.array_uuid));
+}
+
 /// An older copy of a member is there: the slot is out, and the events say why.
 fn name_older_copies(array: &Array, readings: &[MemberReading], verdict: &Verdict) {
     let is_older = |extra: &&Extra| matches!(extra.reason, ExtraReason::Older { .. });
@@ -263,8 +274,8 @@ async fn read_devices(
     }
     let (mut found, mut readings) = (Vec::new(), Vec::new());
     for looking in started {
-        let (opened, reading) = looking.finish(worker).await;
-        found.push(Found { opened });
+        let (one, reading) = looking.finish(worker).await;
+        found.push(one);
         readings.push(reading);
     }
     (found, readings, problems)
@@ -286,7 +297,7 @@ impl Looking<'_> {
         Looking { path, opened, ends }
     }
 
-    async fn finish(self, worker: &Worker) -> (Arc<dyn Opened>, MemberReading) {
+    async fn finish(self, worker: &Worker) -> (Found, MemberReading) {
         let facts = self.opened.facts();
         let (mut head, mut tail) = (None, None);
         if let Some([head_read, tail_read]) = self.ends {
@@ -303,7 +314,8 @@ impl Looking<'_> {
         let reading = MemberReading::new(self.path, facts.size_bytes, serial, choice)
             .with_mark_in(head.as_deref())
             .with_marks(marks.as_deref());
-        (self.opened, reading)
+        let drive_pages = head.as_deref().map(DrivePage::all_in).unwrap_or_default();
+        (Found { opened: self.opened, drive_pages }, reading)
     }
 }
 
@@ -356,6 +368,7 @@ fn make_array(
         wall_clock_s: engine_state.config.wall_clock_s,
         aside: Arc::clone(&engine_state.config.aside),
         spare_pools: spec.spare_pools.clone(),
+        host: engine_state.config.runner.as_ref().map_or(String::new(), |it| it.host_id.clone()),
         worker_count: engine_state.loads.len(),
     });
     for (at, slot) in plan.slots.iter().enumerate() {

@@ -36,7 +36,7 @@ mod sparing;
 pub(crate) mod step;
 pub(crate) mod table;
 
-pub use board::{JobStatus, ScrubEnd};
+pub use board::{JobEnd, JobStatus, ScrubEnd};
 pub(crate) use changes::listener;
 pub(crate) use filling::{begin_copies_anew, resume, start_copy, start_rebuild};
 pub(crate) use sparing::{copy_to_spare, look_again};
@@ -111,15 +111,30 @@ pub(crate) async fn start_scrub(local: &Rc<LocalArray>, is_repairing: bool) -> R
     change_table(local, job.record()).await
 }
 
-/// Stop a scrub for good.
+/// Stop a scrub for good: the one of this number, if one is given.
 ///
 /// # Errors
 /// If none runs.
-pub(crate) fn cancel_scrub(local: &Rc<LocalArray>) -> Result<(), Refusal> {
+pub(crate) fn cancel_scrub(local: &Rc<LocalArray>, id: Option<u64>) -> Result<(), Refusal> {
     let job = find(local, JobKind::Scrub, None)?;
+    if id.is_some_and(|id| id != job.id) {
+        return Err(unknown(local, JobKind::Scrub));
+    }
     job.is_cancelled.set(true);
     notify(local.coordinator());
     Ok(())
+}
+
+/// The kind and slot of the job of this number.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn of_id(array: &Array, id: u64) -> Result<(JobKind, Option<MemberIdx>), Refusal> {
+    let found = status(array).into_iter().find(|job| job.id == id);
+    found.map(|job| (job.kind, job.slot)).ok_or_else(|| {
+        let what = format!("array '{}' has no job {id} under way", array.name());
+        Refusal::new("job.unknown", what, "see `ashlar job list` for what runs")
+    })
 }
 
 /// Let a job stand still, also over restarts.
@@ -177,13 +192,15 @@ async fn change_table(local: &Rc<LocalArray>, job: JobRecord) -> Result<(), Refu
 fn find(local: &LocalArray, kind: JobKind, slot: Option<MemberIdx>) -> Result<Rc<Job>, Refusal> {
     let running = local.coordinator().jobs.running.borrow();
     let found = running.iter().find(|job| (job.kind(), job.slot()) == (kind, slot));
-    found.cloned().ok_or_else(|| {
-        Refusal::new(
-            "job.unknown",
-            format!("array '{}' has no such {} under way", local.array.name(), kind.name()),
-            "see `ashlar status` for what runs",
-        )
-    })
+    found.cloned().ok_or_else(|| unknown(local, kind))
+}
+
+fn unknown(local: &LocalArray, kind: JobKind) -> Refusal {
+    Refusal::new(
+        "job.unknown",
+        format!("array '{}' has no such {} under way", local.array.name(), kind.name()),
+        "see `ashlar job list` for what runs",
+    )
 }
 
 fn not_recorded(array: &Array) -> Refusal {

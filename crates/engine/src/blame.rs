@@ -35,7 +35,7 @@ pub(crate) async fn blame(
         // write.
         return coordinator::replacement_failed(local, target.device, fault.to_string()).await;
     }
-    local.tally(target.device.member).counters.write_errors.add(1);
+    local.count_write_error(target.device);
     if failed.iter().all(|(device, _)| device.member != target.device.member) {
         failed.push((target.device, fault));
     }
@@ -85,7 +85,8 @@ pub(crate) fn read_failed(local: &Rc<LocalArray>, device: MemberDevice, fault: F
         return;
     }
     local.tally(device.member).counters.read_errors.add(1);
-    let is_worn = array.read_errors(device.member) > array.tuning.read_errors_max;
+    let is_worn =
+        array.member_counts(device.member).read_errors > array.tuning.get().read_errors_max;
     if fault.kind == FaultKind::Gone || is_worn {
         coordinator::take_out_soon(local, device, fault.to_string());
     }

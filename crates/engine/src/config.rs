@@ -9,7 +9,8 @@ use ashlar_device::Opener;
 use ashlar_ondisk::ProcessName;
 use ashlar_parity::Kernel;
 use ashlar_ring::affinity;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Largest request, bytes; also the length of the shared run of zeros.
@@ -167,6 +168,41 @@ pub struct ArrayTuning {
     /// Passes discards of clients on to the members as soon as that is safe, if the members then
     /// read zeros there. Not on an array with checksums.
     pub pass_discards: bool,
+}
+
+/// The tunables of an array that runs: any thread may read them, and they may change.
+pub(crate) struct LiveTuning {
+    all: Mutex<ArrayTuning>,
+    /// The one that reads ask for: without a lock.
+    read_deadline: AtomicU64,
+}
+
+impl LiveTuning {
+    pub(crate) fn new(tuning: ArrayTuning) -> LiveTuning {
+        let read_deadline = AtomicU64::new(nanos(tuning.read_deadline));
+        LiveTuning { all: Mutex::new(tuning), read_deadline }
+    }
+
+    /// All of them.
+    pub(crate) fn get(&self) -> ArrayTuning {
+        *self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A member read that takes longer is given up on.
+    #[inline]
+    pub(crate) fn read_deadline(&self) -> Duration {
+        Duration::from_nanos(self.read_deadline.load(Ordering::Relaxed))
+    }
+
+    /// From now on these.
+    pub(crate) fn set(&self, tuning: ArrayTuning) {
+        self.read_deadline.store(nanos(tuning.read_deadline), Ordering::Relaxed);
+        *self.all.lock().unwrap_or_else(PoisonError::into_inner) = tuning;
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Default for ArrayTuning {

@@ -11,6 +11,7 @@
 //! - `holders`  the devices that it writes to
 //! - `by_hand`  the operator puts a member out
 //! - `join`     a device takes a slot
+//! - `drives`   which drives are, or were last, in the slots
 //! - `proof`    flush marks: what is known to be on every member
 //! - `record`   one superblock update on all members
 //! - `look`     whether devices are still what was opened
@@ -21,6 +22,7 @@
 
 pub(crate) mod by_hand;
 mod checksum_pages;
+pub(crate) mod drives;
 pub(crate) mod holders;
 pub(crate) mod join;
 pub(crate) mod look;

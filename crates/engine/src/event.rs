@@ -46,6 +46,10 @@ pub mod names {
     pub const MEMBER_SUPERBLOCK_DAMAGED: &str = "member.superblock_damaged";
     /// A member took a slot (spare, replacement or returned).
     pub const MEMBER_JOINED: &str = "member.joined";
+    /// Another device takes the slot. Fields: what is known of the one before it, and its
+    /// `read_errors`, `write_errors`, `repaired_blocks`, `checksum_mismatches`,
+    /// `located_mismatches`, `slow_reads`.
+    pub const MEMBER_REPLACED: &str = "member.replaced";
     /// Blocks of a member could not be read; they were reconstructed and written back.
     pub const MEMBER_BLOCK_REPAIRED: &str = "member.block_repaired";
     /// Blocks of a member could not be read and could not be written back.

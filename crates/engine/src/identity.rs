@@ -1,12 +1,16 @@
 //! Which drive is, or was last, in each slot: what somebody needs who has to pull it.
 //!
 //! What must stay true: a device that goes out stays known here until another one takes its slot.
-//! Every event that names a slot also names its device. Not here: what the superblocks say of a
-//! device that has not been there since the start (its serial only).
+//! Every event that names a slot also names its device. Of a device that has not been there since
+//! the start, the members know (`coordinator/drives.rs`).
 
-use ashlar_device::DeviceFacts;
+use ashlar_device::{Bay, DeviceFacts};
+use ashlar_ondisk::{Drive, Drives, Text};
 use ashlar_units::MemberIdx;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
 
 /// What a drive is called.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -17,13 +21,55 @@ pub struct DeviceIdentity {
     pub serial: Option<String>,
     /// What it calls itself.
     pub model: Option<String>,
+    /// Where it is plugged in.
+    pub bay: Bay,
+    /// The host that saw it there; `None`: this one.
+    pub host: Option<String>,
 }
 
 impl DeviceIdentity {
     fn of(facts: &DeviceFacts) -> DeviceIdentity {
-        let DeviceFacts { path, serial, model, .. } = facts;
-        DeviceIdentity { path: path.clone(), serial: serial.clone(), model: model.clone() }
+        let DeviceFacts { path, serial, model, bay, .. } = facts.clone();
+        DeviceIdentity { path, serial, model, bay, host: None }
     }
+
+    /// What members keep of it. `own_host` is this host.
+    pub(crate) fn to_drive(&self, own_host: &str) -> Drive {
+        let host = self.host.as_deref().unwrap_or(own_host);
+        Drive {
+            member_tag: 0,
+            model: cut(self.model.as_ref()),
+            path: Text::cut(&self.path),
+            by_path: cut(self.bay.by_path.as_ref()),
+            enclosure: cut(self.bay.enclosure.as_ref()),
+            bay: cut(self.bay.name.as_ref()),
+            host: Text::cut(host),
+        }
+    }
+
+    /// What members kept of a drive with this serial. `own_host` is this host.
+    pub(crate) fn of_drive(drive: &Drive, serial: &str, own_host: &str) -> DeviceIdentity {
+        let is_elsewhere = drive.host != Text::cut(own_host) && !drive.host.is_empty();
+        DeviceIdentity {
+            path: drive.path.as_str().to_owned(),
+            serial: known(serial),
+            model: known(drive.model.as_str()),
+            bay: Bay {
+                by_path: known(drive.by_path.as_str()),
+                enclosure: known(drive.enclosure.as_str()),
+                name: known(drive.bay.as_str()),
+            },
+            host: known(drive.host.as_str()).filter(|_| is_elsewhere),
+        }
+    }
+}
+
+fn cut<const N: usize>(text: Option<&String>) -> Text<N> {
+    text.map_or(Text::EMPTY, |text| Text::cut(text))
+}
+
+fn known(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The devices that fill the slots now, or did last.
@@ -42,8 +88,15 @@ impl Identities {
     /// A device fills the slot from now on.
     pub(crate) fn joins(&self, member: MemberIdx, facts: &DeviceFacts) {
         let Some(mut own) = self.slot(member) else { return };
-        if own.path != facts.path || own.serial != facts.serial {
+        if own.path != facts.path || own.serial != facts.serial || own.host.is_some() {
             *own = DeviceIdentity::of(facts);
+        }
+    }
+
+    /// The start, before devices join: this one filled the slot last.
+    pub(crate) fn recall(&self, member: MemberIdx, identity: DeviceIdentity) {
+        if let Some(mut own) = self.slot(member) {
+            *own = identity;
         }
     }
 
@@ -69,7 +122,10 @@ impl Identities {
         if !is_own || own.path.is_empty() {
             return fields;
         }
-        let of_own = [("path", Some(own.path)), ("serial", own.serial), ("model", own.model)];
+        let bay = own.bay.enclosure.zip(own.bay.name);
+        let bay = bay.map(|(enclosure, bay)| format!("{bay} of enclosure {enclosure}"));
+        let of_own =
+            [("path", Some(own.path)), ("serial", own.serial), ("model", own.model), ("bay", bay)];
         for (name, value) in of_own {
             let is_new = !fields.iter().any(|(own, _)| *own == name);
             fields.extend(value.filter(|_| is_new).map(|value| (name, value)));
@@ -78,9 +134,14 @@ impl Identities {
     }
 }
 
+/// What the members say of drives, and which members have it. On the coordinator.
+#[derive(Default)]
+pub(crate) struct KeptDrives(pub(crate) RefCell<(Drives, BTreeSet<Uuid>)>);
+
 #[cfg(test)]
 mod tests {
     use super::{DeviceIdentity, Identities};
+    use ashlar_device::Bay;
     use ashlar_units::MemberIdx;
 
     fn of_one() -> Identities {
@@ -88,7 +149,7 @@ mod tests {
         *identities.slot(MemberIdx(1)).expect("there") = DeviceIdentity {
             path: "/dev/sdb".to_owned(),
             serial: Some("S1".to_owned()),
-            model: None,
+            ..DeviceIdentity::default()
         };
         identities
     }
@@ -100,6 +161,26 @@ mod tests {
         let expected =
             [own("slot", "1"), own("reason", "x"), own("path", "/dev/sdb"), own("serial", "S1")];
         assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn what_members_keep_of_a_drive_tells_where_it_was_and_who_saw_it_there() {
+        let here = DeviceIdentity {
+            path: "/dev/sdq".to_owned(),
+            serial: Some("S1".to_owned()),
+            model: Some("Drive 9000".to_owned()),
+            bay: Bay {
+                by_path: Some("pci-0000:5e:00.0-sas-phy7-lun-0".to_owned()),
+                enclosure: Some("0x500304801f2a8d3f".to_owned()),
+                name: Some("Slot 07".to_owned()),
+            },
+            host: None,
+        };
+        let kept = here.to_drive("store1");
+        assert_eq!(DeviceIdentity::of_drive(&kept, "S1", "store1"), here);
+        let elsewhere = DeviceIdentity::of_drive(&kept, "S1", "store2");
+        assert_eq!(elsewhere.host.as_deref(), Some("store1"));
+        assert_eq!(elsewhere.to_drive("store2"), kept, "it was seen by the other host still");
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod written;
 pub use array::Array;
 pub use aside::Aside;
 pub use assemble::{AssembleSpec, WouldStart, next_after};
-pub use background::{JobStatus, ScrubEnd};
+pub use background::{JobEnd, JobStatus, ScrubEnd};
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
 pub use checksums::cache::CacheUsage;

@@ -27,6 +27,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An array's share on one worker.
 pub(crate) struct LocalArray {
@@ -110,7 +111,7 @@ impl LocalArray {
             locks: RowLocks::default(),
             scratch: Scratch::new(width, strip_bytes, SCRATCH_TARGET_BYTES)?,
             facts: facts_of(array, &devices),
-            merging: Merging::new(array.tuning.merge_wait_max),
+            merging: Merging::new(array.tuning.get().merge_wait_max),
             pools: Pools::default(),
             under_way: Cell::new(0),
             changes_under_way: Cell::new(0),
@@ -191,6 +192,13 @@ impl LocalArray {
         &self.array.counters[self.worker.index].members[member.at()]
     }
 
+    /// A write or a flush failed: it counts against its device, unless that has left the slot.
+    pub(crate) fn count_write_error(&self, device: MemberDevice) {
+        if self.array.slot(device.member).device_epoch() == device.device_epoch {
+            self.tally(device.member).counters.write_errors.add(1);
+        }
+    }
+
     /// The device in a slot, if there is one.
     pub(crate) fn device(&self, member: MemberIdx) -> Option<Rc<dyn Device>> {
         self.devices.borrow()[member.at()]
@@ -249,16 +257,21 @@ impl LocalArray {
     }
 
     /// A device that leaves its slot well may still owe answers. Nobody watches it from now on, so
-    /// it has as long for them as a member that is silent.
+    /// it has as long for them as a member that is silent. It is closed when it owes none.
     pub(crate) fn give_up_in_time(&self, device: Rc<dyn Device>) {
         if device.look_at_commands().under_way == 0 {
             return;
         }
-        let limit = self.array.tuning.silence.of(device.facts());
+        let limit = self.array.tuning.get().silence.of(device.facts());
         let handle = self.worker.handle.clone();
         self.worker.handle.spawn(async move {
-            handle.sleep(limit).await;
-            device.give_up();
+            let end = handle.now().after(limit);
+            while device.look_at_commands().under_way != 0 {
+                if handle.now() >= end {
+                    return device.give_up();
+                }
+                handle.sleep(OWED_POLL).await;
+            }
         });
     }
 
@@ -323,6 +336,9 @@ impl LocalArray {
         UnderWay(Rc::clone(self))
     }
 }
+
+/// How often to look whether a device that left its slot still owes answers.
+const OWED_POLL: Duration = Duration::from_millis(20);
 
 /// Something under way on a local array.
 pub(crate) struct UnderWay(Rc<LocalArray>);

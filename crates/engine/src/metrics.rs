@@ -155,6 +155,37 @@ counters! {
     }
 }
 
+impl MemberCounts {
+    /// These, with faults alone that were not counted `before`.
+    #[must_use]
+    pub fn with_faults_since(self, before: &MemberCounts) -> MemberCounts {
+        MemberCounts {
+            read_errors: self.read_errors.saturating_sub(before.read_errors),
+            write_errors: self.write_errors.saturating_sub(before.write_errors),
+            repaired_blocks: self.repaired_blocks.saturating_sub(before.repaired_blocks),
+            checksum_mismatches: self
+                .checksum_mismatches
+                .saturating_sub(before.checksum_mismatches),
+            located_mismatches: self.located_mismatches.saturating_sub(before.located_mismatches),
+            slow_reads: self.slow_reads.saturating_sub(before.slow_reads),
+            ..self
+        }
+    }
+
+    /// Names of the faults, and how many there were.
+    pub fn faults(&self) -> Vec<(&'static str, String)> {
+        let faults = [
+            ("read_errors", self.read_errors),
+            ("write_errors", self.write_errors),
+            ("repaired_blocks", self.repaired_blocks),
+            ("checksum_mismatches", self.checksum_mismatches),
+            ("located_mismatches", self.located_mismatches),
+            ("slow_reads", self.slow_reads),
+        ];
+        faults.map(|(name, count)| (name, count.to_string())).to_vec()
+    }
+}
+
 /// What one member does for one worker, counted by that worker.
 #[derive(Debug, Default)]
 pub(crate) struct MemberTally {

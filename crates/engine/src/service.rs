@@ -6,6 +6,7 @@
 //! coordinator.
 
 use crate::array::Array;
+use crate::config::ArrayTuning;
 use crate::control_io::refused;
 use crate::coordinator::join;
 use crate::engine::Engine;
@@ -263,13 +264,53 @@ impl Engine {
         self.on_coordinator_of(&array, unpause).await?
     }
 
-    /// End the scrub before it is done.
+    /// Let the job of this number stand still, or go on.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn set_job_paused(&self, name: &str, id: u64, is_on: bool) -> Result<(), Refusal> {
+        let array = self.array(name)?;
+        let set = async move |local: Rc<LocalArray>| {
+            let (kind, slot) = background::of_id(&local.array, id)?;
+            match is_on {
+                true => background::pause(&local, kind, slot).await,
+                false => background::unpause(&local, kind, slot).await,
+            }
+        };
+        self.on_coordinator_of(&array, set).await?
+    }
+
+    /// The tunables of a running array.
+    ///
+    /// # Errors
+    /// If there is no such array.
+    pub fn tuning(&self, name: &str) -> Result<ArrayTuning, Refusal> {
+        Ok(self.array(name)?.tuning.get())
+    }
+
+    /// Give a running array these tunables, until it stops. The memory for the checksum table stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// If there is no such array.
+    pub async fn set_tuning(&self, name: &str, tuning: ArrayTuning) -> Result<(), Refusal> {
+        let array = self.array(name)?;
+        let id = array.identity.id;
+        array.tuning.set(tuning);
+        let tell = move |worker: &Rc<Worker>| {
+            let local = worker.local(id);
+            local.into_iter().for_each(|it| it.merging.set_wait_max(tuning.merge_wait_max));
+        };
+        self.engine_state().on_every_worker(tell).await.map(drop)
+    }
+
+    /// End the scrub before it is done; that of this number, if one is given.
     ///
     /// # Errors
     /// If none runs.
-    pub async fn cancel_scrub(&self, name: &str) -> Result<(), Refusal> {
+    pub async fn cancel_scrub(&self, name: &str, id: Option<u64>) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        let cancel = async move |local: Rc<LocalArray>| background::cancel_scrub(&local);
+        let cancel = async move |local: Rc<LocalArray>| background::cancel_scrub(&local, id);
         self.on_coordinator_of(&array, cancel).await?
     }
 

@@ -11,11 +11,12 @@
 
 use crate::canary::{Canary, sings};
 use crate::member::SlotState;
+use crate::metrics::MemberCounts;
 use ashlar_layout::{Stripe, StripeId};
 use ashlar_units::{MemberIdx, StripeNo};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One member slot as all workers see it.
 #[derive(Default)]
@@ -50,16 +51,16 @@ impl Slot {
         self.writes_whole.store(true, Ordering::Release);
     }
 
-    /// Coordinator only: the device of this device epoch fills the slot from now on. Its
-    /// predecessors had this many read errors.
-    pub(crate) fn set_device_epoch(&self, device_epoch: DeviceEpoch, errors_before: u64) {
-        self.device_epochs.errors_before.store(errors_before, Ordering::Release);
+    /// Coordinator only: the device of this device epoch fills the slot from now on. This is what
+    /// its predecessors did.
+    pub(crate) fn set_device_epoch(&self, device_epoch: DeviceEpoch, counts_before: MemberCounts) {
+        *self.device_epochs.counts_before() = counts_before;
         self.device_epochs.current.store(device_epoch.0, Ordering::Release);
     }
 
-    /// Read errors of the devices that filled the slot before this one.
-    pub(crate) fn errors_before(&self) -> u64 {
-        self.device_epochs.errors_before.load(Ordering::Acquire)
+    /// What the devices did that filled the slot before this one.
+    pub(crate) fn counts_before(&self) -> MemberCounts {
+        *self.device_epochs.counts_before()
     }
 
     /// The device epoch of the newest device that was to replace it, still there or not.
@@ -178,8 +179,14 @@ struct DeviceEpochs {
     current: AtomicU32,
     replacement: AtomicU32,
     drawn: AtomicU32,
-    /// Read errors of earlier devices.
-    errors_before: AtomicU64,
+    /// What earlier devices did.
+    counts_before: Mutex<MemberCounts>,
+}
+
+impl DeviceEpochs {
+    fn counts_before(&self) -> MutexGuard<'_, MemberCounts> {
+        self.counts_before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Default for DeviceEpochs {
@@ -188,7 +195,7 @@ impl Default for DeviceEpochs {
             current: AtomicU32::new(DeviceEpoch::FIRST.0),
             replacement: AtomicU32::new(DeviceEpoch::FIRST_REPLACEMENT.0),
             drawn: AtomicU32::new(DeviceEpoch::FIRST_REPLACEMENT.0),
-            errors_before: AtomicU64::new(0),
+            counts_before: Mutex::default(),
         }
     }
 }

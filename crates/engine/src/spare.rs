@@ -6,7 +6,7 @@
 //! Not here: joining a spare to a slot (`coordinator/join.rs`). The superblock of a spare is
 //! written by the code that adds it.
 
-use ashlar_device::{DeviceFacts, Opened};
+use ashlar_device::{Bay, DeviceFacts, Opened};
 use ashlar_ondisk::SpareSuperblock;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +35,8 @@ pub struct SpareStatus {
     pub path: String,
     /// Its serial, if it has one.
     pub serial: Option<String>,
+    /// Where it is plugged in.
+    pub bay: Bay,
     /// Its usable size, bytes.
     pub bytes: u64,
     /// Bytes that it was stated to write whole or not at all; 0: nothing was.
@@ -86,6 +88,7 @@ impl SparePools {
             pool: pool.clone(),
             path: spare.opened.facts().path.clone(),
             serial: spare.opened.facts().serial.clone(),
+            bay: spare.opened.facts().bay.clone(),
             bytes: spare.record.member_bytes,
             stated_atomic_bytes: spare.record.stated_atomic_bytes,
         };

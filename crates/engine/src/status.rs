@@ -14,6 +14,7 @@ use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::room::Pause;
 use crate::watch::slow::SlowFigures;
+use ashlar_device::Bay;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord, Superblock};
@@ -75,6 +76,8 @@ pub struct ArrayStatus {
     pub checksum_cache: Option<CacheUsage>,
     /// Name of the parity kernel.
     pub kernel: &'static str,
+    /// Its tunables.
+    pub tuning: crate::config::ArrayTuning,
     /// Pools it takes spares from, in this order.
     pub spare_pools: Vec<String>,
     /// Generation of its superblocks.
@@ -95,6 +98,8 @@ pub struct ArrayStatus {
     pub members: Vec<MemberStatus>,
     /// Background work.
     pub jobs: Vec<crate::background::JobStatus>,
+    /// How its last jobs ended, oldest first.
+    pub ended_jobs: Vec<crate::background::JobEnd>,
     /// What it did.
     pub counts: ArrayCounts,
     /// Latency of client reads.
@@ -126,6 +131,8 @@ pub struct MemberStatus {
     pub serial: Option<String>,
     /// What the device calls itself.
     pub model: Option<String>,
+    /// Where the device is plugged in.
+    pub bay: Bay,
     /// The device that filled the slot last, if none does now and anything is known of it.
     pub last_device: Option<DeviceIdentity>,
     /// Size of the device, bytes.
@@ -246,6 +253,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         checksums: superblock.checksums,
         checksum_cache: array.checksums.as_ref().map(Checksums::usage),
         kernel: array.layouts.current().code.kernel().name(),
+        tuning: array.tuning.get(),
         spare_pools: array.spare_pools.clone(),
         generation: superblock.generation,
         dirty_regions: (to_u64(array.intent.durable_count()), array.intent.region_count()),
@@ -256,6 +264,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         replayed: local.coordinator().replayed.get(),
         members: slots.map(|slot| member_of(local, &superblock, slot)).collect(),
         jobs: crate::background::status(&local.array),
+        ended_jobs: array.jobs.ends(),
         counts: array.counts(),
         read_latency: array.latency(|local| &local.read_latency),
         write_latency: array.latency(|local| &local.write_latency),
@@ -277,11 +286,10 @@ fn stages_of(array: &Array) -> Vec<(&'static str, LatencySummary)> {
 
 fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> MemberStatus {
     let slot = local.array.slot(member);
-    let (mut counts, mut read_latency, mut write_latency) =
-        (MemberCounts::default(), LatencySummary::default(), LatencySummary::default());
+    let (mut read_latency, mut write_latency) =
+        (LatencySummary::default(), LatencySummary::default());
     let (mut in_flight, mut in_flight_max) = (0, 0);
     for tally in local.array.tallies(member) {
-        tally.counters.add_to(&mut counts);
         tally.read_latency.add_to(&mut read_latency);
         tally.write_latency.add_to(&mut write_latency);
         in_flight += tally.depth();
@@ -301,6 +309,7 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
         replacement: replacement.as_ref().map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
         model: facts.and_then(|facts| facts.model.clone()),
+        bay: facts.map(|facts| facts.bay.clone()).unwrap_or_default(),
         last_device: if facts.is_none() {
             last_device(&local.array, superblock, member)
         } else {
@@ -312,10 +321,10 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
             && slot.writes_whole(),
         stated_atomic_bytes: entry.map_or(0, |entry| entry.stated_atomic_bytes),
         silent: silence.time(),
-        slow: local.coordinator().slow.figures(member, &local.array.tuning.slow),
+        slow: local.coordinator().slow.figures(member, &local.array.tuning.get().slow),
         in_flight,
         in_flight_max,
-        counts,
+        counts: local.array.member_counts(member),
         read_latency,
         write_latency,
     }

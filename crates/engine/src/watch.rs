@@ -94,6 +94,6 @@ fn look(local: &Rc<LocalArray>) -> bool {
 }
 
 fn is_suspicious_of(array: &Array, device: &dyn Device, silence: Silence) -> bool {
-    let limit = array.tuning.silence.looks_of(device.facts());
+    let limit = array.tuning.get().silence.looks_of(device.facts());
     2 * u32::from(silence.looks) >= u32::from(limit) || silence.oldest >= limit
 }

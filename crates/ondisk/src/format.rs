@@ -24,6 +24,8 @@ pub const SPARE_MAGIC: [u8; 8] = *b"ASHLARSP";
 pub const HEARTBEAT_MAGIC: [u8; 8] = *b"ASHLARHB";
 /// First eight bytes of a flush mark.
 pub const FLUSH_MARK_MAGIC: [u8; 8] = *b"ASHLARFM";
+/// First eight bytes of a drive page.
+pub const DRIVE_PAGE_MAGIC: [u8; 8] = *b"ASHLARDV";
 /// First four bytes of a write-intent bitmap page.
 pub const WRITE_INTENT_MAGIC: [u8; 4] = *b"AWIB";
 /// First four bytes of a written map page.
@@ -72,7 +74,15 @@ pub const FLUSH_MARKS: Extent =
     Extent { offset: FLUSH_MARK_OFFSET, bytes: FLUSH_MARK_BYTES * FLUSH_MARK_SLOTS as u64 };
 /// A sequence of a flush mark from which on none is believed: it has 40 bits in the member table.
 pub const FLUSH_MARK_SEQUENCE_END: u64 = 1 << 40;
-/// Where the first area after the flush marks begins, in bytes; what lies between is reserved.
+/// Where the drive pages begin, in bytes from the start of the member.
+pub const DRIVE_PAGE_OFFSET: u64 = FLUSH_MARKS.offset + FLUSH_MARKS.bytes;
+/// Size of one drive page, in bytes.
+pub const DRIVE_PAGE_BYTES: u64 = 4096;
+/// Slots that one drive page tells of.
+pub const DRIVES_PER_PAGE: usize = 18;
+/// Drive pages of an array with as many slots as there can be.
+pub const DRIVE_PAGES_MAX: u64 = MEMBER_ENTRIES_MAX.div_ceil(DRIVES_PER_PAGE as u64);
+/// Where the first area after the drive pages begins, in bytes; what lies between is reserved.
 pub const FIRST_AREA_OFFSET: u64 = 256 << 10;
 /// Areas begin and end at multiples of this many bytes.
 pub const AREA_ALIGN: u64 = 4096;
@@ -118,6 +128,16 @@ pub const NAME_BYTES: usize = 64;
 pub const SERIAL_BYTES: usize = 40;
 /// Longest host id in a heartbeat, in bytes.
 pub const HOST_BYTES: usize = 64;
+/// Longest model of a drive page, in bytes; longer ones are cut, here and below.
+pub const MODEL_BYTES: usize = 40;
+/// Longest path of a device in a drive page, in bytes.
+pub const DRIVE_PATH_BYTES: usize = 64;
+/// Longest name of a device by its path in a drive page, in bytes.
+pub const BY_PATH_BYTES: usize = 56;
+/// Longest name of an enclosure in a drive page, in bytes.
+pub const ENCLOSURE_BYTES: usize = 24;
+/// Longest name of a bay, and of a host, in a drive page, in bytes.
+pub const BAY_BYTES: usize = 16;
 /// A slot number that means "none".
 pub const NO_SLOT: u16 = u16::MAX;
 
@@ -333,6 +353,33 @@ record! {
 }
 
 record! {
+    /// What a drive page says of one slot.
+    RawDrive, DRIVE_FIELDS {
+        member_tag: U64,
+        model: [u8; MODEL_BYTES],
+        path: [u8; DRIVE_PATH_BYTES],
+        by_path: [u8; BY_PATH_BYTES],
+        enclosure: [u8; ENCLOSURE_BYTES],
+        bay: [u8; BAY_BYTES],
+        host: [u8; BAY_BYTES],
+    }
+}
+
+record! {
+    /// A drive page.
+    RawDrivePage, DRIVE_PAGE_FIELDS {
+        magic: [u8; 8],
+        checksum: U32,
+        version: U32,
+        array_uuid: [u8; 16],
+        generation: U64,
+        page: U32,
+        reserved_0: [u8; 20],
+        drives: [RawDrive; DRIVES_PER_PAGE],
+    }
+}
+
+record! {
     /// The header of a page of the write-intent bitmap or the written map; the bits follow.
     RawPage, PAGE_FIELDS {
         magic: [u8; 4],
@@ -413,6 +460,8 @@ const _: () = assert!(size_of::<RawMember>() == 128);
 const _: () = assert!(size_of::<RawSpare>() == 4096);
 const _: () = assert!(size_of::<RawHeartbeat>() == 4096);
 const _: () = assert!(size_of::<RawFlushMark>() == 4096);
+const _: () = assert!(size_of::<RawDrive>() == 224);
+const _: () = assert!(size_of::<RawDrivePage>() == 4096);
 const _: () = assert!(size_of::<RawPage>() == 32);
 const _: () = assert!(size_of::<RawBatch>() == 72);
 const _: () = assert!(size_of::<RawRecord>() == 24);
@@ -424,7 +473,7 @@ const _: () = assert!(offset_of!(RawHeader, generation) == offset_of!(RawPreambl
 const _: () = assert!(offset_of!(RawSpare, generation) == offset_of!(RawPreamble, generation));
 const _: () = assert!(MEMBER_ENTRIES_MAX == 480);
 const _: () = assert!(BITS_PER_PAGE == 32_512);
-const _: () = assert!(FLUSH_MARK_OFFSET + 2 * FLUSH_MARK_BYTES <= FIRST_AREA_OFFSET);
+const _: () = assert!(DRIVE_PAGE_OFFSET + DRIVE_PAGES_MAX * DRIVE_PAGE_BYTES <= FIRST_AREA_OFFSET);
 
 /// The usable size of a device of `device_bytes` bytes: whole units of [`MEMBER_SIZE_UNIT`].
 pub fn member_bytes(device_bytes: u64) -> u64 {
@@ -468,10 +517,11 @@ pub(crate) fn checksum_without(bytes: &[u8], field: usize) -> u32 {
     u32::try_from(digest.finalize()).expect("a CRC-32 has 32 bits")
 }
 
-/// Where the checksum lies in superblocks, heartbeat blocks and flush marks, in bytes.
+/// Where the checksum lies in superblocks, heartbeat blocks, flush marks and drive pages, in bytes.
 pub(crate) const CHECKSUM_AT: usize = offset_of!(RawPreamble, checksum);
 /// Where the checksum lies in a bitmap page, in bytes.
 pub(crate) const PAGE_CHECKSUM_AT: usize = offset_of!(RawPage, checksum);
 const _: () = assert!(offset_of!(RawHeartbeat, checksum) == CHECKSUM_AT);
 const _: () = assert!(offset_of!(RawFlushMark, checksum) == CHECKSUM_AT);
+const _: () = assert!(offset_of!(RawDrivePage, checksum) == CHECKSUM_AT);
 const _: () = assert!(offset_of!(RawBatch, checksum) == CHECKSUM_AT);

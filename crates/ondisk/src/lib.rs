@@ -12,7 +12,7 @@
 //! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
 //! - `copies`: choose among the four of one device
 //! - `runner`: who a heartbeat says runs the array
-//! - `heartbeat`, `flush_mark`, `bitmap`, `checksums`: the other records
+//! - `heartbeat`, `flush_mark`, `drives`, `bitmap`, `checksums`: the other records
 //! - `log`: the stripe intent log
 //! - `assembly`: from superblocks of many devices to a verdict
 //! - `examine`: everything of one device, for people
@@ -24,6 +24,7 @@ pub mod bitmap;
 mod check;
 pub mod checksums;
 mod copies;
+mod drives;
 pub mod examine;
 mod fault;
 mod features;
@@ -46,6 +47,7 @@ mod text;
 pub use areas::Areas;
 pub use bitmap::{BitPlace, BitmapKind, BitmapPage, PageIdentity};
 pub use copies::{Choice, CopyState, Label, SuperblockCopies};
+pub use drives::{Drive, DrivePage, Drives};
 pub use fault::SuperblockFault;
 pub use features::{Access, Features};
 pub use flush_mark::FlushMark;

@@ -83,7 +83,7 @@ impl Director<'_> {
                 self.answered("scrub", answer, &["scrub.running", "job.table_full"]);
             }
             Act::CancelScrub => {
-                let answer = self.engine.cancel_scrub(TANK).await;
+                let answer = self.engine.cancel_scrub(TANK, None).await;
                 self.answered("cancel the scrub", answer, &["job.unknown"]);
             }
             Act::PauseJobs => self.pause_jobs().await,

@@ -14,6 +14,9 @@ const STATIONS: usize = 10;
 pub fn check(tree: &Tree, report: &mut Report) {
     for (path, text) in tree.with_extension("md") {
         let mut code_links = 0;
+        for (line, what) in missing_parts(tree, path, text) {
+            report.findings.push(Finding::at(path, line, what));
+        }
         for (line, target) in targets(text) {
             if let Err(what) = resolve(tree, path, target) {
                 report.findings.push(Finding::at(path, line, what));
@@ -25,6 +28,22 @@ pub fn check(tree: &Tree, report: &mut Report) {
             report.findings.push(Finding::file(path, what));
         }
     }
+}
+
+/// Parts of other pages that this one takes in, `{{#include PAGE:PART}}`, and that are not there.
+fn missing_parts(tree: &Tree, path: &str, text: &str) -> Vec<(usize, String)> {
+    let mut missing = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let Some(wanted) = line.strip_prefix("{{#include ") else { continue };
+        let (page, part) = wanted.trim_end_matches("}}").split_once(':').unwrap_or((wanted, ""));
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let from = tree.with_extension("md").find(|(own, _)| *own == format!("{folder}/{page}"));
+        let marks = [format!("ANCHOR: {part} "), format!("ANCHOR_END: {part} ")];
+        if from.is_none_or(|(_, from)| marks.iter().any(|mark| !from.contains(mark.as_str()))) {
+            missing.push((at + 1, format!("{page} has no part {part}")));
+        }
+    }
+    missing
 }
 
 /// The targets of inline links, with their lines; links to elsewhere and within the page left out.

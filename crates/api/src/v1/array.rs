@@ -1,7 +1,8 @@
 //! Arrays: make one, put one together from its members, stop one; and how one is doing.
 
-use super::job::JobStatus;
+use super::job::{JobEnd, JobStatus};
 use super::member::MemberStatus;
+use super::tuning::Tuning;
 use super::{Done, latency::Latency};
 use crate::Call;
 use ashlar_layout::Level;
@@ -300,6 +301,9 @@ pub struct ArrayStatus {
     pub replayed: Option<Replayed>,
     /// The parity kernel in use.
     pub kernel: String,
+    /// Its tunables.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// Pools it takes spares from, in this order.
     #[serde(default)]
     pub spare_pools: Vec<String>,
@@ -313,6 +317,9 @@ pub struct ArrayStatus {
     pub members: Vec<MemberStatus>,
     /// What goes on in the background.
     pub jobs: Vec<JobStatus>,
+    /// How the last jobs ended since assembly, oldest first; at most 32.
+    #[serde(default)]
+    pub ended_jobs: Vec<JobEnd>,
     /// How the last scrub ended, if one ever did since assembly.
     #[serde(default)]
     pub last_scrub: Option<ScrubResult>,

@@ -146,6 +146,12 @@ fn of_member(member: &MemberStatus) -> Vec<(Health, String)> {
         }
         MemberState::InSync => {}
     }
+    if let Some(health) = &member.health {
+        for concern in health.concerns() {
+            let what = format!("has a drive that {}", health.words(concern));
+            findings.push((Health::Attention, what));
+        }
+    }
     if member.silent_ms >= SILENT_MS {
         let seconds = member.silent_ms / 1000;
         findings.push((Health::Degraded, format!("has been silent for {seconds} s")));

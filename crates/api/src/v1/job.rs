@@ -32,6 +32,9 @@ pub struct JobControl {
     pub kind: JobKind,
     /// What to do with them.
     pub action: JobAction,
+    /// Only the job of this number.
+    #[serde(default)]
+    pub id: Option<u64>,
 }
 
 impl Call for JobControl {
@@ -80,6 +83,9 @@ impl fmt::Display for JobKind {
 /// array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct JobStatus {
+    /// Its number: counts the jobs of an array since it started. 0: an older daemon.
+    #[serde(default)]
+    pub id: u64,
     /// What it does.
     pub kind: JobKind,
     /// The slot that it works for; `None` means the whole array.
@@ -106,6 +112,28 @@ pub struct JobStatus {
     pub repaired: u64,
     /// What cannot be done because too much cannot be read: stripes, for a scrub blocks.
     #[serde(default)]
+    pub unrepairable: u64,
+}
+
+/// A job that has ended since the array started.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobEnd {
+    /// Its number.
+    pub id: u64,
+    /// What it did.
+    pub kind: JobKind,
+    /// The slot that it worked for.
+    #[serde(default)]
+    pub slot: Option<u16>,
+    /// Why it ended before it was done; left out if it was done.
+    #[serde(default)]
+    pub stopped: Option<String>,
+    /// Blocks found wrong.
+    pub mismatches: u64,
+    /// Of these, blocks that stay as they are.
+    #[serde(default)]
+    pub left: u64,
+    /// What could not be done because too much cannot be read.
     pub unrepairable: u64,
 }
 

@@ -1,5 +1,6 @@
 //! Members: take one out, put another in its place, take one back; and how one is doing.
 
+use super::event::one_line;
 use super::{Done, latency::Latency};
 use crate::Call;
 use schemars::JsonSchema;
@@ -62,6 +63,24 @@ pub struct ReAdd {
 
 impl Call for ReAdd {
     const PATH: &'static str = "/v1/members/re-add";
+    type Answer = Done;
+}
+
+/// Switch on the light of a slot's bay, so that somebody finds the drive to pull, or switch it off.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Locate {
+    /// The array's name.
+    pub array: String,
+    /// The member, by slot number, path or serial.
+    pub member: String,
+    /// Switch the light off.
+    #[serde(default)]
+    pub off: bool,
+}
+
+impl Call for Locate {
+    const PATH: &'static str = "/v1/members/locate";
     type Answer = Done;
 }
 
@@ -144,8 +163,137 @@ pub struct Slow {
     pub seconds: u64,
 }
 
-/// A device that is not in service any more, as far as it is known. After a start without it only
-/// its serial is.
+/// Where a drive is, or was, plugged in.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Bay {
+    /// Name of the disk in `/dev/disk/by-path`.
+    #[serde(default)]
+    pub by_path: Option<String>,
+    /// The enclosure: its id, or the kernel's name for it.
+    #[serde(default)]
+    pub enclosure: Option<String>,
+    /// The bay, as the enclosure calls it.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+impl Bay {
+    /// In words; `None` if nothing is known.
+    pub fn words(&self) -> Option<String> {
+        let bay = self.enclosure.as_ref().zip(self.name.as_ref());
+        let bay = bay.map(|(enclosure, bay)| format!("enclosure {enclosure}, bay {bay}"));
+        let words: Vec<String> = bay.into_iter().chain(self.by_path.clone()).collect();
+        (!words.is_empty()).then(|| one_line(&words.join(", ")))
+    }
+}
+
+/// What a drive says of its own health.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DriveHealth {
+    /// The program that asked the drive.
+    pub source: String,
+    /// How long ago, in seconds.
+    pub age_seconds: u64,
+    /// Why nothing is known; the rest is left out then.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// False: the drive says that it is failing.
+    #[serde(default)]
+    pub passed: Option<bool>,
+    /// Its temperature, in degrees Celsius.
+    #[serde(default)]
+    pub temperature_c: Option<i64>,
+    /// What is too hot: what the drive says, or else the configuration.
+    #[serde(default)]
+    pub temperature_limit_c: Option<i64>,
+    /// Media errors so far. ATA: reallocated, pending and uncorrectable sectors; SCSI: grown
+    /// defects and uncorrected errors; NVMe: its own count.
+    #[serde(default)]
+    pub media_errors: Option<u64>,
+    /// How much of its rated life is used; may exceed 100.
+    #[serde(default)]
+    pub worn_percent: Option<u64>,
+    /// Spare blocks that are left.
+    #[serde(default)]
+    pub spare_percent: Option<u64>,
+    /// What the drive calls too few.
+    #[serde(default)]
+    pub spare_threshold_percent: Option<u64>,
+    /// Hours in operation.
+    #[serde(default)]
+    pub power_on_hours: Option<u64>,
+}
+
+/// From this part of its rated life on, a drive counts as worn.
+pub const WORN_PERCENT: u64 = 90;
+
+/// Something about a drive that somebody should see to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Concern {
+    /// The drive says that it is failing.
+    Failing,
+    /// It has fewer spare blocks than its maker wants.
+    SpareLow,
+    /// Its rated life is nearly used.
+    Worn,
+    /// It is too hot.
+    Hot,
+}
+
+impl DriveHealth {
+    /// What somebody should see to, worst first.
+    pub fn concerns(&self) -> Vec<Concern> {
+        let is_above =
+            |value: Option<i64>, limit: Option<i64>| value.zip(limit).is_some_and(|(v, l)| v >= l);
+        let is_spare_low = self
+            .spare_percent
+            .zip(self.spare_threshold_percent)
+            .is_some_and(|(spare, threshold)| spare < threshold);
+        let found = [
+            (Concern::Failing, self.passed == Some(false)),
+            (Concern::SpareLow, is_spare_low),
+            (Concern::Worn, self.worn_percent.is_some_and(|worn| worn >= WORN_PERCENT)),
+            (Concern::Hot, is_above(self.temperature_c, self.temperature_limit_c)),
+        ];
+        found.into_iter().filter(|(_, is_so)| *is_so).map(|(concern, _)| concern).collect()
+    }
+
+    /// A concern in words, with its figures.
+    pub fn words(&self, concern: Concern) -> String {
+        let or_none = |value: Option<u64>| value.unwrap_or_default();
+        match concern {
+            Concern::Failing => "says that it is failing".to_owned(),
+            Concern::SpareLow => format!(
+                "has {} % of its spare blocks left, its maker wants {} %",
+                or_none(self.spare_percent),
+                or_none(self.spare_threshold_percent)
+            ),
+            Concern::Worn => {
+                format!("has used {} % of its rated life", or_none(self.worn_percent))
+            }
+            Concern::Hot => format!("has {} °C", self.temperature_c.unwrap_or_default()),
+        }
+    }
+
+    /// The figures in one line, for tables.
+    pub fn figures(&self) -> String {
+        let percent = |value: Option<u64>, what: &str| value.map(|it| format!("{what} {it} %"));
+        let figures = [
+            self.passed.map(|passed| if passed { "passed" } else { "FAILING" }.to_owned()),
+            self.temperature_c.map(|it| format!("{it} °C")),
+            self.media_errors.map(|it| format!("media errors {it}")),
+            percent(self.worn_percent, "worn"),
+            percent(self.spare_percent, "spare"),
+        ];
+        match &self.error {
+            Some(error) => one_line(error),
+            None => figures.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+/// A device that is not in service any more, as far as it is known. The members know what is cut
+/// to 64 bytes or less, also after a restart and on another host.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LastDevice {
     /// Its path; empty if it is not known.
@@ -157,6 +305,12 @@ pub struct LastDevice {
     /// What it calls itself.
     #[serde(default)]
     pub model: Option<String>,
+    /// Where it was plugged in.
+    #[serde(default)]
+    pub bay: Bay,
+    /// The host where it was so, if that is another one: path and bay are those of that host.
+    #[serde(default)]
+    pub host: Option<String>,
 }
 
 /// One slot at one moment.
@@ -175,6 +329,12 @@ pub struct MemberStatus {
     /// What the device calls itself.
     #[serde(default)]
     pub model: Option<String>,
+    /// Where the device is plugged in.
+    #[serde(default)]
+    pub bay: Bay,
+    /// What the drive says of its health; left out if nobody asked it, or it is no drive.
+    #[serde(default)]
+    pub health: Option<DriveHealth>,
     /// The device that filled the slot last, if none does now: the drive to pull.
     #[serde(default)]
     pub last_device: Option<LastDevice>,
@@ -191,7 +351,8 @@ pub struct MemberStatus {
     /// whole or not at all.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
-    /// Reads that failed.
+    /// Reads that failed, since the device joined or the array started, whichever was later; so
+    /// are the other faults.
     pub read_errors: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,

@@ -24,6 +24,7 @@ pub mod policy;
 pub mod severity;
 pub mod spare;
 pub mod status;
+pub mod tuning;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -83,7 +83,7 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 51] = [
+pub const KINDS: [Kind; 58] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
@@ -102,6 +102,12 @@ pub const KINDS: [Kind; 51] = [
     kind("control.refused", Severity::Warning, "a caller may not use the control socket"),
     kind("daemon.started", Severity::Info, "the daemon started"),
     kind("daemon.stopped", Severity::Info, "the daemon stops"),
+    kind("drive.failing", Severity::Error, "a drive says that it is failing"),
+    kind("drive.hot", Severity::Warning, "a drive is too hot"),
+    kind("drive.media_errors", Severity::Warning, "a drive has new media errors"),
+    kind("drive.recovered", Severity::Notice, "a concern about a drive is over"),
+    kind("drive.spare_low", Severity::Warning, "a drive runs out of spare blocks"),
+    kind("drive.worn", Severity::Warning, "a drive has used its rated life"),
     kind("export.not_served", Severity::Warning, "the volume is not served"),
     kind("history.failed", Severity::Error, "events cannot be written to the history"),
     kind("history.gap", Severity::Warning, "events are missing in the history"),
@@ -124,6 +130,7 @@ pub const KINDS: [Kind; 51] = [
     kind("member.older", Severity::Warning, "a device is an older copy of a member"),
     kind("member.path_replaced", Severity::Warning, "the path of a device leads elsewhere"),
     kind("member.read_late", Severity::Info, "a read took longer than the deadline"),
+    kind("member.replaced", Severity::Info, "another device takes the slot"),
     kind("member.returned", Severity::Notice, "a member came back by itself"),
     kind("member.silent", Severity::Error, "requests wait for a member that does not answer"),
     kind("member.slow", Severity::Warning, "a member is much slower than its peers"),

@@ -1,6 +1,7 @@
 //! Spares: devices that wait for a slot, in pools that arrays share.
 
 use super::Done;
+use super::member::{Bay, DriveHealth};
 use crate::Call;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,12 @@ pub struct Spare {
     /// Its serial, if it has one.
     #[serde(default)]
     pub serial: Option<String>,
+    /// Where it is plugged in.
+    #[serde(default)]
+    pub bay: Bay,
+    /// What the drive says of its health; left out if nobody asked it, or it is no drive.
+    #[serde(default)]
+    pub health: Option<DriveHealth>,
     /// Its size in bytes.
     pub device_bytes: u64,
     /// Bytes that it was stated to write whole or not at all.

@@ -62,6 +62,9 @@ pub struct Status {
     /// The ways by which operators are told of events.
     #[serde(default)]
     pub notify: Vec<NotifyStatus>,
+    /// Why the health of some drives is not known: programs that are missing.
+    #[serde(default)]
+    pub health_unknown: Option<String>,
     /// The history of events on disk; left out if there is none.
     #[serde(default)]
     pub history: Option<HistoryStatus>,

@@ -84,6 +84,7 @@ fn every_path_is_versioned_and_used_once() {
 fn a_job_is_at_100_percent_only_when_all_is_done() {
     let at = |done_stripes, total_stripes| {
         let job = JobStatus {
+            id: 1,
             kind: JobKind::Scrub,
             slot: None,
             done_stripes,

@@ -33,10 +33,11 @@ enum Action {
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     let kind = JobKind::Rebuild;
-    let control = match args.action {
+    let (array, action) = match args.action {
         Action::Wait { array } => return wait::until_rebuilt(reach, &array),
-        Action::Pause { array } => JobControl { array, kind, action: JobAction::Pause },
-        Action::Resume { array } => JobControl { array, kind, action: JobAction::Resume },
+        Action::Pause { array } => (array, JobAction::Pause),
+        Action::Resume { array } => (array, JobAction::Resume),
     };
+    let control = JobControl { array, kind, action, id: None };
     reach.change(&control).map(drop)
 }

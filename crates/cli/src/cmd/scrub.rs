@@ -52,7 +52,9 @@ impl Args {
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     let array = args.array.clone();
     match args.action() {
-        Some(action) => reach.change(&JobControl { array, kind: JobKind::Scrub, action })?,
+        Some(action) => {
+            reach.change(&JobControl { array, kind: JobKind::Scrub, action, id: None })?
+        }
         None => reach.change(&ScrubStart { array, repair: args.repair })?,
     };
     if args.wait { wait::until_scrubbed(reach, &args.array) } else { Ok(()) }

@@ -6,7 +6,7 @@ use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
-use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus, Slow};
+use ashlar_api::v1::member::{DriveHealth, LastDevice, MemberState, MemberStatus, Slow};
 use ashlar_api::v1::spare::Spare;
 use ashlar_api::v1::status::{AbsentArray, MemoryDevice, MemoryStatus, RepeatedEvent, Status};
 use ashlar_api::words::{grouped, span};
@@ -41,6 +41,7 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
     }
     lines.extend(repeated(&status.repeated_events));
     lines.extend(untold(status));
+    lines.extend(status.health_unknown.iter().filter(|_| members).cloned());
     lines.extend(memory(&status.memory));
     if limits {
         lines.push(limits_table(status));
@@ -122,7 +123,10 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
     }));
     lines.extend(array.replayed.as_ref().map(replayed));
     let is_to_be_seen = |it: &&MemberStatus| {
-        it.state != MemberState::InSync || it.silent_ms >= SILENT_MS || it.slow.is_some()
+        it.state != MemberState::InSync
+            || it.silent_ms >= SILENT_MS
+            || it.slow.is_some()
+            || !concerns(it).is_empty()
     };
     for member in array.members.iter().filter(is_to_be_seen) {
         lines.push(member_line(member, array));
@@ -255,8 +259,10 @@ fn replayed(replayed: &Replayed) -> String {
 /// The drive that somebody has to pull.
 fn last_device(last: &LastDevice) -> String {
     let serial = last.serial.as_ref().map(|serial| format!("serial {serial}"));
-    let path = Some(last.path.clone()).filter(|path| !path.is_empty());
-    let known: Vec<String> = path.into_iter().chain(serial).chain(last.model.clone()).collect();
+    let host = last.host.as_ref().map_or(String::new(), |host| format!(" on host {host}"));
+    let path = Some(format!("{}{host}", last.path)).filter(|_| !last.path.is_empty());
+    let known: Vec<String> =
+        [path, serial, last.model.clone(), last.bay.words()].into_iter().flatten().collect();
     if known.is_empty() { String::new() } else { format!("was {}; ", known.join(", ")) }
 }
 
@@ -293,10 +299,18 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         ms => format!("  SILENT for {} s", ms / 1000),
     };
     let slow = member.slow.map_or(String::new(), slow);
+    let concerns = concerns(member);
     format!(
-        "slot {:<2} {what}{silent}{slow}     {device}{replacement}{serial}{parity_only}",
+        "slot {:<2} {what}{silent}{slow}{concerns}     {device}{replacement}{serial}{parity_only}",
         member.slot
     )
+}
+
+/// What somebody should see to.
+fn concerns(member: &MemberStatus) -> String {
+    let Some(health) = &member.health else { return String::new() };
+    let words = health.concerns().into_iter().map(|concern| format!("  {}", health.words(concern)));
+    words.collect()
 }
 
 fn slow(slow: Slow) -> String {
@@ -366,6 +380,8 @@ fn member_table(array: &ArrayStatus) -> String {
         "slow",
         "read us p50/p99/max",
         "write us p50/p99/max",
+        "bay",
+        "health",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for member in &array.members {
@@ -386,6 +402,8 @@ fn member_table(array: &ArrayStatus) -> String {
             member.slow_reads.to_string(),
             times(member.read_latency),
             times(member.write_latency),
+            member.bay.words().unwrap_or_else(|| "-".to_owned()),
+            member.health.as_ref().map_or_else(|| "-".to_owned(), DriveHealth::figures),
         ]);
     }
     table::aligned(&rows)

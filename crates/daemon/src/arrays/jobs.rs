@@ -8,6 +8,7 @@ use crate::convert;
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
+use ashlar_engine::Refusal;
 
 impl Serves<ScrubStart> for Arrays {
     async fn serve(&self, call: ScrubStart) -> Result<Done, ApiError> {
@@ -24,17 +25,28 @@ impl Serves<ScrubStart> for Arrays {
 
 impl Serves<JobControl> for Arrays {
     async fn serve(&self, call: JobControl) -> Result<Done, ApiError> {
-        let (array, kind) = (&call.array, convert::job_kind(call.kind));
+        let array = &call.array;
         let (done, word) = match call.action {
-            JobAction::Pause => (self.engine.pause(array, kind).await, "paused"),
-            JobAction::Resume => (self.engine.unpause(array, kind).await, "going on"),
+            JobAction::Pause => (self.set_paused(&call, true).await, "paused"),
+            JobAction::Resume => (self.set_paused(&call, false).await, "going on"),
             JobAction::Cancel if call.kind == JobKind::Scrub => {
-                (self.engine.cancel_scrub(array).await, "cancelled")
+                (self.engine.cancel_scrub(array, call.id).await, "cancelled")
             }
             JobAction::Cancel => return Err(not_cancelled(array, call.kind)),
         };
         done.map_err(convert::refusal)?;
         Ok(Done::changed(format!("{} of '{array}': {word}", call.kind)))
+    }
+}
+
+impl Arrays {
+    async fn set_paused(&self, call: &JobControl, is_on: bool) -> Result<(), Refusal> {
+        let (array, kind) = (&call.array, convert::job_kind(call.kind));
+        match (call.id, is_on) {
+            (Some(id), _) => self.engine.set_job_paused(array, id, is_on).await,
+            (None, true) => self.engine.pause(array, kind).await,
+            (None, false) => self.engine.unpause(array, kind).await,
+        }
     }
 }
 

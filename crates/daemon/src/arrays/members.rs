@@ -7,10 +7,11 @@
 use super::Arrays;
 use crate::aside::aside;
 use crate::backend::Serves;
+use crate::drives::light::Wanted;
 use crate::{convert, look, memory_devices, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
-use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::member::{Fail, Locate, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_device::Physical;
 use ashlar_engine::{MemberStatus, NewDevice, SlotState, SpareStatus};
@@ -84,6 +85,34 @@ impl Serves<ReAdd> for Arrays {
             call.device, call.array
         )))
     }
+}
+
+impl Serves<Locate> for Arrays {
+    async fn serve(&self, call: Locate) -> Result<Done, ApiError> {
+        let members = self.members(&call.array).await?;
+        let slot = Arrays::slot(&call.array, &members, &call.member)?;
+        let wanted = members.get(slot.at()).and_then(wanted).ok_or_else(|| {
+            let message = format!("slot {slot} of '{}' has no drive that is known", call.array);
+            ApiError::new("member.no_light", message, "no light was switched; see 'ashlar status'")
+        })?;
+        let tools = self.watch.tools.clone();
+        let told = aside(move || tools.light(&wanted, !call.off)).await?;
+        Ok(Done::changed(told))
+    }
+}
+
+/// The drive that is, or was last, in a slot.
+fn wanted(member: &MemberStatus) -> Option<Wanted> {
+    let MemberStatus { path, serial, bay, last_device, .. } = member.clone();
+    let here = Wanted { path, serial, bay, host: None, is_here: true };
+    let last = last_device.filter(|last| !last.path.is_empty()).map(|last| Wanted {
+        path: last.path,
+        serial: last.serial,
+        bay: last.bay,
+        host: last.host,
+        is_here: false,
+    });
+    last.or(Some(here).filter(|here| !here.path.is_empty()))
 }
 
 impl Serves<SpareAdd> for Arrays {
@@ -196,7 +225,14 @@ impl Arrays {
         if let Ok(slot) = member.parse::<u16>() {
             return Ok(MemberIdx(slot));
         }
-        let is_it = |it: &&MemberStatus| it.path == member || it.serial.as_deref() == Some(member);
+        let is_last = |it: &MemberStatus| {
+            it.last_device
+                .as_ref()
+                .is_some_and(|it| it.path == member || it.serial.as_deref() == Some(member))
+        };
+        let is_it = |it: &&MemberStatus| {
+            it.path == member || it.serial.as_deref() == Some(member) || is_last(it)
+        };
         members.iter().find(is_it).map(|it| it.slot).ok_or_else(|| {
             let message = format!("array '{array}' has no member '{member}'; nothing was changed");
             let hint =

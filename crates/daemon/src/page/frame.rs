@@ -5,7 +5,6 @@
 //! escape it. The live part for screen readers changes only when a state does.
 
 use super::chart::{Chart, Line, Measure, Point, Told};
-use super::enclosure::Bays;
 use super::history::{History, Rates};
 use super::slots::{self, Array, Badge, Group};
 use ashlar_api::v1::array::ArrayStatus;
@@ -27,8 +26,6 @@ pub struct Seen<'a> {
     pub status: &'a Status,
     /// What the arrays did.
     pub history: &'a History,
-    /// Where drives are plugged in.
-    pub bays: &'a Bays,
     /// The newest events, newest first.
     pub events: &'a [&'a Event],
     /// The wall clock.
@@ -153,9 +150,9 @@ impl ArraysPart {
             devices: absent.devices.iter().map(|device| one_line(device)).collect(),
             reason: one_line(&absent.reason),
         };
-        let pools = seen.status.spare_pools.iter().map(|pool| slots::spares(pool, seen.bays));
+        let pools = seen.status.spare_pools.iter().map(slots::spares);
         ArraysPart {
-            arrays: seen.status.arrays.iter().map(|it| slots::array(it, seen.bays)).collect(),
+            arrays: seen.status.arrays.iter().map(slots::array).collect(),
             absent: seen.status.absent.iter().map(clean).collect(),
             pools: pools.filter(|pool| !pool.slots.is_empty()).collect(),
             is_starting: seen.status.starting,

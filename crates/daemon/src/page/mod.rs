@@ -5,7 +5,6 @@
 //! - [`slots`]     the picture of an array's slots
 //! - [`history`]   what the arrays did in the last hour
 //! - [`chart`]     that as lines
-//! - [`enclosure`] where drives are plugged in
 //!
 //! What must stay true: the page only reads, and asks for no more than a scrape does. It is drawn
 //! once for all who look, and not at all while nobody does. An open stream neither takes the seat
@@ -13,7 +12,6 @@
 //! elsewhere, and runs no script but its own.
 
 pub mod chart;
-pub mod enclosure;
 mod frame;
 pub mod history;
 pub mod slots;
@@ -23,7 +21,6 @@ pub mod made_up;
 #[cfg(test)]
 mod tests;
 
-use crate::aside::aside;
 use crate::backend::{Backend, Serves};
 use crate::control;
 use crate::guarded::Lines;
@@ -37,12 +34,10 @@ use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use enclosure::Bays;
 use frame::{Frame, Seen};
 use history::{History, SAMPLE_EVERY};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeSet, VecDeque};
-use std::path::Path;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -76,7 +71,6 @@ pub struct Page<B> {
 #[derive(Default)]
 struct Kept {
     history: History,
-    bays: Bays,
     /// The newest first.
     events: VecDeque<Event>,
     /// The newest event's sequence.
@@ -112,24 +106,8 @@ impl<B: Backend> Page<B> {
             if let Ok(status) = self.status().await {
                 let at_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 self.kept().history.take(at_ms, &status);
-                self.look_for_bays(&status).await;
             }
             sleep(SAMPLE_EVERY).await;
-        }
-    }
-
-    async fn look_for_bays(&self, status: &Status) {
-        let members = status.arrays.iter().flat_map(|it| &it.members).flat_map(|member| {
-            let last = member.last_device.iter().map(|last| &last.path);
-            last.chain([&member.path])
-        });
-        let spares = status.spare_pools.iter().flat_map(|pool| &pool.spares).map(|it| &it.path);
-        let devices: BTreeSet<String> =
-            members.chain(spares).filter(|path| !path.is_empty()).cloned().collect();
-        let known = self.kept().bays.clone();
-        if !known.covers(&devices) {
-            let found = aside(move || known.with(devices, Path::new("/sys"))).await;
-            self.kept().bays = found;
         }
     }
 
@@ -162,7 +140,6 @@ impl<B: Backend> Page<B> {
         Ok(Frame::of(Seen {
             status: &status,
             history: &kept.history,
-            bays: &kept.bays,
             events: &events,
             unix_ms: words::now_ms(),
         }))

@@ -4,11 +4,10 @@
 //! colour to tell them apart. What a device says of itself is text and nothing else; the template
 //! escapes it.
 
-use super::enclosure::Bays;
 use ashlar_api::v1::array::{ArrayState, ArrayStatus};
 use ashlar_api::v1::event::one_line;
 use ashlar_api::v1::job::JobStatus;
-use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus};
 use ashlar_api::v1::spare::SparePool;
 use ashlar_api::words::{grouped, span};
 use ashlar_units::ByteSize;
@@ -86,11 +85,11 @@ pub fn look_of(array: &ArrayStatus) -> Badge {
 }
 
 /// An array as a picture.
-pub fn array(array: &ArrayStatus, bays: &Bays) -> Array {
+pub fn array(array: &ArrayStatus) -> Array {
     let is_grouped = array.groups > 1;
     let group = |(number, members): (usize, &[MemberStatus])| Group {
         name: if is_grouped { format!("Group {number}") } else { String::new() },
-        slots: members.iter().map(|member| slot(member, array, bays)).collect(),
+        slots: members.iter().map(|member| slot(member, array)).collect(),
     };
     Array {
         name: one_line(&array.name),
@@ -137,7 +136,7 @@ fn warnings(array: &ArrayStatus) -> Vec<String> {
     all.into_iter().flatten().map(|text| one_line(&text)).collect()
 }
 
-fn slot(member: &MemberStatus, array: &ArrayStatus, bays: &Bays) -> Slot {
+fn slot(member: &MemberStatus, array: &ArrayStatus) -> Slot {
     let is_own = |job: &&JobStatus| job.is_rebuild() && job.slot == Some(member.slot);
     let job = array.jobs.iter().find(is_own);
     let class = match member.state {
@@ -161,20 +160,21 @@ fn slot(member: &MemberStatus, array: &ArrayStatus, bays: &Bays) -> Slot {
         look: Badge { class, word: member.state.to_string() },
         device: if path.is_empty() { "no device".to_owned() } else { one_line(path) },
         identity: serial.into_iter().chain(model).map(|text| one_line(&text)).collect(),
-        place: bays.of(path),
-        notes: notes(member, last.is_some(), job.is_some_and(|job| job.paused)),
+        place: last.map_or(&member.bay, |last| &last.bay).words(),
+        notes: notes(member, last, job.is_some_and(|job| job.paused)),
         percent,
     }
 }
 
-fn notes(member: &MemberStatus, is_gone: bool, is_paused: bool) -> Vec<String> {
+fn notes(member: &MemberStatus, last: Option<&LastDevice>, is_paused: bool) -> Vec<String> {
     let errors = member.read_errors
         + member.write_errors
         + member.checksum_mismatches
         + member.located_mismatches;
     let mut notes = Vec::new();
-    if is_gone {
-        notes.push("was here last".to_owned());
+    if let Some(last) = last {
+        let host = last.host.as_ref().map(|host| format!(", on host {}", one_line(host)));
+        notes.push(format!("was here last{}", host.unwrap_or_default()));
     }
     if let Some(path) = &member.replacement {
         notes.push(format!("filling {}", one_line(path)));
@@ -198,13 +198,13 @@ fn notes(member: &MemberStatus, is_gone: bool, is_paused: bool) -> Vec<String> {
 }
 
 /// The spares of a pool, as slots.
-pub fn spares(pool: &SparePool, bays: &Bays) -> Group {
+pub fn spares(pool: &SparePool) -> Group {
     let spare = |spare: &ashlar_api::v1::spare::Spare| Slot {
         number: String::new(),
         look: Badge { class: "spare", word: "spare".to_owned() },
         device: one_line(&spare.path),
         identity: spare.serial.iter().map(|serial| one_line(serial)).collect(),
-        place: bays.of(&spare.path),
+        place: spare.bay.words(),
         notes: vec![ByteSize(spare.device_bytes).to_string()],
         percent: None,
     };

@@ -1,26 +1,30 @@
 //! The page of made-up statuses: what it says, and what nobody can make it say.
 
-use super::enclosure::Bays;
 use super::frame::{Frame, Seen};
 use super::history::History;
 use super::made_up::{array, job, member, status};
 use super::{SCRIPT, STYLE, Whole, hash, look, policy};
 use ashlar_api::v1::array::{ArrayState, Pause};
 use ashlar_api::v1::event::Event;
-use ashlar_api::v1::member::{LastDevice, MemberState};
+use ashlar_api::v1::member::{Bay, LastDevice, MemberState};
 use ashlar_api::v1::severity::Severity;
 use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{AbsentArray, Status};
 use askama::Template;
 
 fn frame(status: &Status, events: &[&Event]) -> Frame {
-    let (history, bays) = (History::default(), Bays::default());
-    Frame::of(Seen { status, history: &history, bays: &bays, events, unix_ms: 951_782_400_000 })
+    let history = History::default();
+    Frame::of(Seen { status, history: &history, events, unix_ms: 951_782_400_000 })
 }
 
 fn page(status: &Status, events: &[&Event]) -> String {
     let frame = frame(status, events);
     Whole { host: "<host>&", look: look(), frame: &frame }.render().expect("a page")
+}
+
+fn bay(enclosure: &str, name: &str) -> Bay {
+    let (enclosure, name) = (Some(enclosure.to_owned()), Some(name.to_owned()));
+    Bay { by_path: None, enclosure, name }
 }
 
 fn event(name: &str, severity: Severity, reason: &str) -> Event {
@@ -96,6 +100,8 @@ fn a_slot_names_the_drive_to_pull_and_what_fills_it() {
         path: "/dev/sdq".to_owned(),
         serial: Some("S1".to_owned()),
         model: Some("M2".to_owned()),
+        bay: bay("0x5003", "Slot 07"),
+        host: Some("store1".to_owned()),
     });
     let mut leaving = member(1, "replacing", "/dev/sdr");
     leaving.replacement = Some("/dev/sds".to_owned());
@@ -103,12 +109,19 @@ fn a_slot_names_the_drive_to_pull_and_what_fills_it() {
     one.members = vec![gone, leaving, member(2, "out", "")];
     let drawn = frame(&status(vec![one]), &[]);
     let slots = drawn.part("arrays-now");
-    for words in
-        ["/dev/sdq", "S1", "M2", "was here last", "filling /dev/sds", "3 errors", "SILENT for 7 s"]
-    {
+    for words in [
+        "/dev/sdq",
+        "S1",
+        "M2",
+        "was here last, on host store1",
+        "filling /dev/sds",
+        "3 errors",
+        "SILENT for 7 s",
+    ] {
         assert!(slots.contains(&format!("<bdi>{words}</bdi>")), "{words}: {slots}");
     }
     assert!(slots.contains("no device"), "{slots}");
+    assert!(slots.contains("enclosure 0x5003, bay Slot 07"), "{slots}");
 }
 
 #[test]
@@ -121,6 +134,8 @@ fn slots_stand_group_by_group_and_spares_by_themselves() {
     let spare = Spare {
         path: "/dev/waits".to_owned(),
         serial: Some("S9".to_owned()),
+        bay: bay("0x5003", "Slot 09"),
+        health: None,
         device_bytes: 1 << 40,
         atomic_write_bytes: None,
     };
@@ -128,7 +143,16 @@ fn slots_stand_group_by_group_and_spares_by_themselves() {
     let drawn = frame(&all, &[]);
     let html = drawn.part("arrays-now");
     let at = |words: &str| html.find(words).unwrap_or_else(|| panic!("{words}: {html}"));
-    let order = ["Group 0", "/dev/sd2", "Group 1", "/dev/sd3", "/dev/sd5", "shelf", "/dev/waits"];
+    let order = [
+        "Group 0",
+        "/dev/sd2",
+        "Group 1",
+        "/dev/sd3",
+        "/dev/sd5",
+        "shelf",
+        "/dev/waits",
+        "Slot 09",
+    ];
     assert!(order.windows(2).all(|two| at(two[0]) < at(two[1])), "{html}");
     assert!(html.contains("slot spare") && html.contains("</svg>spare</span>"), "{html}");
 }
@@ -184,8 +208,13 @@ fn nothing_that_a_device_or_a_peer_says_becomes_markup() {
     bad.replacement = Some(evil.to_owned());
     let mut gone = member(1, "out", "");
     let last = Some(evil.to_owned());
-    gone.last_device =
-        Some(LastDevice { path: evil.to_owned(), serial: last.clone(), model: last });
+    gone.last_device = Some(LastDevice {
+        path: evil.to_owned(),
+        serial: last.clone(),
+        model: last.clone(),
+        bay: bay(evil, evil),
+        host: last,
+    });
     one.members = vec![bad, gone];
     one.jobs = vec![job("scrub", None)];
     let mut all = status(vec![one]);
@@ -201,6 +230,8 @@ fn nothing_that_a_device_or_a_peer_says_becomes_markup() {
         spares: vec![Spare {
             path: evil.to_owned(),
             serial: Some(evil.to_owned()),
+            bay: bay(evil, evil),
+            health: None,
             device_bytes: 1,
             atomic_write_bytes: None,
         }],

@@ -12,11 +12,12 @@ use ashlar_api::v1::export::{
     UblkDetach, Via,
 };
 use ashlar_api::v1::job::{JobControl, ScrubStart};
-use ashlar_api::v1::member::{Fail, ReAdd, Replace, Wipe};
+use ashlar_api::v1::member::{Fail, Locate, ReAdd, Replace, Wipe};
 use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
 use ashlar_api::v1::severity::Severity;
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, Status};
+use ashlar_api::v1::tuning::SetTuning;
 use ashlar_daemon::backend::{Backend, Serves};
 use std::sync::{Arc, Mutex};
 
@@ -114,6 +115,7 @@ impl Serves<GetStatus> for Rehearsal {
             absent: Vec::new(),
             starting: false,
             notify: Vec::new(),
+            health_unknown: None,
             history: None,
         })
     }
@@ -138,12 +140,14 @@ fn status_of(array: &Create) -> ArrayStatus {
         checksums: "none".to_owned(),
         replayed: Some(Replayed { put_back: 5, rows_left: 2, ..Replayed::default() }),
         kernel: "none".to_owned(),
+        tuning: Default::default(),
         spare_pools: Vec::new(),
         generation: 1,
         intent: Share::default(),
         written_stripes: Share::default(),
         members: Vec::new(),
         jobs: Vec::new(),
+        ended_jobs: Vec::new(),
         last_scrub: None,
         counters: Default::default(),
         read_latency: Default::default(),
@@ -170,8 +174,10 @@ unchanged!(
     Appeared,
     Replace,
     ReAdd,
+    Locate,
     Wipe,
     Destroy,
+    SetTuning,
     SpareAdd,
     SpareRemove,
     ScrubStart,

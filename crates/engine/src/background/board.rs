@@ -5,12 +5,16 @@
 
 use ashlar_ondisk::JobKind;
 use ashlar_units::{MemberIdx, StripeNo};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How a job is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobStatus {
+    /// Its number: counts the jobs of an array since it started.
+    pub id: u64,
     /// What it does.
     pub kind: JobKind,
     /// The slot it works for; `None` means the whole array.
@@ -51,10 +55,24 @@ pub struct ScrubEnd {
     pub did: JobStatus,
 }
 
+/// How a job ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobEnd {
+    /// What it did.
+    pub did: JobStatus,
+    /// Why it ended before it was done, if it did.
+    pub stopped: Option<&'static str>,
+}
+
+/// Ended jobs that are remembered.
+const ENDS_MAX: usize = 32;
+
 /// The jobs of one array.
 #[derive(Debug, Default)]
 pub(crate) struct JobBoard {
     jobs: Mutex<Vec<JobStatus>>,
+    drawn: AtomicU64,
+    ends: Mutex<VecDeque<JobEnd>>,
     last_scrub: Mutex<Option<ScrubEnd>>,
 }
 
@@ -72,6 +90,25 @@ impl JobBoard {
             Some(shown) => *shown = status,
             None => jobs.push(status),
         }
+    }
+
+    /// A number for a job that begins.
+    pub(crate) fn draw_id(&self) -> u64 {
+        self.drawn.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A job has ended.
+    pub(crate) fn note_end(&self, end: JobEnd) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if ends.len() == ENDS_MAX {
+            ends.pop_front();
+        }
+        ends.push_back(end);
+    }
+
+    /// How the last jobs ended, oldest first.
+    pub(crate) fn ends(&self) -> Vec<JobEnd> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// A scrub has ended.

@@ -53,6 +53,7 @@ impl JobSpec {
 
 /// A job that runs.
 pub(super) struct Job {
+    pub(super) id: u64,
     pub(super) work: Work,
     pub(super) member: Option<Uuid>,
     /// Of the device it writes to.
@@ -123,6 +124,7 @@ impl Job {
             ..Progress::default()
         };
         Job {
+            id: array.jobs.draw_id(),
             work: spec.work,
             member: spec.member,
             device_epoch,
@@ -171,6 +173,7 @@ impl Job {
             _ => to_u64(progress.lost.len()),
         };
         JobStatus {
+            id: self.id,
             kind: self.kind(),
             slot: self.slot(),
             done_stripes: progress.done_stripes,
@@ -189,7 +192,7 @@ impl Job {
 
     /// The fields of an event about it.
     pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
-        let mut fields = vec![("job", self.kind().name().to_owned())];
+        let mut fields = vec![("job", self.kind().name().to_owned()), ("id", self.id.to_string())];
         fields.extend(self.slot().map(|slot| ("slot", slot.to_string())));
         fields
     }

@@ -36,7 +36,7 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(local: &LocalArray) -> Meter {
-        let (geometry, tuning) = (local.array.geometry(), &local.array.tuning);
+        let (geometry, tuning) = (local.array.geometry(), local.array.tuning.get());
         let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.stripe_width());
         let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
         let aim = Aim {
@@ -62,6 +62,9 @@ impl Meter {
         if passed < SAMPLE_EVERY {
             return;
         }
+        let tuning = local.array.tuning.get();
+        (self.aim.latency, self.aim.floor_bytes) =
+            (tuning.job_latency_target, tuning.job_floor_bytes);
         let latency = client_latency(&local.array);
         let recent = latency.since(&self.latency);
         let mut progress = job.progress.borrow_mut();

@@ -48,6 +48,9 @@ pub(crate) fn copy_to_spare(local: &Rc<LocalArray>, member: MemberIdx) {
 }
 
 fn tell_missing(local: &LocalArray, member: MemberIdx) {
+    if local.array.spare_pools.is_empty() {
+        return;
+    }
     let fields = vec![
         ("slot", member.to_string()),
         ("pools", local.array.spare_pools.join(" ")),

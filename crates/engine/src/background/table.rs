@@ -4,6 +4,7 @@
 //! with the written map. Its value was read before that flush began. The slot of a finished rebuild
 //! becomes in sync only when the members have recorded it. So does the device of a finished copy.
 
+use super::board::JobEnd;
 use super::job::{End, Job};
 use crate::coordinator;
 use crate::coordinator::messages::everywhere;
@@ -115,6 +116,7 @@ pub(super) async fn close(local: &Rc<LocalArray>, job: &Job, end: End) {
             (names::JOB_STOPPED, Some("the array stops; it goes on when it is started"))
         }
     };
+    local.array.jobs.note_end(JobEnd { did: job.status(), stopped: why });
     let mut fields = job.result_fields();
     fields.extend(why.map(|why| ("reason", why.to_owned())));
     local.array.record(name, fields);

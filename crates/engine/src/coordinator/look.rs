@@ -50,7 +50,7 @@ pub(crate) async fn fault_of(local: &LocalArray, device: &dyn Device) -> Option<
     let look = device.look()?;
     let looked = aside::run(&local.worker.handle, &local.array.aside, look);
     // The file system beneath it may be as silent as a device.
-    let patience = local.array.tuning.silence.of(device.facts());
+    let patience = local.array.tuning.get().silence.of(device.facts());
     match within(&local.worker.handle, patience, looked).await {
         Some(change) => change.and_then(Change::fault),
         None => Some(Fault::TIMED_OUT),

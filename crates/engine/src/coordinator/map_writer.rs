@@ -242,7 +242,7 @@ async fn flush_members(local: &Rc<LocalArray>) -> bool {
     let mut is_kept = true;
     for (holder, flush) in flushes {
         if let Err(fault) = ended(vec![flush]).await {
-            local.tally(holder.member).counters.write_errors.add(1);
+            local.count_write_error(holder.owner());
             is_kept &= lose(local, holder, "a flush", fault).await;
         } else if !holder.is_replacement {
             local.array.slot(holder.member).set_fails(false);

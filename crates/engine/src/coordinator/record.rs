@@ -5,8 +5,8 @@
 //! update, the next generation puts it out, and the others take that one. A generation is never
 //! used twice.
 
-use super::proof;
 use super::writes::DeviceWrites;
+use super::{drives, proof};
 use crate::canary::{Canary, sings};
 use crate::control_io::aligned;
 use crate::coordinator::messages::ArrayLost;
@@ -45,8 +45,7 @@ pub(crate) async fn update(
     next.generation += 1;
     change(&mut next);
     let result = write_until_taken(local, &mut next).await;
-    *coordinator.superblock.borrow_mut() = next;
-    result
+    taken(local, next, result).await
 }
 
 /// The same, waiting for the gate.
@@ -69,7 +68,19 @@ pub(crate) async fn write(local: &Rc<LocalArray>, mut next: Superblock) -> Resul
     let coordinator = local.coordinator();
     let _gate = coordinator.gate.acquire().await;
     let result = write_until_taken(local, &mut next).await;
-    *coordinator.superblock.borrow_mut() = next;
+    taken(local, next, result).await
+}
+
+/// The generation of `next` is used; `result` says whether the members have it.
+async fn taken(
+    local: &Rc<LocalArray>,
+    next: Superblock,
+    result: Result<(), ArrayLost>,
+) -> Result<(), ArrayLost> {
+    *local.coordinator().superblock.borrow_mut() = next;
+    if result.is_ok() {
+        drives::keep(local).await;
+    }
     result
 }
 

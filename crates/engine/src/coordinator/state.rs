@@ -3,6 +3,7 @@
 use super::rounds::Rounds;
 use crate::background::jobs::Jobs;
 use crate::coordinator::marks::Marks;
+use crate::identity::KeptDrives;
 use crate::log::replay::summary::ReplaySummary;
 use crate::ownership::beats::Beats;
 use crate::slot::MemberDevice;
@@ -31,6 +32,7 @@ pub(crate) struct Coordinator {
     pub(super) has_joining_device: Cell<bool>,
     pub(super) page_sequence: Cell<u64>,
     pub(super) marks: Marks,
+    pub(super) drives: KeptDrives,
     pub(crate) jobs: Jobs,
     pub(crate) looks: Looks,
     pub(crate) beats: Beats,
@@ -61,6 +63,7 @@ impl Coordinator {
             has_joining_device: Cell::new(false),
             page_sequence: Cell::new(page_sequence),
             marks,
+            drives: KeptDrives::default(),
             jobs: Jobs::default(),
             looks: Looks::default(),
             beats: Beats::default(),

@@ -119,7 +119,7 @@ impl Drop for Leader<'_> {
 }
 
 async fn wait_for_others(local: &Rc<LocalArray>, stripe: Stripe, mut is_full: Pending<()>) {
-    let quarter = local.merging.wait_max / 4;
+    let quarter = local.merging.wait_max.get() / 4;
     let mut seen = local.merging.batch_bytes(stripe);
     for _ in 0..4 {
         let was_full = within(&local.worker.handle, quarter, &mut is_full).await.is_some();

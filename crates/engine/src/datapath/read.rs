@@ -342,7 +342,7 @@ async fn before_deadline(
     if local.array.geometry_of(stripe).parity_strips() == 0 {
         return Some(pending.await);
     }
-    within(&local.worker.handle, local.array.tuning.read_deadline, pending).await
+    within(&local.worker.handle, local.array.tuning.read_deadline(), pending).await
 }
 
 /// Parts put back together: without a copy while they are neighbours in memory, which they are

@@ -199,7 +199,7 @@ impl Search {
 
     fn patience(&self, array: &Array) -> Option<std::time::Duration> {
         let has_others = array.geometry_of(self.stripe).parity_strips() > 0;
-        (has_others && !self.is_patient).then_some(array.tuning.read_deadline)
+        (has_others && !self.is_patient).then(|| array.tuning.read_deadline())
     }
 }
 

@@ -25,7 +25,7 @@ const PAUSE_WRITES: u32 = 64;
 
 /// What one worker knows about the streams into one array.
 pub(crate) struct Merging {
-    pub(super) wait_max: Duration,
+    pub(super) wait_max: Cell<Duration>,
     streams: RefCell<[Stream; STREAMS]>,
     pub(super) batches: RefCell<SmallVec<[Batch; 8]>>,
     pub(super) results: Completions<Result<(), VolumeErrorKind>>,
@@ -57,9 +57,14 @@ pub(super) struct Batch {
 }
 
 impl Merging {
+    /// From now on a write waits so long at most.
+    pub(crate) fn set_wait_max(&self, wait_max: Duration) {
+        self.wait_max.set(wait_max);
+    }
+
     pub(crate) fn new(wait_max: Duration) -> Self {
         Merging {
-            wait_max,
+            wait_max: Cell::new(wait_max),
             streams: RefCell::default(),
             batches: RefCell::default(),
             results: Completions::new(),
@@ -91,7 +96,7 @@ impl Merging {
     }
 
     pub(super) fn may_wait(&self) -> bool {
-        if self.wait_max.is_zero() {
+        if self.wait_max.get().is_zero() {
             return false;
         }
         let pause = self.pause.get();

@@ -54,7 +54,7 @@ async fn unwrite(local: &Rc<LocalArray>, stripe: Stripe) -> Result<(), VolumeErr
     let _intent = enter_region(local, stripe).await?;
     local.array.written.set(stripe, false);
     // With checksums the table would speak of content that is gone.
-    if local.array.tuning.pass_discards && local.array.checksums.is_none() {
+    if local.array.tuning.get().pass_discards && local.array.checksums.is_none() {
         local.array.written.give_back(stripe);
     }
     local.array.caches.note_unlogged();

@@ -94,7 +94,7 @@ fn of_replacement(local: &LocalArray, member: MemberIdx, silence: Silence) -> St
 }
 
 fn limit(array: &Array, device: Option<&Rc<dyn Device>>) -> u16 {
-    device.map_or(u16::MAX, |device| array.tuning.silence.looks_of(device.facts()))
+    device.map_or(u16::MAX, |device| array.tuning.get().silence.looks_of(device.facts()))
 }
 
 /// A device that nobody asks for anything is not known to answer. When some member is half-way to

@@ -17,6 +17,7 @@ mod corruption_power_cut;
 mod counters;
 mod crashes_in_a_row;
 mod discards;
+mod drives;
 mod edges;
 mod faults;
 mod first_writes;

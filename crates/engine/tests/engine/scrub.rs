@@ -92,7 +92,7 @@ fn a_scrub_can_be_paused_over_a_restart_and_cancelled() {
         assert!(later.total_stripes <= now.total_stripes - now.done_stripes, "{later:?}");
         engine.unpause("tank", JobKind::Scrub).await.expect("goes on");
         handle.sleep(ms(250)).await;
-        engine.cancel_scrub("tank").await.expect("cancelled");
+        engine.cancel_scrub("tank", None).await.expect("cancelled");
         until_idle(&engine, &handle).await;
         assert_eq!(last(&engine, names::JOB_STOPPED, "reason").as_deref(), Some("cancelled"));
         engine.stop("tank").await.expect("stopped clean");

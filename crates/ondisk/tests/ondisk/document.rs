@@ -6,9 +6,9 @@ use std::fmt::Write;
 use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level};
 use ashlar_ondisk::Areas;
 use ashlar_ondisk::format::{
-    AREA_FIELDS, BATCH_FIELDS, BLOCK_CHANGE_FIELDS, FLUSH_MARK_FIELDS, FieldAt, HEADER_FIELDS,
-    HEARTBEAT_FIELDS, HOLDER_FIELDS, JOB_FIELDS, MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS,
-    RECORD_FIELDS, SPARE_FIELDS,
+    AREA_FIELDS, BATCH_FIELDS, BLOCK_CHANGE_FIELDS, DRIVE_FIELDS, DRIVE_PAGE_FIELDS,
+    FLUSH_MARK_FIELDS, FieldAt, HEADER_FIELDS, HEARTBEAT_FIELDS, HOLDER_FIELDS, JOB_FIELDS,
+    MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS, RECORD_FIELDS, SPARE_FIELDS,
 };
 
 use ashlar_units::{MemberIdx, StripeNo};
@@ -54,7 +54,7 @@ fn rows(heading: &str) -> Vec<(usize, usize, String)> {
 
 #[test]
 fn every_table_of_the_document_lists_the_fields_of_its_record() {
-    let tables: [(&str, &[FieldAt]); 13] = [
+    let tables: [(&str, &[FieldAt]); 15] = [
         ("### Superblock header", HEADER_FIELDS),
         ("### Area table entry", AREA_FIELDS),
         ("### Job table entry", JOB_FIELDS),
@@ -62,6 +62,8 @@ fn every_table_of_the_document_lists_the_fields_of_its_record() {
         ("### Spare superblock", SPARE_FIELDS),
         ("### Heartbeat block", HEARTBEAT_FIELDS),
         ("### Flush mark", FLUSH_MARK_FIELDS),
+        ("### Drive page", DRIVE_PAGE_FIELDS),
+        ("### Drive of a slot", DRIVE_FIELDS),
         ("### Bitmap page header", PAGE_FIELDS),
         ("### Batch head", BATCH_FIELDS),
         ("### Log record", RECORD_FIELDS),

@@ -10,9 +10,9 @@ use ashlar_ondisk::log::{
     RecordKind,
 };
 use ashlar_ondisk::{
-    BitmapKind, ConsistencyPolicy, Features, FlushMark, ForcedActions, Heartbeat, JobKind,
-    JobRecord, MemberEntry, MemberEvent, PageIdentity, Role, ScrubRecord, SpareSuperblock,
-    Superblock, Text, bitmap,
+    BitmapKind, ConsistencyPolicy, Drive, DrivePage, Drives, Features, FlushMark, ForcedActions,
+    Heartbeat, JobKind, JobRecord, MemberEntry, MemberEvent, PageIdentity, Role, ScrubRecord,
+    SpareSuperblock, Superblock, Text, bitmap,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
@@ -141,6 +141,25 @@ fn v1_flush_mark_decodes_for_ever() {
     let encoded = mark.encode();
     let bytes = stored("v1-flush-mark", include_str!("../images/v1-flush-mark.txt"), &encoded);
     assert_eq!(FlushMark::decode(&bytes), Some(mark));
+}
+
+/// The first page of an array with one drive known.
+#[test]
+fn v1_drive_page_decodes_for_ever() {
+    let drive = Drive {
+        model: Text::cut("Drive 9000"),
+        path: Text::cut("/dev/sdq"),
+        by_path: Text::cut("pci-0000:5e:00.0-sas-phy7-lun-0"),
+        enclosure: Text::cut("0x500304801f2a8d3f"),
+        bay: Text::cut("Slot 07"),
+        host: Text::cut("store1"),
+        ..Drive::default()
+    };
+    let drives = Drives::new(vec![Drive::default(), drive.of(member_uuid(1))]);
+    let page = drives.pages(array_uuid(), 0x0102_0304).remove(0);
+    let encoded = page.encode();
+    let bytes = stored("v1-drive-page", include_str!("../images/v1-drive-page.txt"), &encoded);
+    assert_eq!(DrivePage::decode(&bytes), Some(page));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod choices;
 mod copies;
 mod declustered;
 mod document;
+mod drives;
 mod examine;
 mod golden;
 mod hostile;

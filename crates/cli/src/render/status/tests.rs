@@ -102,6 +102,34 @@ fn a_slow_member_is_seen_with_how_slow_it_is() {
 }
 
 #[test]
+fn an_empty_slot_names_the_drive_to_pull_and_where_it_was() {
+    let mut status = status(&["in_sync", "out", "in_sync", "in_sync"], "");
+    let member = &mut status.arrays[0].members[1];
+    member.path.clear();
+    let last = r#"{"path": "/dev/sdq", "serial": "Z1", "model": "Drive 9000", "host": "store1",
+        "bay": {"enclosure": "0x5003", "name": "Slot 07",
+          "by_path": "pci-0000:5e:00.0-sas-phy7"}}"#;
+    member.last_device = Some(serde_json::from_str(last).expect("as it is sent"));
+    let told = screen(&status, false, false);
+    let line = "slot 1  OUT     was /dev/sdq on host store1, serial Z1, Drive 9000, enclosure \
+                0x5003, bay Slot 07, pci-0000:5e:00.0-sas-phy7; give it a device: ashlar replace";
+    assert!(told.contains(line), "{told}");
+}
+
+#[test]
+fn a_drive_with_a_concern_is_seen_and_members_have_their_health() {
+    let mut status = status(&["in_sync"; 4], "");
+    let health = r#"{"source": "smartctl", "age_seconds": 1, "passed": false, "media_errors": 3}"#;
+    status.arrays[0].members[2].health = Some(serde_json::from_str(health).expect("as sent"));
+    let told = screen(&status, false, false);
+    assert!(told.contains("slot 2  in sync  says that it is failing     /dev/sd2"), "{told}");
+    assert!(!told.contains("slot 1"), "{told}");
+    status.health_unknown = Some("no program".to_owned());
+    let told = screen(&status, true, false);
+    assert!(told.contains("FAILING, media errors 3") && told.contains("no program"), "{told}");
+}
+
+#[test]
 fn of_mirrors_the_copies_are_counted() {
     let mut mirror = status(&["in_sync"; 4], "");
     let array = &mut mirror.arrays[0];

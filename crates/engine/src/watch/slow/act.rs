@@ -27,7 +27,8 @@ const PROBES_MIN: u64 = 4;
 
 /// Compare the members as long as the array runs. Spawned once, on the coordinator.
 pub(crate) async fn watch(local: Rc<LocalArray>) {
-    let (handle, period) = (local.worker.handle.clone(), local.array.tuning.slow.period());
+    let handle = local.worker.handle.clone();
+    let mut period = local.array.tuning.get().slow.period();
     let local = {
         let weak = Rc::downgrade(&local);
         drop(local);
@@ -40,6 +41,7 @@ pub(crate) async fn watch(local: Rc<LocalArray>) {
             return;
         }
         end_period(&local);
+        period = local.array.tuning.get().slow.period();
     }
 }
 
@@ -48,7 +50,7 @@ fn members(array: &Array) -> impl Iterator<Item = MemberIdx> + use<> {
 }
 
 fn end_period(local: &Rc<LocalArray>) {
-    let (slow, limits) = (&local.coordinator().slow, &local.array.tuning.slow);
+    let (slow, limits) = (&local.coordinator().slow, &local.array.tuning.get().slow);
     slow.counted.borrow_mut().resize(local.array.slots.len(), Counted::default());
     let timed: Vec<Timed> = members(&local.array).map(|member| timed_of(local, member)).collect();
     let layouts = &local.array.layouts;
@@ -73,7 +75,7 @@ fn end_period(local: &Rc<LocalArray>) {
 
 /// What was timed of the member since its last period, which ends here.
 fn timed_of(local: &LocalArray, member: MemberIdx) -> Timed {
-    let (slow, limits) = (&local.coordinator().slow, &local.array.tuning.slow);
+    let (slow, limits) = (&local.coordinator().slow, &local.array.tuning.get().slow);
     let slot = local.array.slot(member);
     let mut totals = [Total::default(); 2];
     for tally in local.array.tallies(member) {
@@ -104,7 +106,7 @@ fn timed_of(local: &LocalArray, member: MemberIdx) -> Timed {
 fn tell(local: &LocalArray, member: MemberIdx, turn: Turn) {
     let mut fields = vec![("slot", member.to_string())];
     fields.extend(local.device(member).map(|device| ("path", device.facts().path.clone())));
-    let limits = &local.array.tuning.slow;
+    let limits = &local.array.tuning.get().slow;
     match (turn, local.coordinator().slow.figures(member, limits)) {
         (Turn::Slow, Some(SlowFigures { kind, own, peers, lasts })) => {
             fields.push(("commands", kind.to_string()));

@@ -1,0 +1,105 @@
+//! Which drive is, or was last, in a slot: on the members, so that a restart knows it, and what it
+//! failed, which its successor has no part in.
+
+use crate::world::jobs::{
+    filled, last, ms, on_array, raid6, started, status, until_all_in_sync, world_for,
+};
+use crate::world::{assemble_spec, engine, names, read};
+use ashlar_device::{CommandKind, FaultKind};
+use ashlar_engine::{AssembleSpec, Engine, SlotState, event_names};
+use ashlar_ring::Handle;
+use ashlar_sim::{Latency, SimOpener};
+use ashlar_units::{Extent, MemberIdx};
+use std::time::Duration;
+
+/// Path and serial of the drive that was last in a slot that has none.
+async fn last_drive(engine: &Engine, slot: usize) -> (String, Option<String>) {
+    let member = status(engine).await.members.remove(slot);
+    assert_eq!(member.state, SlotState::Out);
+    let last = member.last_device.expect("it is known");
+    (last.path, last.serial)
+}
+
+/// Start the array again in another engine, from these disks.
+async fn again(opener: SimOpener, handle: &Handle, devices: Vec<String>) -> Engine {
+    let engine = engine(opener, handle, 2);
+    let spec = AssembleSpec { devices, ..assemble_spec(6) };
+    engine.assemble(spec).await.expect("assembled");
+    engine
+}
+
+fn without(gone: &str, more: &[&str]) -> Vec<String> {
+    let own = names(6).into_iter().filter(|name| name != gone);
+    own.chain(more.iter().map(|name| (*name).to_owned())).collect()
+}
+
+#[test]
+fn a_start_without_a_drive_knows_which_one_was_in_the_slot() {
+    let (mut world, _, _) = world_for(611, &raid6());
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let named = |path: &str| (path.to_owned(), Some(path.to_owned()));
+            let engine = started(opener.clone(), &handle, raid6()).await;
+            engine.fail("tank", MemberIdx(2)).await.expect("one may go");
+            engine.stop("tank").await.expect("stopped");
+            let engine = again(opener.clone(), &handle, without("disk2", &[])).await;
+            assert_eq!(last_drive(&engine, 2).await, named("disk2"));
+            engine.replace("tank", MemberIdx(2), "new0", true).await.expect("replaced");
+            until_all_in_sync(&engine, &handle).await;
+            engine.stop("tank").await.expect("stopped");
+            // The members know of the drive that took the slot, and no more of the one before.
+            let engine = again(opener, &handle, without("disk2", &[])).await;
+            assert_eq!(last_drive(&engine, 2).await, named("new0"));
+        })
+        .done();
+}
+
+#[test]
+fn faults_belong_to_the_drive_and_not_to_its_successor() {
+    on_array(612, &raid6(), async |rig| {
+        filled(&rig.engine, 612).await;
+        rig.disks[1].fail(CommandKind::Read, FaultKind::Media, Some(3));
+        let model = rig.engine.with_volume(0, "tank", async |volume| {
+            for at in 0..64 {
+                read(&volume, Extent::new(at * 65_536, 65_536)).await.expect("reconstructed");
+            }
+        });
+        model.await.expect("runs");
+        let errors = async |slot: usize| status(&rig.engine).await.members[slot].counts.read_errors;
+        assert_eq!(errors(1).await, 3);
+        rig.engine.fail("tank", MemberIdx(1)).await.expect("one may go");
+        assert_eq!(errors(1).await, 3, "of the drive that is to be pulled");
+        rig.engine.replace("tank", MemberIdx(1), "new0", true).await.expect("replaced");
+        until_all_in_sync(&rig.engine, &rig.handle).await;
+        assert_eq!(errors(1).await, 0);
+        let told = |field| last(&rig.engine, event_names::MEMBER_REPLACED, field);
+        assert_eq!(told("path").as_deref(), Some("disk1"));
+        assert_eq!(told("read_errors").as_deref(), Some("3"));
+    });
+}
+
+/// Requests that clients had sent to a drive are answered after its copy took the slot. When they
+/// are, the drive is free, long before one that never answers would be given up.
+#[test]
+fn a_replaced_drive_is_free_as_soon_as_it_owes_nothing() {
+    on_array(613, &raid6(), async |rig| {
+        filled(&rig.engine, 613).await;
+        rig.disks[0].set_latency(Latency::constant(Duration::from_millis(400)));
+        rig.engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+        let engine = rig.engine.clone();
+        rig.handle.spawn(async move {
+            let load = engine.with_volume(0, "tank", async |volume| {
+                for at in 0..1000 {
+                    read(&volume, Extent::new(at % 64 * 65_536, 65_536)).await.expect("read");
+                }
+            });
+            load.await.expect("runs");
+        });
+        while status(&rig.engine).await.members[0].path != "new0" {
+            rig.handle.sleep(ms(5)).await;
+        }
+        rig.handle.sleep(ms(1000)).await;
+        rig.engine.add_spare("spares", "disk0", true).await.expect("the drive is free");
+    });
+}
