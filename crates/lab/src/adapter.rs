@@ -2,6 +2,7 @@
 //! put them in, tear down.
 //!
 //! - needs: what is needed of the machine
+//! - settings: what engines are set to, and several values to be tried
 //! - imagined: what an engine would be told, for a dry run
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
 //! - ashlar, btrfs, mdadm, lvm, zfs, device: one engine each
@@ -20,6 +21,7 @@ pub mod ior;
 pub mod lvm;
 pub mod mdadm;
 pub mod needs;
+pub mod settings;
 pub mod zfs;
 
 use crate::record::EngineIdentity;
@@ -110,16 +112,21 @@ pub trait Engine: Send + Sync {
 pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
     let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
     match kind {
+        "ashlar" if rest.contains('=') => {
+            let policy = settings::parse(rest, &["policy"])?.remove("policy").unwrap_or_default();
+            Ok(Box::new(ashlar::Ashlar::new(&policy)))
+        }
         "ashlar" => Ok(Box::new(ashlar::Ashlar::new(rest))),
-        "btrfs" => Ok(Box::<btrfs::Btrfs>::default()),
-        "mdadm" => Ok(Box::<mdadm::Mdadm>::default()),
-        "lvm" => Ok(Box::<lvm::Lvm>::default()),
-        "zfs" => Ok(Box::<zfs::Zfs>::default()),
+        "btrfs" => Ok(Box::new(btrfs::Btrfs::set(settings::parse(rest, &["mount"])?))),
+        "mdadm" => Ok(Box::new(mdadm::Mdadm::set(settings::parse(rest, &[])?))),
+        "lvm" if rest.is_empty() => Ok(Box::<lvm::Lvm>::default()),
+        "zfs" => Ok(Box::new(zfs::Zfs::set(settings::parse(rest, &[])?))),
         "device" if !rest.is_empty() => Ok(Box::new(device::HandedOver::new(Path::new(rest)))),
         _ => Err(Refusal::cannot_run(
             "engine.unknown",
             format!("'{name}' is no engine that the lab can drive; nothing was done"),
-            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs or device:PATH",
+            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs or device:PATH; \
+             settings follow as mdadm:group_thread_cnt=64",
         )),
     }
 }

@@ -56,6 +56,22 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// The mark with the rules behind it, and the reason for the worst.
+    pub fn told(findings: &[Finding]) -> String {
+        let mark = Mark::of(findings);
+        let weighs = findings.iter().filter(|finding| finding.severity > Severity::Info);
+        let mut rules: Vec<&str> = weighs.map(|finding| finding.rule.as_str()).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        match findings.iter().find(|finding| finding.severity == Severity::Error) {
+            Some(worst) => format!("{mark} ({}: {})", worst.rule, worst.reason),
+            None if rules.is_empty() => mark.to_string(),
+            None => format!("{mark} ({})", rules.join(", ")),
+        }
+    }
+}
+
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -61,6 +61,26 @@ fn md_is_made_tuned_waited_for_degraded_and_taken_away() {
     assert_eq!(commands.left(), 0);
 }
 
+/// Seed 000: three times the rate with 64 threads instead of few.
+#[test]
+fn an_engine_is_set_as_its_user_wants_and_says_so() {
+    let transcript = MDADM.replace("echo 8 >", "echo 64 >").replace("cnt\n8\n", "cnt\n64\n");
+    let transcript = format!("{transcript}$ uname -r\n6.1.0\n");
+    let commands = Recorded::parse(&transcript);
+    let mut engine = by_name("mdadm:group_thread_cnt=64").expect("an engine");
+    engine.create(&commands, &wanted("raid6")).expect("made");
+    assert!(engine.is_busy(&commands).expect("asked"));
+    assert!(!engine.is_busy(&commands).expect("asked"));
+    engine.take_out(&commands, &[1]).expect("out");
+    engine.destroy(&commands).expect("gone");
+    let label = engine.identity(&commands).expect("there").label();
+    assert!(label.ends_with("(group_thread_cnt 64, stripe_cache_size 4096)"), "{label}");
+    for name in ["lvm:stripes=9", "btrfs:raid=6", "mdadm:group_thread_cnt=8/64"] {
+        let refusal = by_name(name).err().expect(name);
+        assert!(["engine.setting", "engine.unknown"].contains(&refusal.code.as_str()), "{refusal}");
+    }
+}
+
 #[test]
 fn a_tunable_that_the_kernel_does_not_take_is_said() {
     let head: Vec<&str> = MDADM.lines().take(6).collect();

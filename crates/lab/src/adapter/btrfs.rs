@@ -5,15 +5,17 @@
 
 use super::commands::Commands;
 use super::needs::Need;
+use super::settings::Settings;
 use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A btrfs over several devices.
 #[derive(Debug, Default)]
 pub struct Btrfs {
+    /// `mount`: an option of the mount.
+    set: Settings,
     members: Vec<PathBuf>,
     is_raid5: bool,
     /// Members that were taken out and not put in again.
@@ -27,6 +29,13 @@ pub struct Btrfs {
 /// If `uname` cannot be run.
 pub(crate) fn kernel(commands: &dyn Commands) -> Result<String, Refusal> {
     Ok(commands.succeed(&["uname", "-r"], "which kernel")?.stdout.trim().to_owned())
+}
+
+impl Btrfs {
+    /// With these settings.
+    pub fn set(set: Settings) -> Btrfs {
+        Btrfs { set, ..Btrfs::default() }
+    }
 }
 
 impl Engine for Btrfs {
@@ -47,7 +56,8 @@ impl Engine for Btrfs {
         let kernel = kernel(commands)?;
         commands.succeed(&["mkfs.btrfs", "--version"], "which tools")?;
         let metadata = if self.is_raid5 { "raid1" } else { "raid1c3" };
-        let tunables = BTreeMap::from([("metadata".to_owned(), metadata.to_owned())]);
+        let mut tunables = self.set.clone();
+        tunables.insert("metadata".to_owned(), metadata.to_owned());
         Ok(EngineIdentity { name: "btrfs".to_owned(), version: kernel.clone(), kernel, tunables })
     }
 
@@ -74,7 +84,10 @@ impl Engine for Btrfs {
         commands.succeed(&scan, "let the kernel see all members")?;
         let files = wanted.place.join("files");
         commands.succeed(&["mkdir", "-p", word(&files)?], "a place to mount it")?;
-        commands.succeed(&["mount", "-t", "btrfs", members[0], word(&files)?], "mount it")?;
+        let mut mount = vec!["mount", "-t", "btrfs"];
+        mount.extend(self.set.get("mount").into_iter().flat_map(|option| ["-o", option]));
+        mount.extend([members[0], word(&files)?]);
+        commands.succeed(&mount, "mount it")?;
         self.mounted = Some(files.clone());
         Ok(Served { path: files.join("load"), way: "a file on btrfs".to_owned() })
     }

@@ -3,21 +3,37 @@
 
 use super::commands::Commands;
 use super::needs::Need;
+use super::settings::Settings;
 use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// An md array.
 #[derive(Debug, Default)]
 pub struct Mdadm {
+    /// What the user sets, by its name in sysfs.
+    set: Settings,
     members: Vec<PathBuf>,
     is_made: bool,
 }
 
 const ARRAY: &str = "/dev/md/lab";
 const TUNABLES: [(&str, &str); 2] = [("group_thread_cnt", "8"), ("stripe_cache_size", "4096")];
+
+impl Mdadm {
+    /// With these settings instead of the recommended ones, and others beside them.
+    pub fn set(set: Settings) -> Mdadm {
+        Mdadm { set, ..Mdadm::default() }
+    }
+
+    /// What is set, by its name in sysfs.
+    fn tunables(&self) -> Settings {
+        let recommended = TUNABLES.iter().map(|(name, value)| (*name, *value));
+        let own = self.set.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        recommended.chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}
 
 impl Engine for Mdadm {
     fn name(&self) -> &'static str {
@@ -30,10 +46,7 @@ impl Engine for Mdadm {
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {
         let kernel = super::btrfs::kernel(commands)?;
-        let tunables: BTreeMap<String, String> = TUNABLES
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
+        let tunables = self.tunables();
         Ok(EngineIdentity { name: "mdadm".to_owned(), version: kernel.clone(), kernel, tunables })
     }
 
@@ -54,7 +67,7 @@ impl Engine for Mdadm {
         self.is_made = true;
         let real = commands.succeed(&["readlink", "-f", ARRAY], "its kernel name")?.stdout;
         let kernel_name = real.trim().rsplit('/').next().unwrap_or_default().to_owned();
-        for (name, value) in TUNABLES {
+        for (name, value) in self.tunables() {
             let write = format!("echo {value} > /sys/block/{kernel_name}/md/{name}");
             commands.succeed(&["sh", "-c", &write], "recommended tuning")?;
             let read = format!("/sys/block/{kernel_name}/md/{name}");

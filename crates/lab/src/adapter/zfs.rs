@@ -3,15 +3,17 @@
 
 use super::commands::Commands;
 use super::needs::Need;
+use super::settings::Settings;
 use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A pool.
 #[derive(Debug, Default)]
 pub struct Zfs {
+    /// Properties that the user sets.
+    set: Settings,
     members: Vec<PathBuf>,
     is_made: bool,
 }
@@ -21,6 +23,26 @@ const POOL: &str = "ashlar_lab";
 /// I/Os, no access times.
 const PROPERTIES: [(&str, &str); 4] =
     [("compression", "off"), ("recordsize", "1M"), ("atime", "off"), ("xattr", "sa")];
+
+impl Zfs {
+    /// With these properties instead of the recommended ones, and others beside them.
+    pub fn set(set: Settings) -> Zfs {
+        Zfs { set, ..Zfs::default() }
+    }
+
+    /// Properties in the order in which they are given.
+    fn properties(&self) -> Vec<(String, String)> {
+        let mut all: Vec<(String, String)> =
+            PROPERTIES.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        for (name, value) in &self.set {
+            match all.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => known.clone_from(value),
+                None => all.push((name.clone(), value.clone())),
+            }
+        }
+        all
+    }
+}
 
 impl Engine for Zfs {
     fn name(&self) -> &'static str {
@@ -36,10 +58,7 @@ impl Engine for Zfs {
         let told = commands.succeed(&["zfs", "version"], "which version")?.stdout;
         let line = told.lines().find(|line| line.starts_with("zfs-kmod-")).unwrap_or_default();
         let version = line.trim_start_matches("zfs-kmod-").to_owned();
-        let mut tunables: BTreeMap<String, String> = PROPERTIES
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
+        let mut tunables: Settings = self.properties().into_iter().collect();
         tunables.insert("ashift".to_owned(), "12".to_owned());
         Ok(EngineIdentity { name: "zfs".to_owned(), version, kernel, tunables })
     }
@@ -55,7 +74,7 @@ impl Engine for Zfs {
         let level = if wanted.level == "raid5" { "raidz1" } else { "raidz2" };
         let files = wanted.place.join("files");
         let set: Vec<String> =
-            PROPERTIES.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            self.properties().iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut make = vec!["zpool", "create", "-f", "-o", "ashift=12"];
         for property in &set {
             make.extend(["-O", property]);

@@ -8,6 +8,7 @@ use super::workloads::{self, Extent};
 use crate::adapter::commands::{Live, Unlogged};
 use crate::adapter::imagined;
 use crate::adapter::needs::{Need, refuse_missing};
+use crate::adapter::settings::variants;
 use crate::adapter::{Wanted, by_name};
 use crate::evidence::log::unix_whole_s;
 use crate::evidence::{Evidence, Interrupt};
@@ -32,7 +33,8 @@ use std::process::ExitCode;
 /// Compare two engines in turns on the same devices, or two stored runs.
 ///
 /// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, device:PATH) or
-/// directories of runs.
+/// directories of runs. Settings follow a colon: mdadm:group_thread_cnt=8/32/64 tries three, and
+/// the best one is compared.
 /// Engines are measured A, B, B, A or B, A, A, B, as a coin decides. Each turn makes the array,
 /// fills it, measures it healthy and with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
@@ -124,7 +126,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     }
     let (code, losses) = code_of(args, &b)?;
     let workloads = workloads::chosen(STRIP_BYTES * u64::from(code.data), &args.loads)?;
-    let planned = planned(args, losses, &workloads);
+    let names = vec![variants(&args.a)?, variants(&b)?];
+    let planned = planned(args, losses, &workloads) + tries(&names, &workloads);
     let about_s = u64::from(planned) * (args.seconds + 1) + u64::from(args.rounds) * 2 * 10;
     if !json {
         eprintln!(
@@ -133,7 +136,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             about_s.div_ceil(60)
         );
     }
-    let mut engines = vec![by_name(&args.a)?, by_name(&b)?];
+    let engines = names.iter().flatten().map(|name| by_name(name));
+    let engines = engines.collect::<Result<Vec<_>, _>>()?;
     let written = written(args, &b);
     let needs = engines.iter().flat_map(|engine| engine.needs()).chain(of_members(&args.members));
     let needs: Vec<Need> = needs.collect();
@@ -163,6 +167,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         limits: RefCell::default(),
         devices: RefCell::default(),
         again: Cell::new(0),
+        is_tuning: Cell::new(false),
     };
     let place = std::path::absolute(path.join("mounts"))
         .map_err(|error| Refusal::file(&path, &error, ""))?;
@@ -173,7 +178,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         place,
     };
     let plan = Plan { wanted, code, rounds: args.rounds, losses };
-    let measured = turns::run(&bench, &mut engines, &plan);
+    let measured = turns::run(&bench, &names, &plan);
     bench.progress.borrow().finish();
     watch.conclude(&dir)?;
     let invalid = report(&dir, json)?;
@@ -188,7 +193,7 @@ fn dry(
     written: &[PathBuf],
 ) -> Result<ExitCode, Refusal> {
     crate::say!("would overwrite: {}", shown(written));
-    for engine in [&args.a, b] {
+    for engine in variants(&args.a)?.iter().chain(&variants(b)?) {
         say_commands(engine, args, losses)?;
     }
     refuse_missing(needs)?;
@@ -238,6 +243,12 @@ fn planned(args: &Args, losses: u32, workloads: &[Workload]) -> u32 {
     let conditions = if losses == 0 { 1 } else { 2 };
     let streams = 1 + u32::from(workloads.iter().any(|workload| workload.mix == "read"));
     streams + each + each * conditions * args.rounds * 2
+}
+
+/// Measurements that find out which settings are best.
+fn tries(names: &[Vec<String>], workloads: &[Workload]) -> u32 {
+    let several = names.iter().map(Vec::len).filter(|count| *count > 1).sum::<usize>();
+    u32::try_from(several * workloads.len()).unwrap_or(u32::MAX)
 }
 
 /// Everything that is written to: the members, and what was handed over as it is.

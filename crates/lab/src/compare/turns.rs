@@ -6,7 +6,7 @@
 use super::members::{self, Devices};
 use super::workloads::{self, Extent};
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::{Engine, Wanted, keep_configuration};
+use crate::adapter::{Engine, Wanted, by_name, keep_configuration};
 use crate::evidence::Evidence;
 use crate::evidence::log::unix_whole_s;
 use crate::fio::job::JobFile;
@@ -17,12 +17,12 @@ use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::{Ceiling, ceiling_finding, little_finding};
 use crate::plan::progress::Progress;
 use crate::record::{
-    ArrayCondition, Direction, EngineIdentity, Measurement, RateUnit, Record, Workload,
+    ArrayCondition, Check, Direction, EngineIdentity, Measurement, RateUnit, Record, Workload,
 };
 use crate::refusal::Refusal;
 use crate::store::RunDir;
 use crate::units;
-use crate::validity::{Finding, Mark, Severity};
+use crate::validity::{Finding, Mark, Outcome, Severity};
 use crate::watch::Watch;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -53,6 +53,8 @@ pub struct Bench<'a> {
     pub devices: RefCell<Vec<PathBuf>>,
     /// How often raw devices were measured once more.
     pub again: Cell<u32>,
+    /// What is measured only finds out which settings are best: it is no figure of the comparison.
+    pub is_tuning: Cell<bool>,
 }
 
 /// What no engine can be above at one load, and how to find that out once more while an array
@@ -107,7 +109,8 @@ impl Bench<'_> {
     /// # Errors
     /// If it cannot be written.
     pub fn keep(&self, record: &Record) -> Result<(), Refusal> {
-        self.dir.append(record)
+        let is_figure = matches!(record, Record::Measurement(_) | Record::Cpu(_));
+        if is_figure && self.is_tuning.get() { Ok(()) } else { self.dir.append(record) }
     }
 
     /// Measure one load and write it down; the rate of each fio job, and of all.
@@ -127,7 +130,8 @@ impl Bench<'_> {
         let why = format!("{whose}, {}", workload.describe());
         self.progress.borrow().begin(&why);
         let blank = self.blank(case, workload);
-        let stacks = case.round == 0 && case.condition != ArrayCondition::Raw;
+        let is_first = case.round == 0 && !self.is_tuning.get();
+        let stacks = is_first && case.condition != ArrayCondition::Raw;
         let opened = jobs.jobs();
         let opened = opened.iter().flat_map(crate::fio::job::Job::filenames).map(PathBuf::from);
         let devices = opened.chain(self.devices.borrow().iter().cloned()).collect();
@@ -167,7 +171,7 @@ impl Bench<'_> {
             })
             .collect();
         let rate = measurement.rate();
-        let mark = Mark::of(&measurement.findings);
+        let mark = Mark::told(&measurement.findings);
         self.end(&format!("{} {mark}", units::rate(rate, workload.unit())));
         self.keep(&Record::Measurement(Box::new(measurement)))?;
         Ok((rates, rate))
@@ -286,11 +290,12 @@ pub struct Plan {
     pub losses: u32,
 }
 
-/// Measure the raw devices, then the engines in turns.
+/// Measure the raw devices, then the engines in turns. Of an engine with several settings the best
+/// are found first, and only they are compared.
 ///
 /// # Errors
 /// The first thing that failed; what was measured before is kept.
-pub fn run(bench: &Bench<'_>, engines: &mut [Box<dyn Engine>], plan: &Plan) -> Result<(), Refusal> {
+pub fn run(bench: &Bench<'_>, engines: &[Vec<String>], plan: &Plan) -> Result<(), Refusal> {
     let commands = Live::new(bench.evidence);
     let done = in_turns(bench, engines, plan, &commands);
     commands.all_gone(done)
@@ -298,7 +303,7 @@ pub fn run(bench: &Bench<'_>, engines: &mut [Box<dyn Engine>], plan: &Plan) -> R
 
 fn in_turns<'a>(
     bench: &Bench<'_>,
-    engines: &mut [Box<dyn Engine>],
+    names: &[Vec<String>],
     plan: &Plan,
     commands: &'a Live<'a>,
 ) -> Result<(), Refusal> {
@@ -306,6 +311,8 @@ fn in_turns<'a>(
     bench.devices.replace(devices.paths.clone());
     let limits = members::baselines(bench, &devices.paths, plan.code, plan.losses)?;
     bench.limits.replace(limits);
+    let best = names.iter().map(|variants| tuned(bench, variants, (plan, &devices), commands));
+    let mut engines = best.collect::<Result<Vec<_>, _>>()?;
     let coin = RandomState::new();
     for round in 0..plan.rounds {
         if begins_with_second(&coin, round) != begins_with_second(&coin, round.wrapping_sub(1)) {
@@ -327,11 +334,71 @@ fn in_turns<'a>(
     Ok(())
 }
 
+/// The engine with the best of several settings: each is made once and measured healthy. The best
+/// one has the highest geometric mean of its rates.
+fn tuned<'a>(
+    bench: &Bench<'_>,
+    variants: &[String],
+    (plan, devices): (&Plan, &Devices<'_>),
+    commands: &'a Live<'a>,
+) -> Result<Box<dyn Engine>, Refusal> {
+    let [first, others @ ..] = variants else { return by_name("") };
+    if others.is_empty() {
+        return by_name(first);
+    }
+    bench.is_tuning.set(true);
+    let mut tried: Vec<(f64, &String)> = Vec::new();
+    for (at, name) in variants.iter().enumerate() {
+        let mut engine = by_name(name)?;
+        let wanted = Wanted {
+            members: devices.paths.clone(),
+            place: plan.wanted.place.join(format!("{}-try{at}", engine.name())),
+            ..plan.wanted.clone()
+        };
+        std::fs::create_dir_all(&wanted.place)
+            .map_err(|error| Refusal::file(&wanted.place, &error, ""))?;
+        let rates = turn(bench, engine.as_mut(), (commands, &wanted), (0, 0));
+        let gone = commands.taking_away(|| engine.destroy(commands));
+        let rates = rates.and_then(|rates| gone.map(|()| rates))?;
+        tried.push((geometric_mean(&rates), name));
+    }
+    bench.is_tuning.set(false);
+    tried.sort_by(|one, other| other.0.total_cmp(&one.0));
+    bench.keep(&Record::Check(tuning(&tried)))?;
+    by_name(tried[0].1)
+}
+
+/// 0 if one of the loads failed.
+fn geometric_mean(rates: &[f64]) -> f64 {
+    let count = to_f64(u64::try_from(rates.len()).unwrap_or(1)).max(1.0);
+    (rates.iter().map(|rate| rate.max(0.0).ln()).sum::<f64>() / count).exp()
+}
+
+/// Which settings were tried, the best first.
+fn tuning(tried: &[(f64, &String)]) -> Check {
+    let best = tried.first().map_or(0.0, |it| it.0);
+    let told: Vec<String> = tried
+        .iter()
+        .map(|(mean, name)| {
+            format!("{name} {}", units::percent(if best > 0.0 { mean / best } else { 0.0 }))
+        })
+        .collect();
+    Check {
+        name: "engine.tuned".to_owned(),
+        target: tried.first().map_or_else(String::new, |it| it.1.clone()),
+        outcome: if best > 0.0 { Outcome::Pass } else { Outcome::Fail },
+        found: format!("best of {} settings, each tried once: {}", tried.len(), told.join(", ")),
+        next: None,
+    }
+}
+
 /// Blocks of two rounds, A B B A or B A A B by the toss of a coin: a steady drift falls on both
-/// engines alike, and noise of any kind favours neither. The round before the first begins with A.
+/// engines alike, and noise of any kind favours neither. The first block is A B B A: a report holds
+/// the engine that was measured first against the others. The round before it begins with A, too.
 fn begins_with_second(coin: &RandomState, round: u32) -> bool {
     let is_second_of_block = round % 2 == 1;
-    round != u32::MAX && (coin.hash_one(round / 2) % 2 == 1) != is_second_of_block
+    let is_turned = round > 1 && coin.hash_one(round / 2) % 2 == 1;
+    round != u32::MAX && is_turned != is_second_of_block
 }
 
 fn turn(
@@ -339,7 +406,8 @@ fn turn(
     engine: &mut dyn Engine,
     (commands, wanted): (&dyn Commands, &Wanted),
     (round, losses): (u32, u32),
-) -> Result<(), Refusal> {
+) -> Result<Vec<f64>, Refusal> {
+    let mut rates = Vec::new();
     let served = engine.create(commands, wanted)?;
     let identity = engine.identity(commands)?;
     keep_configuration(engine, commands)?;
@@ -368,14 +436,11 @@ fn turn(
                 stage: "compare",
                 target: &target,
             };
-            bench.measure(
-                workloads::jobs(workload, &served.path, bench.extent),
-                &case,
-                workload,
-            )?;
+            let jobs = workloads::jobs(workload, &served.path, bench.extent);
+            rates.push(bench.measure(jobs, &case, workload)?.1);
         }
     }
-    Ok(())
+    Ok(rates)
 }
 
 /// Wait until the engine does nothing in the background.
@@ -395,13 +460,27 @@ fn await_idle(engine: &dyn Engine, commands: &dyn Commands) -> Result<(), Refusa
 
 #[cfg(test)]
 mod tests {
-    use super::begins_with_second;
+    use super::{begins_with_second, geometric_mean, tuning};
+    use crate::validity::Outcome;
     use std::hash::RandomState;
+
+    /// The first seed's engine did three times as much with 64 threads.
+    #[test]
+    fn the_settings_with_the_best_rates_come_first_and_all_are_told() {
+        assert!((geometric_mean(&[100.0, 400.0]) - 200.0).abs() < 1e-9);
+        assert!(geometric_mean(&[100.0, 0.0]).abs() < 1e-9, "a load that failed");
+        let (many, few) = ("mdadm:n=64".to_owned(), "mdadm:n=8".to_owned());
+        let check = tuning(&[(300.0, &many), (100.0, &few)]);
+        assert_eq!((check.target.as_str(), check.outcome), ("mdadm:n=64", Outcome::Pass));
+        assert!(check.found.ends_with("mdadm:n=64 100 %, mdadm:n=8 33.3 %"), "{}", check.found);
+        assert_eq!(tuning(&[(0.0, &few)]).outcome, Outcome::Fail);
+    }
 
     #[test]
     fn of_two_rounds_each_engine_begins_one_and_a_coin_decides_which() {
         let coin = RandomState::new();
         let begins = |round| begins_with_second(&coin, round);
+        assert_eq!((begins(0), begins(1)), (false, true), "a report begins with A");
         assert!(!begins(0_u32.wrapping_sub(1)));
         assert!((0..400).step_by(2).all(|round| begins(round) != begins(round + 1)));
         let count = (0..400).step_by(2).filter(|round| begins(*round)).count();

@@ -151,7 +151,8 @@ fn draw_bar(out: &mut String, bar: &Bar, y: f64, scale: f64) {
         }
     }
     let end = bar.samples.iter().copied().fold(bar.value, f64::max) * scale;
-    text(out, (LEFT + end + 8.0, y + BAR / 2.0 + 4.0), "start", "value", &bar.label);
+    // It stands beside a dashed line, not under it.
+    text(out, (LEFT + end + 8.0, y + BAR / 2.0 + 4.0), "start", "value halo", &bar.label);
 }
 
 /// One line of a line chart.

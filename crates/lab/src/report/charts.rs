@@ -76,7 +76,8 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
             |duel| duel.relative_latency,
         ),
         latencies(points),
-        scalability(points),
+        scalability(points, "Does more load bring more bytes?", RateUnit::BytesPerS),
+        scalability(points, "Does more load bring more I/Os?", RateUnit::Iops),
     ];
     all.push(over_time(points, "Does the rate hold over time?", "MB/s", |round| {
         sum(&round.read.series, &round.write.series, 1e6)
@@ -239,13 +240,23 @@ fn relative(
     chart(points, (question, reading), (svg, rows), |_| names.len() > 1)
 }
 
-fn scalability(points: &[Point]) -> Chart {
+/// A chart has one unit: bytes and I/Os differ by thousands.
+pub(super) fn axis(unit: RateUnit) -> (f64, &'static str) {
+    match unit {
+        RateUnit::BytesPerS => (1e6, "MB/s"),
+        RateUnit::Iops => (1e3, "thousand I/Os a second"),
+    }
+}
+
+fn scalability(points: &[Point], question: &'static str, unit: RateUnit) -> Chart {
+    let (scale, name) = axis(unit);
+    let is_swept = |point: &Point| point.stage.contains("sweep") && point.unit() == unit;
     let mut lines: Vec<Line> = Vec::new();
     let mut rows = Vec::new();
-    for point in drawn(points).filter(|point| point.stage.contains("sweep")) {
+    for point in drawn(points).filter(|point| is_swept(point)) {
         let block = units::block(point.workload.block_bytes);
         let shape = format!("{} {} {block}", point.engine, point.workload.mix);
-        let at = (f64::from(point.workload.jobs * point.workload.depth), point.rate());
+        let at = (f64::from(point.workload.jobs * point.workload.depth), point.rate() / scale);
         rows.push(row(point, units::rate(point.rate(), point.unit())));
         match lines.iter_mut().find(|line| line.name == shape) {
             Some(line) => line.points.push(at),
@@ -253,16 +264,14 @@ fn scalability(points: &[Point]) -> Chart {
         }
     }
     lines.iter_mut().for_each(|line| line.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
-    let question = "Does more load bring more?";
     let chart_of = Lines {
         lines,
         x: "I/Os in flight (jobs x depth)".to_owned(),
-        y: "rate (bytes or I/Os a second)".to_owned(),
+        y: name.to_owned(),
         is_log2: true,
         marks: Vec::new(),
     };
     let reading = "Where the line turns flat, something is full.";
-    let is_swept = |point: &Point| point.stage.contains("sweep");
     chart(points, (question, reading), (chart_of.svg(question), rows), is_swept)
 }
 

@@ -9,7 +9,7 @@ use crate::metrics::efficiency::{relative_cpu, relative_latency};
 use crate::metrics::pairs::{self, Comparison, Decision};
 use crate::record::{ArrayCondition, Check, Record};
 use crate::units;
-use crate::validity::{Mark, Outcome};
+use crate::validity::{Finding, Mark, Outcome, Severity};
 use crate::verdict::{self, Evidence, Factor, Verdict};
 
 /// Two engines at the same workload point.
@@ -102,7 +102,7 @@ pub fn cases(points: &[Point]) -> Vec<String> {
     };
     let line = |other: &str, duel: &Duel| {
         let told = match duel.rate {
-            _ if !duel.is_usable => "not compared: a side is INVALID".to_owned(),
+            _ if !duel.is_usable => not_compared(points, (first, other), &duel.case),
             None => format!("not compared: {}", pairs::TOO_FEW),
             Some(it) => format!(
                 "{:.2} times ({:.2} to {:.2}): {}",
@@ -118,6 +118,30 @@ pub fn cases(points: &[Point]) -> Vec<String> {
     let of_one =
         |other: &&str| duels(points, other).iter().filter_map(|it| line(other, it)).collect();
     others.iter().flat_map(|other| -> Vec<String> { of_one(other) }).collect()
+}
+
+/// Why two engines are not compared at a case: one that answered with an error failed it.
+pub fn not_compared(points: &[Point], (one, other): (&str, &str), case: &str) -> String {
+    let names = engines(points);
+    let fails = |engine: &&str| {
+        let is_it = |point: &&Point| {
+            point.engine == **engine
+                && point.case() == case
+                && point.condition != ArrayCondition::Raw
+        };
+        let failed = |point: &Point| {
+            let is_error = |it: &Finding| it.rule == "L28" && it.severity == Severity::Error;
+            point.rate() <= 0.0 && point.findings.iter().any(is_error)
+        };
+        points.iter().find(is_it).is_some_and(failed)
+    };
+    let failed: Vec<&str> =
+        [one, other].iter().filter(|it| fails(it)).map(|it| short(it, &names)).collect();
+    match failed.as_slice() {
+        [] => "not compared: a side is INVALID".to_owned(),
+        [one] => format!("{one} fails this: it answered with errors"),
+        both => format!("{} fail this: they answered with errors", both.join(" and ")),
+    }
 }
 
 /// What limits `point`.

@@ -11,7 +11,7 @@ use super::points::{Point, cores};
 use super::production;
 use super::sections::{self, Section};
 use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide, TraceTable};
-use super::text::{none, percentile, title};
+use super::text::{efficiency, percentile, title};
 use crate::metrics::pairs;
 use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
@@ -19,6 +19,7 @@ use crate::store::Run;
 use crate::units;
 use crate::units::timestamp;
 use crate::validity::{Mark, Severity};
+use crate::verdict::Factor;
 use crate::watch::TOPOLOGY;
 use askama::Template;
 use sha2::{Digest, Sha256};
@@ -240,7 +241,7 @@ fn row(point: &Point, shared: &[String], points: &[Point]) -> Row {
         case: point.case(),
         engine: findings::whose(point, points),
         rate: rate(point),
-        efficiency: point.efficiency().map_or_else(|| none(point).to_owned(), units::percent),
+        efficiency: efficiency(point),
         derivation: point
             .baseline
             .as_ref()
@@ -257,7 +258,10 @@ fn row(point: &Point, shared: &[String], points: &[Point]) -> Row {
         notes: notes(point).into_iter().filter(|note| !shared.contains(note)).collect(),
         limit: match point.condition {
             ArrayCondition::Raw => String::new(),
-            _ => findings::limit(point).map_or_else(String::new, |verdict| verdict.sentence),
+            // That it is not known stands once, at the top.
+            _ => findings::limit(point)
+                .filter(|verdict| verdict.factor != Factor::Unknown)
+                .map_or_else(String::new, |verdict| verdict.sentence),
         },
         more: more(point),
         commands: charts::lines_of(point),
@@ -287,7 +291,7 @@ fn duel_table(points: &[Point], one: &str, other: &str) -> DuelTable {
         .into_iter()
         .map(|duel| {
             let rate = match (duel.is_usable, duel.rate) {
-                (false, _) => "not compared: a side is INVALID".to_owned(),
+                (false, _) => findings::not_compared(points, (one, other), &duel.case),
                 (true, None) => pairs::TOO_FEW.to_owned(),
                 (true, Some(rate)) => rate.sentence(),
             };

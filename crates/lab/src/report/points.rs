@@ -98,6 +98,14 @@ impl Point {
         (mean > 0.0).then(|| (square.sqrt() / mean, rates.len()))
     }
 
+    /// The same of its worst and its best round, if there are several.
+    pub fn efficiencies(&self) -> Option<(f64, f64)> {
+        let baseline = self.baseline.as_ref()?.value;
+        let shares = || self.samples.iter().filter_map(|it| efficiency::raid(*it, baseline));
+        let least = shares().min_by(f64::total_cmp)?;
+        shares().max_by(f64::total_cmp).filter(|_| self.samples.len() > 1).map(|most| (least, most))
+    }
+
     /// What it is, without the engine: `4K random reads, 2 x 16, healthy`.
     pub fn case(&self) -> String {
         format!("{}, {}", self.workload.describe(), self.condition)

@@ -9,13 +9,21 @@ use super::points::Point;
 use crate::fio::value;
 use crate::metrics::knee;
 use crate::metrics::latency::to_f64;
-use crate::record::ArrayCondition;
+use crate::record::{ArrayCondition, RateUnit};
 use crate::units;
 use crate::validity::Mark;
 
 /// Both of them; one with nothing to show has no picture.
 pub fn all(points: &[Point]) -> Vec<Chart> {
-    vec![working_sets(points), block_sizes(points)]
+    vec![
+        working_sets(
+            points,
+            "How large is the cache that answers with bytes?",
+            RateUnit::BytesPerS,
+        ),
+        working_sets(points, "How large is the cache that answers I/Os?", RateUnit::Iops),
+        block_sizes(points),
+    ]
 }
 
 /// Points of a stage with their sizes in bytes, as lines of one load each: name, points, and what
@@ -72,9 +80,11 @@ fn lines(all: &[Swept<'_>], unit_bytes: f64) -> Vec<Line> {
     all.iter().map(line).collect()
 }
 
-fn working_sets(points: &[Point]) -> Chart {
-    let rate = |point: &Point| (point.rate(), units::rate(point.rate(), point.unit()));
-    let all = swept(points, ("working-set", "-ws"), rate);
+fn working_sets(points: &[Point], question: &'static str, unit: RateUnit) -> Chart {
+    let (scale, axis) = charts::axis(unit);
+    let rate = |point: &Point| (point.rate() / scale, units::rate(point.rate(), unit));
+    let own: Vec<Point> = points.iter().filter(|point| point.unit() == unit).cloned().collect();
+    let all = swept(&own, ("working-set", "-ws"), rate);
     let mark = |it: &Swept<'_>| {
         let knee = knee::find(&it.sizes)?;
         let (fits, beyond) = (to_f64(knee.fits), to_f64(knee.beyond));
@@ -88,18 +98,17 @@ fn working_sets(points: &[Point]) -> Chart {
         );
         Some((place, said))
     };
-    let question = "How large is the cache that answers?";
     let reading = "The rate over the size of the working set (zipf 1.2 inside it). \
                    A dashed line stands where the rate falls for good: \
                    left of it a cache answers, and figures from there are about the cache.";
     let picture = Lines {
         lines: lines(&all, MIB),
         x: "working set, MiB".to_owned(),
-        y: "rate (bytes or I/Os a second)".to_owned(),
+        y: axis.to_owned(),
         is_log2: true,
         marks: all.iter().filter_map(mark).collect(),
     };
-    charts::chart(points, (question, reading), (picture.svg(question), rows(&all)), |it| {
+    charts::chart(&own, (question, reading), (picture.svg(question), rows(&all)), |it| {
         it.stage == "working-set"
     })
 }

@@ -42,7 +42,7 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
          mark |\n|---|---|---:|---:|---:|---|---:|---:|---|\n",
     );
     for point in points {
-        let efficiency = point.efficiency().map_or_else(|| none(point).to_owned(), units::percent);
+        let efficiency = efficiency(point);
         let cpu = point.cpu.as_ref();
         let _ = writeln!(
             out,
@@ -70,8 +70,17 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
     out
 }
 
+/// An efficiency with that of its worst and its best round; or why there is none.
+pub fn efficiency(point: &Point) -> String {
+    let Some(share) = point.efficiency() else { return none(point).to_owned() };
+    let spread = point.efficiencies().map_or_else(String::new, |(least, most)| {
+        format!(" ({:.0} to {:.0})", least * 100.0, most * 100.0)
+    });
+    format!("{}{spread}", units::percent(share))
+}
+
 /// What stands where an efficiency would.
-pub fn none(point: &Point) -> &'static str {
+fn none(point: &Point) -> &'static str {
     if point.condition == ArrayCondition::Raw { "is one" } else { "not measured" }
 }
 

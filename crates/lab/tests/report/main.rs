@@ -33,6 +33,65 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
 }
 
 #[test]
+fn an_engine_that_answered_with_errors_fails_the_case_by_name() {
+    let mut run = two_engines();
+    let finding = Finding {
+        rule: "L28".into(),
+        severity: Severity::Error,
+        reason: "the load ended with an error".into(),
+        correction: None,
+    };
+    for record in &mut run.records {
+        if let Record::Measurement(one) = record
+            && one.engine.name == "btrfs"
+        {
+            (one.read, one.write) = Default::default();
+            one.findings.push(finding.clone());
+        }
+    }
+    let points = points::of(&run.records);
+    let said = "btrfs fails this: it answered with errors";
+    assert!(findings::cases(&points).iter().all(|case| case.ends_with(said)));
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    assert!(html.contains(said));
+}
+
+#[test]
+fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
+    let mut run = two_engines();
+    // Each load once more with twice the depth, as a sweep.
+    let mut deeper = run.records.clone();
+    for record in run.records.iter_mut().chain(&mut deeper) {
+        if let Record::Measurement(one) = record {
+            one.stage = "array.sweep".into();
+        }
+    }
+    for record in &mut deeper {
+        if let Record::Measurement(one) = record {
+            one.workload.depth *= 2;
+            one.id = format!("{}-deeper", one.id);
+            one.workload.name = format!("{}-deeper", one.workload.name);
+        }
+    }
+    run.records.extend(deeper);
+    let points = points::of(&run.records);
+    let charts = ashlar_lab::report::charts::all(&points);
+    let units = |question: &str| {
+        let chart = charts.iter().find(|it| it.question == question).expect(question);
+        let has = |unit: &str| chart.rows.iter().any(|row| row.value.ends_with(unit));
+        (has("B/s"), has("IOPS"), chart.svg.contains("bytes or I/Os"))
+    };
+    assert_eq!(units("Does more load bring more bytes?"), (true, false, false));
+    assert_eq!(units("Does more load bring more I/Os?"), (false, true, false));
+    let swept = text::markdown(&run, &points);
+    assert!(swept.contains("not measured"), "a deeper load has no BASELINE");
+    let mut spread = points[0].clone();
+    let baseline = ashlar_lab::metrics::baseline::Baseline { value: 100.0, derivation: "x".into() };
+    (spread.samples, spread.baseline) = (vec![80.0, 90.0, 95.0], Some(baseline));
+    assert!(text::efficiency(&spread).ends_with("(80 to 95)"), "{}", text::efficiency(&spread));
+}
+
+#[test]
 fn an_invalid_side_is_not_compared_and_not_drawn() {
     let mut run = two_engines();
     for record in &mut run.records {

@@ -93,7 +93,7 @@ impl Session<'_> {
             } else {
                 measured.path = watched.as_ref().and_then(|seen| seen.path.clone());
             }
-            said.push(told(&measured, &marked(&measured.findings)));
+            said.push(told(&measured, &Mark::told(&measured.findings)));
             self.keep(measured)?;
         }
         progress.end(point.expected_s, Some(&said.join("; ")));
@@ -257,23 +257,6 @@ pub(super) fn lint_after(
         remarks.clear();
     }
     remarks
-}
-
-/// The mark with the rules behind it, and the reason for the worst.
-fn marked(findings: &[Finding]) -> String {
-    let mark = Mark::of(findings);
-    let mut rules: Vec<&str> = findings
-        .iter()
-        .filter(|finding| finding.severity > Severity::Info)
-        .map(|finding| finding.rule.as_str())
-        .collect();
-    rules.sort_unstable();
-    rules.dedup();
-    match findings.iter().find(|finding| finding.severity == Severity::Error) {
-        Some(worst) => format!("{mark} ({}: {})", worst.rule, worst.reason),
-        None if rules.is_empty() => mark.to_string(),
-        None => format!("{mark} ({})", rules.join(", ")),
-    }
 }
 
 /// The findings on one target, each rule once; what could not be told is a note.
