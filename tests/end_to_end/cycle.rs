@@ -192,6 +192,11 @@ levels! {
     raid50_lives_through_one_loss: "50", ["--group-size", "4"], 8 members, 1 lost;
     raid60_lives_through_two_losses: "60", ["--group-size", "5"], 10 members, 2 lost;
     raid70_lives_through_three_losses: "70", ["--group-size", "6"], 12 members, 3 lost;
+    declustered_raid5_lives_through_one_loss:
+        "5", ["--declustered", "--stripe-width", "3"], 5 members, 1 lost;
+    declustered_raid6_lives_through_two_losses:
+        "6", ["--declustered", "--stripe-width", "6"], 11 members, 2 lost;
+    draid3_lives_through_three_losses: "draid3:4d:13c", [], 13 members, 3 lost;
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::world::{MEMBER_BYTES, World};
 use std::os::unix::fs::FileExt;
 
 /// Arguments of `ashlar create`, and the line.
-const CREATE: [(&[&str], &str); 23] = [
+const CREATE: [(&[&str], &str); 26] = [
     (
         &["-l", "6", "m0", "m1", "m2"],
         "ashlar: raid6 needs at least 4 members and got 3; nothing was written",
@@ -44,8 +44,8 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "m0", "m1", "small"],
-        "ashlar: small: 1048576 bytes are too small for a member: 4194304 are needed for one \
-         strip; use larger devices or smaller strips; nothing was written",
+        "ashlar: small: 1048576 bytes are too small for a member: 4194304 are needed; \
+         use larger devices or smaller strips; nothing was written",
     ),
     (
         &["-l", "5", "m0", "m1", "foreign"],
@@ -73,7 +73,7 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "--size", "1", "m0", "m1", "m2"],
-        "ashlar: m0: 1 bytes are too small for a member: 4194304 are needed for one strip; \
+        "ashlar: m0: 1 bytes are too small for a member: 4194304 are needed; \
          use more of each device, or smaller strips; nothing was written",
     ),
     (
@@ -109,6 +109,21 @@ const CREATE: [(&[&str], &str); 23] = [
         &["-l", "5", "--spare", "pipe", "m0", "m1", "m2"],
         "ashlar: pipe: neither a block device nor a regular file; name one of these; \
          nothing was written",
+    ),
+    (
+        &["-l", "6", "--declustered", "--stripe-width", "5", "m0", "m1", "m2", "m3"],
+        "ashlar: stripes of 5 strips and 0 spare columns need 5 members and there are 4; \
+         take narrower stripes, fewer spares or more drives; nothing was written",
+    ),
+    (
+        &["-l", "60", "--declustered", "--stripe-width", "4", "m0", "m1", "m2", "m3"],
+        "ashlar: raid60 cannot be declustered; nothing was written; take level 5, 6, 7.3 or n+m",
+    ),
+    (
+        &["-l", "draid2:1d:1s", "m0", "m1", "m2", "m3"],
+        "ashlar: t was not created: Ashlar has no distributed spares yet; nothing was written; \
+         say --distributed-spares 0 (draid...:0s) and add drives with --spare; \
+         with --dry-run see what they would give",
     ),
     (
         &["-l", "raidz2", "m0", "m1", "m2", "m3"],

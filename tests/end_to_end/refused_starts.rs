@@ -19,6 +19,23 @@ fn too_few_members_do_not_start() {
     assert!(would.contains("degraded") && would.contains("slot 3"), "{would}");
 }
 
+/// Whichever members are missing: each has some stripe with any two others.
+#[test]
+fn a_declustered_array_starts_without_as_many_members_as_its_stripes_have_parity() {
+    let world = World::new();
+    world.create("tank0", 8, &["-l", "6", "--declustered", "--stripe-width", "5"]);
+    world.ok(&["stop", "tank0"]);
+    let before = world.snapshot(&["m0", "m1", "m2", "m3", "m4"]);
+    let line = world.refused(&["assemble", "m0", "m1", "m2", "m3", "m4"]);
+    assert!(line.contains("lacks 3 of 8 members and can do without 2"), "{line}");
+    assert_eq!(before, world.snapshot(&["m0", "m1", "m2", "m3", "m4"]));
+    world.ok(&["assemble", "m7", "m1", "m2", "m3", "m4", "m6"]);
+    assert_eq!(
+        (&world.array()["state"], &world.array()["tolerates"]),
+        (&"degraded".into(), &0.into())
+    );
+}
+
 #[test]
 fn a_byte_changed_in_any_copy_of_a_superblock_does_no_harm() {
     let world = World::new();

@@ -160,6 +160,11 @@ levels! {
         ["-l", "60", "--group-size", "4"], 8 members, 2 lost, false;
     raid70_is_read_by_the_second_reader:
         ["-l", "70", "--group-size", "5"], 10 members, 3 lost, false;
+    declustered_raid6_is_read_by_the_second_reader:
+        ["-l", "6", "--declustered", "--stripe-width", "6"], 9 members, 2 lost, false;
+    declustered_raid5_is_read_by_the_second_reader_after_a_kill:
+        ["-l", "5", "--strip-size", "16K", "--declustered", "--stripe-width", "3"],
+        7 members, 1 lost, true;
     blocks_of_512_bytes_are_read_by_the_second_reader:
         ["-l", "5", "--block-size", "512"], 3 members, 1 lost, false;
 }

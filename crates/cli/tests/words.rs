@@ -16,7 +16,7 @@ fn complaint(output: &Output) -> String {
 }
 
 /// Command line, exit code, what the line must say.
-const REFUSALS: [(&[&str], i32, &str); 20] = [
+const REFUSALS: [(&[&str], i32, &str); 21] = [
     (
         &["create", "t", "-l", "6", "-n", "5", "a", "b", "c"],
         2,
@@ -34,11 +34,12 @@ const REFUSALS: [(&[&str], i32, &str); 20] = [
     (&["create", "t", "-l", "6", "--size", "12Q", "a"], 2, "'12Q' is not a size"),
     (&["create", "t", "-l", "6"], 2, "<DEVICE>"),
     (
-        &["create", "t", "-l", "6", "--declustered", "a", "b", "c"],
+        &["create", "t", "-l", "6", "--declustered", "--distributed-spares", "2", "a", "b", "c"],
         1,
-        "t was not created: Ashlar cannot run declustered arrays yet; nothing was written",
+        "t was not created: Ashlar has no distributed spares yet; nothing was written",
     ),
-    (&["create", "t", "-l", "draid2:8d:42c:2s", "a", "b"], 1, "add --dry-run to see capacity"),
+    (&["create", "t", "-l", "draid2:8d:2s", "a", "b"], 1, "with --dry-run see what they would"),
+    (&["create", "t", "-l", "6", "--stripe-width", "9", "a"], 2, "--stripe-width is for declust"),
     (&["create", "t", "-l", "draid2:8x", "a"], 2, "'draid2:8x' is not a dRAID layout"),
     (&["create", "t", "-l", "6", "--drives", "9", "--drive-size", "1T"], 2, "add --declustered"),
     (
@@ -53,6 +54,8 @@ const REFUSALS: [(&[&str], i32, &str); 20] = [
             "-l",
             "6",
             "--declustered",
+            "--distributed-spares",
+            "2",
             "--dry-run",
             "--drives",
             "11",
@@ -166,8 +169,8 @@ fn dry_run(arguments: &[&str]) -> String {
 #[test]
 fn a_dry_run_of_a_declustered_array_tells_what_it_would_offer() {
     let drives = ["--drives", "42", "--drive-size", "20TB"];
-    let text =
-        dry_run(&[&["-l", "6", "--declustered", "--stripe-width", "10"][..], &drives[..]].concat());
+    let wish = ["-l", "6", "--declustered", "--stripe-width", "10", "--distributed-spares", "2"];
+    let text = dry_run(&[&wish[..], &drives[..]].concat());
     for says in ["8+2 array of 42 drives", "flat, 4 x (8+2), 2 spare drives", "6.5 h", "27.8 h"] {
         assert!(text.contains(says), "no '{says}' in\n{text}");
     }

@@ -86,6 +86,7 @@ impl Serves<Create> for Arrays {
                 format!("an array called '{}' runs already; nothing was written", call.name);
             return Err(ApiError::new("array.running", message, "choose another name"));
         }
+        convert::check_declustering(&call)?;
         let is_in_memory = memory_devices::check_kinds(&call.devices, &call.spares)?;
         let new_memory = self.memory.make(&mut call.devices)?;
         let named = call.clone();

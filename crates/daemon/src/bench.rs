@@ -21,7 +21,7 @@ use ashlar_api::v1::array::{Policy, Switch};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig};
-use ashlar_layout::{Level, Shape};
+use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ring::affinity;
 use ashlar_units::{MemberIdx, to_u64};
 use ashlar_volume::VolumeError;
@@ -64,6 +64,8 @@ pub struct BenchSpec {
     pub parity: Option<u8>,
     /// Members of a group, for levels with groups.
     pub group_members: Option<u16>,
+    /// Strips of a stripe of a declustered array; `None`: the array is not declustered.
+    pub stripe_width: Option<u16>,
     /// Strip size in bytes.
     pub strip_bytes: u64,
     /// How the array is to stay consistent over a crash; `None` is the default of the level.
@@ -189,6 +191,11 @@ async fn on_engine(
             parity: spec.parity.map(usize::from),
             group_members: spec.group_members.map(usize::from),
             strip_bytes: spec.strip_bytes,
+            declustered: spec.stripe_width.map(|width| DeclusteredShape {
+                stripe_width: width.into(),
+                spare_columns: 0,
+                cell_bytes: None,
+            }),
         },
         devices: devices.clone(),
         policy: convert::policy(spec.policy, spec.level),
@@ -279,6 +286,7 @@ mod tests {
             level: Level::Raid6,
             parity: None,
             group_members: None,
+            stripe_width: None,
             strip_bytes: 64 << 10,
             policy: None,
             checksums: None,

@@ -4,7 +4,6 @@
 use crate::arrays::ListenerSeats;
 use crate::scrape;
 use crate::seats::Taken;
-use ashlar_api::ApiError;
 use ashlar_api::v1::array::{
     self, ArrayCounters, ArrayState, ArrayStatus, Pause, Replayed, ScrubResult, Share, StageLatency,
 };
@@ -15,8 +14,9 @@ use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus, Slow, SlowCo
 use ashlar_api::v1::severity::severity_of;
 use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{PoolStatus, RepeatedEvent, WorkerStatus};
+use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayCounts, CommandsKind, LatencySummary, Refusal, SlotState};
-use ashlar_layout::{Level, Shape};
+use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk as ondisk;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_units::{BLOCK_BYTES, ByteSize, to_u64, to_usize};
@@ -58,7 +58,32 @@ pub fn shape(create: &array::Create) -> Shape {
         parity: create.parity.map(usize::from),
         group_members: create.group_members.map(usize::from),
         strip_bytes: create.strip_bytes.unwrap_or(STRIP_BYTES_DEFAULT),
+        declustered: create.declustered.map(|wish| DeclusteredShape {
+            stripe_width: wish.stripe_width.into(),
+            spare_columns: wish.distributed_spares.into(),
+            cell_bytes: wish.cell_bytes,
+        }),
     }
+}
+
+/// Distributed spares are not there yet: space that nothing can be rebuilt to would be wasted.
+///
+/// # Errors
+/// If the array is to have some.
+pub fn check_declustering(create: &array::Create) -> Result<(), ApiError> {
+    let spares = create.declustered.map_or(0, |wish| wish.distributed_spares);
+    if spares == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} was not created: Ashlar has no distributed spares yet; nothing was written",
+        create.name
+    );
+    Err(ApiError::new(
+        codes::REQUEST_MALFORMED,
+        message,
+        "create it without --distributed-spares, and add drives with --spare",
+    ))
 }
 
 /// The checksums that are asked for; none, if nothing is said.
@@ -98,6 +123,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         data_strips: small(geometry.data_strips()),
         parity_strips: small(geometry.parity_strips()),
         groups: small(geometry.groups()),
+        is_declustered: geometry.declustered().is_some(),
         strip_bytes: geometry.strip_bytes(),
         volume_bytes: geometry.volume_bytes(),
         state: match array.state {

@@ -250,6 +250,7 @@ mod tests {
                 parity: None,
                 group_members: None,
                 strip_bytes: 65_536,
+                declustered: None,
             },
             policy: ConsistencyPolicy::default(),
             checksums: ChecksumKind::None,

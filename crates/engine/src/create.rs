@@ -4,6 +4,8 @@
 //! of ours included, is taken only if the operator named it to be overwritten. The superblocks go
 //! last, so an interrupted creation leaves no array.
 
+mod cells;
+
 use crate::control_io::refused;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -88,11 +90,11 @@ pub(crate) async fn create(
             "choose another name; nothing was written",
         )
     })?;
-    let shape = Geometry::new(&spec.shape, 1).map_err(|error| {
-        Refusal::new("array.bad_shape", error.to_string(), "nothing was written")
-    })?;
+    smallest(&spec.shape)?;
     check_devices(&spec)?;
     let candidates = open_all(worker, engine_state, &spec).await?;
+    let spec = CreateSpec { shape: cells::chosen(&spec.shape, &candidates), ..spec };
+    let shape = smallest(&spec.shape)?;
     let plan = plan(&spec, &shape, &candidates)?;
     check_policy(&spec, &plan)?;
     stated::check(spec.atomic_write_bytes, spec.policy, &candidates)?;
@@ -116,6 +118,11 @@ pub(crate) async fn create(
         name: spec.name,
         geometry,
     })
+}
+
+fn smallest(shape: &Shape) -> Result<Geometry, Refusal> {
+    Geometry::smallest(shape)
+        .map_err(|error| Refusal::new("array.bad_shape", error.to_string(), "nothing was written"))
 }
 
 /// What can be told from the paths alone.
@@ -293,6 +300,7 @@ fn features_of(spec: &CreateSpec) -> Features {
             ChecksumKind::None => 0,
         },
         incompatible: Features::MEMBER_PAGES
+            | spec.shape.declustered.map_or(0, |_| Features::DECLUSTERED)
             | match spec.policy {
                 ConsistencyPolicy::Log if spec.atomic_write_bytes != 0 => {
                     Features::INTENT_LOG | Features::PARITY_ONLY_RECORDS

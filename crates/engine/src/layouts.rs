@@ -166,6 +166,7 @@ pub(crate) fn geometry_of(stripe_count: u64) -> Geometry {
         parity: None,
         group_members: None,
         strip_bytes: 4096,
+        declustered: None,
     };
     Geometry::new(&shape, stripe_count).expect("an ordinary array")
 }
@@ -181,8 +182,14 @@ mod tests {
     use ashlar_units::{Extent, MemberIdx, StripIdx, StripeNo};
 
     fn layout(level: Level, members: usize, epoch: LayoutEpoch) -> Layout {
-        let shape =
-            Shape { level, members, parity: None, group_members: None, strip_bytes: 65_536 };
+        let shape = Shape {
+            level,
+            members,
+            parity: None,
+            group_members: None,
+            strip_bytes: 65_536,
+            declustered: None,
+        };
         let geometry = Geometry::new(&shape, 100).unwrap().in_epoch(epoch);
         let (data_strips, parity_strips) = (geometry.data_strips(), geometry.parity_strips());
         let code = Code::new(data_strips, parity_strips, Kernel::best()).unwrap();

@@ -98,6 +98,7 @@ fn flat() {
         parity: None,
         group_members: Some(10),
         strip_bytes: STRIP_BYTES,
+        declustered: None,
     };
     let geometry = Geometry::new(&shape, 20 * TB / STRIP_BYTES).expect("RAID 60");
     report("flat 4 x (8+2): one strip of a random stripe", |random| {

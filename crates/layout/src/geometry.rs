@@ -1,7 +1,7 @@
 //! A validated array: counts, sizes, and which stripe holds which byte of the volume.
 //!
-//! ON-DISK FORMAT. Which member holds which bytes of the volume follows from the seven numbers in
-//! [`GeometryParts`], and they are all a superblock stores. For `layout_version` 1 the answers of
+//! ON-DISK FORMAT. Which member holds which bytes of the volume follows from the numbers in
+//! [`GeometryParts`], and they are all a superblock stores. For a `layout_version` the answers of
 //! [`Geometry::place`], [`Geometry::strip_on`] and [`Geometry::stripe_at`] never change; a
 //! different map is a new version. The golden maps in `tests/golden` are the witness.
 //!
@@ -16,13 +16,15 @@ use std::ops::Range;
 
 use ashlar_units::{BLOCK_BYTES, MemberIdx, STRIPS_MAX, StripIdx, StripSet, StripeNo, to_u64};
 
+use crate::declustered::{DECLUSTERED_VERSION, Declustered, DeclusteredParts};
+use crate::grouped::Grouped;
 use crate::level::Level;
 use crate::placement::Placement;
 use crate::rotation::Rotation;
 use crate::shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, Shape, ShapeError};
 use crate::stripe::{LayoutEpoch, Stripe, StripeId};
 
-/// The layout version this crate creates, and the only one it knows.
+/// The layout version of arrays of fixed groups of members.
 pub const LAYOUT_VERSION: u16 = 1;
 /// Members an array can have, over all groups: what the member table of a superblock has room for.
 pub const MEMBERS_MAX: usize = 480;
@@ -57,8 +59,27 @@ pub struct GeometryParts {
     pub strip_bytes: u64,
     /// Strips per member.
     pub rows: u64,
-    /// Which map from stripes to members: [`LAYOUT_VERSION`].
+    /// Which map from stripes to members: [`LAYOUT_VERSION`] or
+    /// [`DECLUSTERED_VERSION`](crate::declustered::DECLUSTERED_VERSION).
     pub layout_version: u16,
+    /// How a declustered array spreads its stripes; others have none.
+    pub spread: Option<Spread>,
+}
+
+/// The numbers that only a declustered array has: see
+/// [`DeclusteredParts`](crate::declustered::DeclusteredParts).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spread {
+    /// Members of the array.
+    pub members: usize,
+    /// Members of each failure domain; 1: every member for itself.
+    pub domain_members: usize,
+    /// Spare columns.
+    pub spare_columns: usize,
+    /// Rows of a cell.
+    pub cell_rows: u64,
+    /// Seed of the shuffles.
+    pub seed: u64,
 }
 
 /// Where a strip lives.
@@ -76,16 +97,16 @@ impl Geometry {
     /// # Errors
     /// If no such array exists; the message says what would do.
     pub fn new(shape: &Shape, rows: u64) -> Result<Geometry, ShapeError> {
-        let counts = shape.resolve()?;
-        Geometry::from_parts(GeometryParts {
-            level: shape.level,
-            data_strips: counts.data_strips,
-            parity_strips: counts.parity_strips,
-            groups: counts.groups,
-            strip_bytes: shape.strip_bytes,
-            rows,
-            layout_version: LAYOUT_VERSION,
-        })
+        Geometry::from_parts(GeometryParts { rows, ..shape.parts()? })
+    }
+
+    /// The geometry of the smallest array of this shape: of one row, or of one slice.
+    ///
+    /// # Errors
+    /// As [`Geometry::new`].
+    pub fn smallest(shape: &Shape) -> Result<Geometry, ShapeError> {
+        let parts = shape.parts()?;
+        Geometry::from_parts(GeometryParts { rows: parts.row_unit(), ..parts })
     }
 
     /// The geometry a superblock describes.
@@ -93,12 +114,13 @@ impl Geometry {
     /// # Errors
     /// If the numbers do not belong together or come from a newer program.
     pub fn from_parts(parts: GeometryParts) -> Result<Geometry, ShapeError> {
-        if parts.layout_version != LAYOUT_VERSION {
-            return Err(ShapeError::LayoutVersion { version: parts.layout_version });
-        }
+        parts.check_version()?;
         parts.check_code()?;
         parts.check_sizes()?;
-        let placement = Placement::of(&parts);
+        let placement = match parts.declustered() {
+            None => Placement::Grouped(Grouped::new(&parts)),
+            Some(declustered) => Placement::Declustered(Declustered::new(declustered)?),
+        };
         Ok(Geometry {
             level: parts.level,
             data_strips: parts.data_strips,
@@ -133,7 +155,14 @@ impl Geometry {
             strip_bytes: self.strip_bytes,
             rows: self.rows,
             layout_version: self.placement.version(),
+            spread: self.declustered().map(|map| Spread::of(map.parts())),
         }
+    }
+
+    /// The map of a declustered array; `None` of others.
+    #[inline]
+    pub fn declustered(&self) -> Option<&Declustered> {
+        self.placement.declustered()
     }
 
     /// The level.
@@ -220,10 +249,13 @@ impl Geometry {
         self.placement.rotation()
     }
 
-    /// The level with its code, for people: `raid6 8+2`, `raid60 2x(8+2)`, `raid0 4+0`.
+    /// The level with its code, for people: `raid6 8+2`, `raid60 2x(8+2)`, `raid0 4+0`,
+    /// `raid6 8+2 declustered over 42`.
     pub fn code_name(&self) -> String {
         let (k, m) = (self.data_strips, self.parity_strips);
-        if self.level.is_grouped() {
+        if self.declustered().is_some() {
+            format!("{} {k}+{m} declustered over {}", self.level, self.members())
+        } else if self.level.is_grouped() {
             format!("{} {}x({k}+{m})", self.level, self.groups())
         } else {
             format!("{} {k}+{m}", self.level)
@@ -305,7 +337,7 @@ impl Geometry {
         self.check_member(member);
         let number = self.placement.stripe_in(member, row)?;
         let stripe = self.stripe(number);
-        Some((stripe, self.placement.strip_on(stripe.seat(), member)?))
+        Some((stripe, self.placement.strip_on(stripe, member)?))
     }
 
     /// Which strip of a stripe a member holds; `None` if it holds none of it.
@@ -316,7 +348,7 @@ impl Geometry {
     pub fn strip_on(&self, stripe: Stripe, member: MemberIdx) -> Option<StripIdx> {
         self.check_member(member);
         self.check_epoch(stripe);
-        self.placement.strip_on(stripe.seat(), member)
+        self.placement.strip_on(stripe, member)
     }
 
     /// The members that can lose a stripe together, as sets: each member is in one set, and no
@@ -369,6 +401,15 @@ impl Geometry {
 }
 
 impl GeometryParts {
+    /// Whether this crate knows the map, and its numbers are there.
+    fn check_version(&self) -> Result<(), ShapeError> {
+        let version = if self.spread.is_some() { DECLUSTERED_VERSION } else { LAYOUT_VERSION };
+        if self.layout_version == version {
+            return Ok(());
+        }
+        Err(ShapeError::LayoutVersion { version: self.layout_version })
+    }
+
     /// Whether the counts belong to the level.
     fn check_code(&self) -> Result<(), ShapeError> {
         let GeometryParts { level, data_strips, parity_strips, groups, .. } = *self;
@@ -378,6 +419,9 @@ impl GeometryParts {
         let is_grouping = if level.is_grouped() { groups >= 2 } else { groups == 1 };
         if !is_code || !is_grouping {
             return Err(ShapeError::NoSuchCode { level, data_strips, parity_strips, groups });
+        }
+        if self.spread.is_some() {
+            return self.check_spread();
         }
         // Divided, not multiplied: the counts may come from a damaged superblock.
         let groups_max = MEMBERS_MAX / (data_strips + parity_strips);
@@ -390,10 +434,54 @@ impl GeometryParts {
         Ok(())
     }
 
+    /// Domains need an account of losses of their own, which nothing keeps yet.
+    fn check_spread(&self) -> Result<(), ShapeError> {
+        let level = self.level;
+        let has_domains = self.spread.is_some_and(|spread| spread.domain_members != 1);
+        if level.is_grouped() || level.is_mirror() || self.parity_strips == 0 {
+            return Err(ShapeError::NotDeclustered { level });
+        }
+        if has_domains { Err(ShapeError::Domains) } else { Ok(()) }
+    }
+
+    /// All numbers of a declustered layout.
+    pub fn declustered(&self) -> Option<DeclusteredParts> {
+        let Spread { members, domain_members, spare_columns, cell_rows, seed } = self.spread?;
+        Some(DeclusteredParts {
+            data_strips: self.data_strips,
+            parity_strips: self.parity_strips,
+            members,
+            domain_members,
+            spare_columns,
+            cell_rows,
+            strip_bytes: self.strip_bytes,
+            rows: self.rows,
+            seed,
+        })
+    }
+
     /// The sets of [`Geometry::failure_sets`], which follow from counts that are not zero, whatever
     /// the level makes of them.
     pub fn failure_sets(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        Placement::of(self).failure_sets()
+        let (sets, members) = match self.spread {
+            None => (self.groups, self.data_strips + self.parity_strips),
+            Some(spread) => (1, spread.members),
+        };
+        (0..sets).map(move |set| set * members..(set + 1) * members)
+    }
+
+    /// Rows that an array has at least; useful numbers of rows are multiples of it: 1, or the rows
+    /// of a slice. 1 of numbers that cannot be.
+    pub fn row_unit(&self) -> u64 {
+        self.declustered().and_then(|parts| parts.slice_rows().ok()).unwrap_or(1)
+    }
+
+    /// Stripes of the array. None of numbers that cannot be.
+    pub fn stripe_count(&self) -> u64 {
+        match self.declustered() {
+            None => self.rows * to_u64(self.groups),
+            Some(parts) => parts.stripe_count().unwrap_or(0),
+        }
     }
 
     /// Whether the strip is a size that exists and the volume one that can be addressed.
@@ -402,6 +490,9 @@ impl GeometryParts {
     /// If not.
     pub fn check_sizes(&self) -> Result<(), ShapeError> {
         let GeometryParts { strip_bytes, rows, .. } = *self;
+        if let Some(parts) = self.declustered() {
+            return Ok(parts.stripe_count().map(|_| ())?);
+        }
         if !(STRIP_BYTES_MIN..=STRIP_BYTES_MAX).contains(&strip_bytes)
             || !strip_bytes.is_power_of_two()
         {
@@ -415,5 +506,14 @@ impl GeometryParts {
             Some(array_bytes) if array_bytes <= ARRAY_BYTES_MAX => Ok(()),
             _ => Err(ShapeError::TooLarge { rows, strip_bytes }),
         }
+    }
+}
+
+impl Spread {
+    /// Those among all numbers of a layout.
+    fn of(parts: DeclusteredParts) -> Spread {
+        let DeclusteredParts { members, domain_members, spare_columns, cell_rows, seed, .. } =
+            parts;
+        Spread { members, domain_members, spare_columns, cell_rows, seed }
     }
 }

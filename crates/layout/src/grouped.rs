@@ -5,8 +5,6 @@
 //! strip; row r of a member is its r-th strip from the start of the data area. An ungrouped level
 //! has one group.
 
-use std::ops::Range;
-
 use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
 
 use crate::geometry::GeometryParts;
@@ -98,10 +96,5 @@ impl Grouped {
     #[inline]
     pub(crate) fn stripe_in(&self, member: MemberIdx, row: u64) -> StripeNo {
         StripeNo(row * self.groups + u64::from(member.0) / self.code.width())
-    }
-
-    pub(crate) fn failure_sets(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let width = to_usize(self.code.width());
-        (0..self.groups()).map(move |group| group * width..(group + 1) * width)
     }
 }

@@ -7,8 +7,8 @@
 //! stands.
 //!
 //! What must stay true: the mapping from volume offsets to members is part of the on-disk format.
-//! An array created by one version of this crate is read by every later one, so [`LAYOUT_VERSION`]
-//! 1 never changes; the maps under `tests/golden` hold it in place.
+//! An array created by one version of this crate is read by every later one, so a layout version
+//! never changes; the maps under `tests/golden` hold it in place.
 //!
 //! Not here: the coefficients of the code (the parity crate), locking, retries, and what "readable"
 //! depends on (the engine).
@@ -20,7 +20,7 @@
 //! - `stripe`     a stripe with its geometry, as everybody hands it on
 //! - `placement`  which member holds which strip: the one place where layouts differ
 //! - `grouped`    layout version 1: fixed groups of members
-//! - `declustered` layout version 2: stripes on changing members; reserved, no array has it yet
+//! - `declustered` layout version 2: stripes on changing members
 //! - `rotation`   which position of a group holds which strip
 //! - `map`        volume extents cut at stripes, stripe extents cut at strips
 //! - `capacity`   how many rows members of given sizes make
@@ -54,13 +54,13 @@ mod write_plan;
 mod tests;
 
 pub use capacity::{rows_for, unused_bytes};
-pub use geometry::{Geometry, GeometryParts, LAYOUT_VERSION, MEMBERS_MAX, Place};
+pub use geometry::{Geometry, GeometryParts, LAYOUT_VERSION, MEMBERS_MAX, Place, Spread};
 pub use level::{Level, ParseLevelError};
 pub use map::{Piece, Pieces, StripRun, StripRuns, split, strips_of};
 pub use read_plan::{ReadBand, ReadPlan, plan_decode, plan_read};
 pub use rotation::Rotation;
 pub use rows::{RowRange, rows_touched};
-pub use shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, Shape, ShapeError};
+pub use shape::{DeclusteredShape, STRIP_BYTES_MAX, STRIP_BYTES_MIN, Shape, ShapeError};
 pub use strip_io::{StripIo, StripIos};
 pub use stripe::{LayoutEpoch, Stripe, StripeId};
 pub use view::{StripeView, Unreachable};

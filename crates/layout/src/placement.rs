@@ -12,7 +12,8 @@ use std::ops::Range;
 
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
-use crate::geometry::{GeometryParts, LAYOUT_VERSION};
+use crate::declustered::{CarriedSeat, DECLUSTERED_VERSION, Declustered, Held, MemberRow};
+use crate::geometry::LAYOUT_VERSION;
 use crate::grouped::{Grouped, GroupedSeat};
 use crate::rotation::Rotation;
 use crate::stripe::Stripe;
@@ -22,6 +23,8 @@ use crate::stripe::Stripe;
 pub(crate) enum Placement {
     /// Stripes on fixed groups of as many members as a stripe is wide.
     Grouped(Grouped),
+    /// Stripes on changing members.
+    Declustered(Declustered),
 }
 
 /// What a stripe keeps of where it lies, so that placing its strips costs little.
@@ -29,18 +32,24 @@ pub(crate) enum Placement {
 pub(crate) enum Seat {
     /// On a group.
     Grouped(GroupedSeat),
+    /// On the cells of a slice.
+    Declustered(CarriedSeat),
 }
 
 impl Placement {
-    /// That of parts whose counts were checked.
-    pub(crate) fn of(parts: &GeometryParts) -> Placement {
-        Placement::Grouped(Grouped::new(parts))
-    }
-
     /// The layout version of a superblock.
     pub(crate) fn version(&self) -> u16 {
         match self {
             Placement::Grouped(_) => LAYOUT_VERSION,
+            Placement::Declustered(_) => DECLUSTERED_VERSION,
+        }
+    }
+
+    /// The numbers of a declustered layout.
+    pub(crate) fn declustered(&self) -> Option<&Declustered> {
+        match self {
+            Placement::Grouped(_) => None,
+            Placement::Declustered(map) => Some(map),
         }
     }
 
@@ -48,6 +57,7 @@ impl Placement {
     pub(crate) fn members(&self) -> usize {
         match self {
             Placement::Grouped(grouped) => grouped.members(),
+            Placement::Declustered(map) => map.members(),
         }
     }
 
@@ -55,12 +65,14 @@ impl Placement {
     pub(crate) fn groups(&self) -> usize {
         match self {
             Placement::Grouped(grouped) => grouped.groups(),
+            Placement::Declustered(_) => 1,
         }
     }
 
     pub(crate) fn rotation(&self) -> Rotation {
         match self {
             Placement::Grouped(grouped) => grouped.rotation(),
+            Placement::Declustered(map) => map.rotation(),
         }
     }
 
@@ -68,6 +80,7 @@ impl Placement {
     pub(crate) fn stripe_count(&self, rows: u64) -> u64 {
         match self {
             Placement::Grouped(grouped) => grouped.stripe_count(rows),
+            Placement::Declustered(map) => map.stripe_count(),
         }
     }
 
@@ -76,6 +89,7 @@ impl Placement {
     pub(crate) fn seat(&self, stripe: StripeNo) -> Seat {
         match self {
             Placement::Grouped(grouped) => Seat::Grouped(grouped.seat(stripe)),
+            Placement::Declustered(map) => Seat::Declustered(map.carried(stripe)),
         }
     }
 
@@ -86,14 +100,24 @@ impl Placement {
             (Placement::Grouped(grouped), Seat::Grouped(seat)) => {
                 grouped.place(stripe.number(), seat, strip)
             }
+            (Placement::Declustered(map), Seat::Declustered(seat)) => {
+                let MemberRow { member, row } =
+                    map.place(map.seat_of(stripe.number(), seat), strip);
+                (member, row)
+            }
+            _ => mixed_up(),
         }
     }
 
     /// The strip of the stripe that the member holds.
     #[inline]
-    pub(crate) fn strip_on(&self, seat: Seat, member: MemberIdx) -> Option<StripIdx> {
-        match (self, seat) {
+    pub(crate) fn strip_on(&self, stripe: Stripe, member: MemberIdx) -> Option<StripIdx> {
+        match (self, stripe.seat()) {
             (Placement::Grouped(grouped), Seat::Grouped(seat)) => grouped.strip_on(seat, member),
+            (Placement::Declustered(map), Seat::Declustered(seat)) => {
+                map.strip_on(map.seat_of(stripe.number(), seat), member)
+            }
+            _ => mixed_up(),
         }
     }
 
@@ -102,13 +126,23 @@ impl Placement {
     pub(crate) fn stripe_in(&self, member: MemberIdx, row: u64) -> Option<StripeNo> {
         match self {
             Placement::Grouped(grouped) => Some(grouped.stripe_in(member, row)),
+            Placement::Declustered(map) => match map.held(MemberRow { member, row }) {
+                Held::Strip(stripe, _) => Some(stripe),
+                Held::Spare(_) | Held::Unused => None,
+            },
         }
     }
 
     /// Sets of members that share stripes, and share none with the members of another set.
     pub(crate) fn failure_sets(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        match self {
-            Placement::Grouped(grouped) => grouped.failure_sets(),
-        }
+        let sets = self.groups();
+        let members = self.members() / sets;
+        (0..sets).map(move |set| set * members..(set + 1) * members)
     }
+}
+
+/// A stripe has the seat of its own geometry; its epoch is compared before.
+#[cold]
+fn mixed_up() -> ! {
+    panic!("a stripe with the seat of another layout")
 }

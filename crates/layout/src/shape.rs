@@ -6,6 +6,10 @@
 
 use ashlar_units::ByteSize;
 
+use crate::declustered::{
+    CELL_BYTES_FLASH, DECLUSTERED_SEED, DECLUSTERED_VERSION, DeclusteredError,
+};
+use crate::geometry::{GeometryParts, LAYOUT_VERSION, Spread};
 use crate::level::Level;
 
 /// Smallest strip, in bytes.
@@ -26,6 +30,19 @@ pub struct Shape {
     pub group_members: Option<usize>,
     /// Bytes per strip: a power of two from 4 KiB to 1 MiB.
     pub strip_bytes: u64,
+    /// Of an array whose stripes lie on changing members.
+    pub declustered: Option<DeclusteredShape>,
+}
+
+/// How a declustered array is to spread its stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeclusteredShape {
+    /// Strips per stripe, data and parity together.
+    pub stripe_width: usize,
+    /// Members that the distributed spares shall replace at a time.
+    pub spare_columns: usize,
+    /// Bytes of a cell; `None`: as on flash.
+    pub cell_bytes: Option<u64>,
 }
 
 /// Why an array of this shape cannot be. Each is one line for an operator.
@@ -164,8 +181,22 @@ pub enum ShapeError {
         /// The strip size, in bytes.
         strip_bytes: u64,
     },
+    /// A level whose stripes cannot lie on changing members.
+    #[error("{level} cannot be declustered; take level 5, 6, 7.3 or n+m")]
+    NotDeclustered {
+        /// The level asked for.
+        level: Level,
+    },
+    /// A declustered array with failure domains, made by a newer program.
+    #[error("failure domains of a declustered array are not known here; use a newer ashlar")]
+    Domains,
+    /// Numbers that are no declustered array.
+    #[error(transparent)]
+    Declustered(#[from] DeclusteredError),
     /// A superblock written by a program with other layouts.
-    #[error("layout version {version} is not known here, only version 1 is; use a newer ashlar")]
+    #[error(
+        "layout version {version} is not known here, only versions 1 and 2 are; use a newer ashlar"
+    )]
     LayoutVersion {
         /// The version found.
         version: u16,
@@ -196,8 +227,50 @@ pub(crate) struct Counts {
 }
 
 impl Shape {
-    /// The counts this shape asks for.
-    pub(crate) fn resolve(&self) -> Result<Counts, ShapeError> {
+    /// The numbers that this shape asks for, but for its rows, which are zero.
+    pub(crate) fn parts(&self) -> Result<GeometryParts, ShapeError> {
+        let (counts, spread) = match self.declustered {
+            None => (self.resolve()?, None),
+            Some(wish) => (self.declustered_counts(wish)?, Some(self.spread(wish))),
+        };
+        Ok(GeometryParts {
+            level: self.level,
+            data_strips: counts.data_strips,
+            parity_strips: counts.parity_strips,
+            groups: counts.groups,
+            strip_bytes: self.strip_bytes,
+            rows: 0,
+            layout_version: if spread.is_some() { DECLUSTERED_VERSION } else { LAYOUT_VERSION },
+            spread,
+        })
+    }
+
+    fn declustered_counts(&self, wish: DeclusteredShape) -> Result<Counts, ShapeError> {
+        let level = self.level;
+        if level.is_grouped() || level.is_mirror() || level == Level::Raid0 {
+            return Err(ShapeError::NotDeclustered { level });
+        }
+        if let Some(group_members) = self.group_members {
+            return Err(ShapeError::NotGrouped { level, group_members });
+        }
+        let parity_strips = self.parity_strips(wish.stripe_width)?;
+        let data_strips = wish.stripe_width.saturating_sub(parity_strips);
+        Ok(Counts { data_strips, parity_strips, groups: 1 })
+    }
+
+    fn spread(&self, wish: DeclusteredShape) -> Spread {
+        let cell_bytes = wish.cell_bytes.unwrap_or(CELL_BYTES_FLASH);
+        Spread {
+            members: self.members,
+            domain_members: 1,
+            spare_columns: wish.spare_columns,
+            cell_rows: (cell_bytes / self.strip_bytes.max(1)).max(1),
+            seed: DECLUSTERED_SEED,
+        }
+    }
+
+    /// The counts that an array of fixed groups asks for.
+    fn resolve(&self) -> Result<Counts, ShapeError> {
         let strips = self.group_size()?;
         let parity_strips = self.parity_strips(strips)?;
         let allowed = self.level.group_members(parity_strips);

@@ -74,6 +74,10 @@ impl Superblock {
         if (self.policy == ConsistencyPolicy::Log) != log {
             return Err("consistency_policy");
         }
+        let declustered = self.features.incompatible & Features::DECLUSTERED != 0;
+        if self.geometry.is_declustered() != declustered {
+            return Err("layout_version");
+        }
         let parity_only = self.features.incompatible & Features::PARITY_ONLY_RECORDS != 0;
         if parity_only && !log {
             return Err("features_incompatible");

@@ -216,9 +216,10 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
             geometry.level_name(),
             geometry.data_strips,
             geometry.parity_strips,
-            match geometry.groups {
-                1 => String::new(),
-                groups => format!(" x {groups} groups"),
+            match (geometry.spread, geometry.groups) {
+                (Some(spread), _) => format!(" declustered over {}", spread.members),
+                (None, 1) => String::new(),
+                (None, groups) => format!(" x {groups} groups"),
             },
             ByteSize(u64::from(geometry.strip_bytes)),
             ByteSize(geometry.volume_bytes()),

@@ -57,6 +57,8 @@ impl Features {
     /// Incompatible: pages of the write-intent bitmap and of the written map name the member that
     /// they lie on.
     pub const MEMBER_PAGES: u64 = 4;
+    /// Incompatible: the array is declustered, which is layout version 2.
+    pub const DECLUSTERED: u64 = 8;
     /// Incompatible, set while the array runs: bits of the written map may lie only in memory that
     /// survives a killed process. A program that does not look there would read answered writes as
     /// zeros.
@@ -68,6 +70,7 @@ impl Features {
         incompatible: Features::INTENT_LOG
             | Features::PARITY_ONLY_RECORDS
             | Features::MEMBER_PAGES
+            | Features::DECLUSTERED
             | Features::KEPT_MAP,
     };
 

@@ -249,7 +249,14 @@ record! {
         last_scrub_mismatches: U64,
         areas: [RawArea; AREAS_MAX],
         jobs: [RawJob; JOBS_MAX],
-        reserved_2: [u8; 3024],
+        members: U16,
+        domain_members: U16,
+        spare_columns: U16,
+        reserved_3: [u8; 2],
+        cell_rows: U32,
+        reserved_4: [u8; 4],
+        seed: U64,
+        reserved_2: [u8; 3000],
         kept_map_boot: [u8; 16],
     }
 }

@@ -3,7 +3,8 @@
 //! What must stay true: these numbers decide where every byte of the volume lies. Once an array
 //! exists, only a reshape changes them. The layout crate knows what they mean for a block.
 
-use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level, ShapeError};
+use ashlar_layout::declustered::{DECLUSTERED_VERSION, DeclusteredError};
+use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level, ShapeError, Spread};
 use ashlar_units::{BLOCK_BYTES, STRIPS_MAX, to_u64};
 use std::ops::Range;
 
@@ -24,6 +25,47 @@ pub struct GeometryRecord {
     pub layout_version: u32,
     /// Strips on each member; a group has as many stripes.
     pub rows: u64,
+    /// What layout version 2 has besides, and no other.
+    pub spread: Option<SpreadRecord>,
+}
+
+/// How a declustered array spreads its stripes, in raw counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SpreadRecord {
+    /// Members of the array (P).
+    pub members: u16,
+    /// Members of a failure domain (E).
+    pub domain_members: u16,
+    /// Spare columns (S).
+    pub spare_columns: u16,
+    /// Rows of a cell (H).
+    pub cell_rows: u32,
+    /// Seed of the shuffles.
+    pub seed: u64,
+}
+
+impl SpreadRecord {
+    /// What the layout crate says of its own.
+    fn from_layout(spread: Spread) -> Self {
+        let count = |count: usize| u16::try_from(count).expect("layout limits are lower");
+        SpreadRecord {
+            members: count(spread.members),
+            domain_members: count(spread.domain_members),
+            spare_columns: count(spread.spare_columns),
+            cell_rows: u32::try_from(spread.cell_rows).expect("layout limits are lower"),
+            seed: spread.seed,
+        }
+    }
+
+    fn to_layout(self) -> Spread {
+        Spread {
+            members: self.members.into(),
+            domain_members: self.domain_members.into(),
+            spare_columns: self.spare_columns.into(),
+            cell_rows: self.cell_rows.into(),
+            seed: self.seed,
+        }
+    }
 }
 
 impl GeometryRecord {
@@ -42,7 +84,13 @@ impl GeometryRecord {
             strip_bytes: u32::try_from(parts.strip_bytes).expect("layout limits are lower"),
             layout_version: parts.layout_version.into(),
             rows: parts.rows,
+            spread: parts.spread.map(SpreadRecord::from_layout),
         }
+    }
+
+    /// Whether it is of a declustered array.
+    pub fn is_declustered(&self) -> bool {
+        self.layout_version == u32::from(DECLUSTERED_VERSION)
     }
 
     /// The numbers for [`Geometry::from_parts`]; `None` if the level or the layout version has a
@@ -56,6 +104,7 @@ impl GeometryRecord {
             strip_bytes: self.strip_bytes.into(),
             rows: self.rows,
             layout_version: u16::try_from(self.layout_version).ok()?,
+            spread: self.spread.map(SpreadRecord::to_layout),
         })
     }
 
@@ -77,7 +126,7 @@ impl GeometryRecord {
 
     /// Member slots of the array, over all groups.
     pub fn slots(&self) -> u16 {
-        self.stripe_width() * self.groups
+        self.spread.map_or(self.stripe_width() * self.groups, |spread| spread.members)
     }
 
     /// The slots that can lose a stripe together, as [`Geometry::failure_sets`] says; all of them,
@@ -91,12 +140,21 @@ impl GeometryRecord {
 
     /// The parts, if this program knows the level and the layout.
     fn known_parts(&self) -> Option<GeometryParts> {
-        self.to_parts().filter(|parts| parts.layout_version == LAYOUT_VERSION)
+        self.to_parts()
+            .filter(|parts| matches!(parts.layout_version, LAYOUT_VERSION | DECLUSTERED_VERSION))
     }
 
     /// Stripes of the array, over all groups.
     pub fn stripes(&self) -> u64 {
-        self.rows * u64::from(self.groups)
+        match self.known_parts() {
+            Some(parts) => parts.stripe_count(),
+            None => self.rows * u64::from(self.groups),
+        }
+    }
+
+    /// Rows that an array has at least, and by which it grows: 1, or the rows of a slice.
+    pub(crate) fn row_unit(&self) -> u64 {
+        self.known_parts().map_or(1, |parts| parts.row_unit())
     }
 
     /// Bytes of the volume in one stripe.
@@ -114,6 +172,16 @@ impl GeometryRecord {
         self.rows * u64::from(self.strip_bytes)
     }
 
+    /// The same of a declustered array. It has one group, and a level that this program knows,
+    /// since its map is not for others to guess.
+    fn check_declustered(&self) -> Result<(), &'static str> {
+        if self.groups != 1 {
+            return Err("groups");
+        }
+        let parts = self.known_parts().ok_or("level")?;
+        parts.check_sizes().map_err(|error| field_of(&error))
+    }
+
     /// Whether the numbers can be an array: at least one data strip, at most 64 strips a stripe, as
     /// many slots as the member table can name, and sizes that the layout has. Of a layout that
     /// this program does not know: strips of whole 4 KiB blocks that are powers of two up to 16
@@ -127,6 +195,12 @@ impl GeometryRecord {
         let strips = usize::from(self.data_strips) + usize::from(self.parity_strips);
         if self.data_strips == 0 || strips > STRIPS_MAX {
             return Err("data_strips");
+        }
+        if self.spread.is_some() != self.is_declustered() {
+            return Err("layout_version");
+        }
+        if self.is_declustered() {
+            return self.check_declustered();
         }
         let slots = to_u64(strips) * u64::from(self.groups);
         if slots == 0 || slots > crate::format::MEMBER_ENTRIES_MAX {
@@ -151,6 +225,16 @@ impl GeometryRecord {
 fn field_of(error: &ShapeError) -> &'static str {
     match error {
         ShapeError::StripSize { .. } => "strip_bytes",
+        ShapeError::Declustered(error) => match error {
+            DeclusteredError::Code { .. } => "data_strips",
+            DeclusteredError::Members { .. } => "members",
+            DeclusteredError::Domains { .. } => "domain_members",
+            DeclusteredError::TooNarrow { .. } => "spare_columns",
+            DeclusteredError::StripSize { .. } => "strip_bytes",
+            DeclusteredError::CellRows { .. } => "cell_rows",
+            DeclusteredError::Seed { .. } => "seed",
+            DeclusteredError::NoSlice { .. } | DeclusteredError::TooLarge { .. } => "rows",
+        },
         _ => "rows",
     }
 }

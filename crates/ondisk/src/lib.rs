@@ -49,7 +49,7 @@ pub use copies::{Choice, CopyState, Label, SuperblockCopies};
 pub use fault::SuperblockFault;
 pub use features::{Access, Features};
 pub use flush_mark::FlushMark;
-pub use geometry::GeometryRecord;
+pub use geometry::{GeometryRecord, SpreadRecord};
 pub use heartbeat::Heartbeat;
 pub use job::{JobKind, JobRecord, ScrubRecord};
 pub use member::{BadTransition, MemberEntry, MemberEvent, Role, Update};

@@ -86,9 +86,7 @@ impl AreaRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanFault {
     /// Not one row fits.
-    #[error(
-        "{device_bytes} bytes are too small for a member: {least_bytes} are needed for one strip"
-    )]
+    #[error("{device_bytes} bytes are too small for a member: {least_bytes} are needed")]
     TooSmall {
         /// Size of the device.
         device_bytes: u64,
@@ -149,23 +147,25 @@ pub struct AreaPlan {
 }
 
 impl AreaPlan {
-    /// The plan with the most rows that fit a device of `device_bytes` bytes.
+    /// The plan with the most rows that fit a device of `device_bytes` bytes; of a declustered
+    /// array in whole slices.
     ///
     /// # Errors
     /// If not one row fits or the request is impossible.
     pub fn for_member(request: &AreaRequest, device_bytes: u64) -> Result<Self, PlanFault> {
         let usable = member_bytes(device_bytes);
-        let one = Self::for_rows(request, 1)?;
+        let unit = request.geometry.row_unit();
+        let one = Self::for_rows(request, unit)?;
         if one.member_bytes > usable {
             return Err(PlanFault::TooSmall { device_bytes, least_bytes: one.member_bytes });
         }
-        // `fits` is known to fit, `over` known not to.
-        let mut fits = one;
-        let mut over = usable / u64::from(request.geometry.strip_bytes) + 1;
-        while over - fits.geometry.rows > 1 {
-            let middle = fits.geometry.rows + (over - fits.geometry.rows) / 2;
-            match Self::for_rows(request, middle) {
-                Ok(plan) if plan.member_bytes <= usable => fits = plan,
+        // `fits` is known to fit, `over` known not to. Both count units of rows.
+        let (mut fits, mut under) = (one, 1);
+        let mut over = usable / u64::from(request.geometry.strip_bytes) / unit + 1;
+        while over - under > 1 {
+            let middle = under + (over - under) / 2;
+            match Self::for_rows(request, middle * unit) {
+                Ok(plan) if plan.member_bytes <= usable => (fits, under) = (plan, middle),
                 Ok(_) | Err(PlanFault::Geometry { field: "rows" }) => over = middle,
                 Err(fault) => return Err(fault),
             }

@@ -11,6 +11,7 @@
 //! Not here: the checks (`check.rs`), the envelope (`seal.rs`), choosing among copies (`copies.rs`)
 //! and among members (`assembly.rs`).
 
+use ashlar_layout::declustered::DECLUSTERED_VERSION;
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
 use uuid::Uuid;
 use zerocopy::little_endian::U64;
@@ -26,7 +27,7 @@ use crate::format::{
     MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea, RawHeader, RawJob, RawMember,
     SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES,
 };
-use crate::geometry::GeometryRecord;
+use crate::geometry::{GeometryRecord, SpreadRecord};
 use crate::job::{JobRecord, ScrubRecord};
 use crate::member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
@@ -281,6 +282,8 @@ impl Superblock {
         for (place, job) in jobs.iter_mut().zip(&self.jobs) {
             *place = job.to_raw();
         }
+        let spread = self.geometry.spread;
+        let count = |of: fn(SpreadRecord) -> u16| spread.map_or(0, of).into();
         RawHeader {
             magic: MEMBER_MAGIC,
             length: length.into(),
@@ -319,6 +322,11 @@ impl Superblock {
             kept_map_boot: self.kept_map_boot.unwrap_or(Uuid::nil()).into_bytes(),
             areas: raw_areas(&self.areas),
             jobs,
+            members: count(|spread| spread.members),
+            domain_members: count(|spread| spread.domain_members),
+            spare_columns: count(|spread| spread.spare_columns),
+            cell_rows: spread.map_or(0, |spread| spread.cell_rows).into(),
+            seed: spread.map_or(0, |spread| spread.seed).into(),
             ..RawHeader::new_zeroed()
         }
     }
@@ -326,7 +334,10 @@ impl Superblock {
     fn from_raw(raw: &RawHeader, rest: &[u8]) -> Result<Self, &'static str> {
         let features = features_of(raw);
         let lenient = features.has_unknown(Features::SUPPORTED);
-        let zero = raw.reserved_0 == [0; 4] && raw.reserved_1 == [0; 2] && is_zero(&raw.reserved_2);
+        let zero = raw.reserved_0 == [0; 4]
+            && raw.reserved_1 == [0; 2]
+            && is_zero(&raw.reserved_2)
+            && has_spread_of_its_layout(raw);
         if !lenient && !zero {
             return Err("reserved");
         }
@@ -385,6 +396,27 @@ fn features_of(raw: &RawHeader) -> Features {
     }
 }
 
+/// Whether the fields of layout version 2 are zero where they mean nothing.
+fn has_spread_of_its_layout(raw: &RawHeader) -> bool {
+    let is_declustered = raw.layout_version.get() == u32::from(DECLUSTERED_VERSION);
+    let counts = [raw.members, raw.domain_members, raw.spare_columns];
+    let is_empty = counts.iter().all(|count| count.get() == 0)
+        && raw.cell_rows.get() == 0
+        && raw.seed.get() == 0;
+    raw.reserved_3 == [0; 2] && raw.reserved_4 == [0; 4] && (is_declustered || is_empty)
+}
+
+fn spread_of(raw: &RawHeader) -> Option<SpreadRecord> {
+    let spread = SpreadRecord {
+        members: raw.members.get(),
+        domain_members: raw.domain_members.get(),
+        spare_columns: raw.spare_columns.get(),
+        cell_rows: raw.cell_rows.get(),
+        seed: raw.seed.get(),
+    };
+    (raw.layout_version.get() == u32::from(DECLUSTERED_VERSION)).then_some(spread)
+}
+
 fn geometry_of(raw: &RawHeader) -> GeometryRecord {
     GeometryRecord {
         level: raw.level.get(),
@@ -394,6 +426,7 @@ fn geometry_of(raw: &RawHeader) -> GeometryRecord {
         strip_bytes: raw.strip_bytes.get(),
         layout_version: raw.layout_version.get(),
         rows: raw.rows.get(),
+        spread: spread_of(raw),
     }
 }
 

@@ -12,7 +12,7 @@
 //! - `bytes`: numbers and checksums in records
 //! - [`superblock`], [`copies`], [`membership`]: what a superblock says, which copy counts, which
 //!   image holds what
-//! - [`place`]: where a block lies
+//! - [`place`], [`declustered`]: where a block lies
 //! - [`field`]: GF(2^8), the parity matrix, elimination
 //! - [`pages`]: which stripes were written
 //! - `sums`: the checksum table: what each block is known to be
@@ -26,6 +26,7 @@ pub mod array;
 mod bytes;
 pub mod check;
 pub mod copies;
+pub mod declustered;
 pub mod field;
 pub mod image;
 pub mod log;

@@ -1,4 +1,4 @@
-//! Where a block lies: layout version 1, from docs/on-disk-format.md.
+//! Where a block lies, from docs/on-disk-format.md: layout version 1, and which layout it is.
 //!
 //! What must stay true: pure arithmetic on a geometry that decoded, so nothing overflows for blocks
 //! of the volume.
@@ -32,6 +32,10 @@ pub struct StripPlace {
 impl Geometry {
     /// Slots of the array.
     pub fn slots(&self) -> u16 {
+        let members = self.declustered.as_ref().map(|map| map.members());
+        if let Some(members) = members {
+            return u16::try_from(members).unwrap_or(u16::MAX);
+        }
         (self.data_strips + self.parity_strips) * self.groups
     }
 
@@ -52,7 +56,10 @@ impl Geometry {
 
     /// Stripes of the array.
     pub fn stripes(&self) -> u64 {
-        self.rows * u64::from(self.groups)
+        match &self.declustered {
+            Some(map) => map.stripes(),
+            None => self.rows * u64::from(self.groups),
+        }
     }
 
     /// Blocks of the volume.
@@ -88,12 +95,20 @@ impl Geometry {
 
     /// Stripes that have a strip within the first `bytes` of the members' data areas.
     pub fn stripes_within(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(u64::from(self.strip_bytes)).min(self.rows) * u64::from(self.groups)
+        let rows = bytes.div_ceil(u64::from(self.strip_bytes)).min(self.rows);
+        match &self.declustered {
+            Some(map) => map.stripes_within(rows),
+            None => rows * u64::from(self.groups),
+        }
     }
 
     /// Where a strip lies, by the layout: nobody else here asks it. Data strips are 0 to k - 1,
     /// parity strips k to k + m - 1.
     pub fn strip_place(&self, stripe: u64, strip: usize) -> StripPlace {
+        if let Some(map) = &self.declustered {
+            let (member, row) = map.strip_place(stripe, u64::try_from(strip).unwrap_or(0));
+            return StripPlace { slot: index(member), first_block: row * self.strip_blocks() };
+        }
         let (k, m) = (self.k(), self.m());
         let n = self.stripe_width();
         let groups = u64::from(self.groups);
@@ -116,7 +131,15 @@ mod tests {
     use crate::superblock::Geometry;
 
     fn geometry(level: u16, data_strips: u16, parity_strips: u16, groups: u16) -> Geometry {
-        Geometry { level, data_strips, parity_strips, groups, strip_bytes: 8192, rows: 100 }
+        Geometry {
+            level,
+            data_strips,
+            parity_strips,
+            groups,
+            strip_bytes: 8192,
+            rows: 100,
+            declustered: None,
+        }
     }
 
     /// The drawing of one row: what lies on each slot of the first group.

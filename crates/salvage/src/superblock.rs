@@ -7,12 +7,16 @@
 use crate::bytes::{
     Uuid, array_at, array_tag, checksum, index, is_blank, text, u16_at, u32_at, u64_at,
 };
+use crate::declustered::{Declustered, Parameters};
 
 /// Bytes between two superblock copies at one end, and the most that one can have.
 pub const SLOT_BYTES: u64 = 65_536;
 const HEADER_BYTES: usize = 4096;
 const ENTRY_BYTES: usize = 128;
 const SLOTS_MAX: u64 = 480;
+/// Where the numbers of layout version 2 begin, and end.
+const SPREAD_AT: usize = 1056;
+const SPREAD_END: usize = 1080;
 /// The most entries that a member table has.
 pub const ENTRIES_MAX: usize = 480;
 
@@ -26,7 +30,7 @@ pub struct Area {
 }
 
 /// What the geometry is, as far as the place of a block depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Code of the level: 0, 1, 5, 6, 7, 10, 50, 60, 70, or 100 for n+m.
     pub level: u16,
@@ -40,6 +44,8 @@ pub struct Geometry {
     pub strip_bytes: u32,
     /// Strips on each member.
     pub rows: u64,
+    /// The map of layout version 2.
+    pub declustered: Option<Declustered>,
 }
 
 /// What a member is to the array.
@@ -88,7 +94,7 @@ pub struct Job {
 }
 
 /// Incompatible feature bits that this reader knows.
-const KNOWN_INCOMPATIBLE: u64 = 0b1_0111;
+const KNOWN_INCOMPATIBLE: u64 = 0b1_1111;
 /// Where the boot of the kept map lies: the end of the header.
 const KEPT_MAP_BOOT_AT: usize = HEADER_BYTES - 16;
 
@@ -180,9 +186,9 @@ impl Copy {
             return Copy::Damaged("checksum");
         }
         // Bits 0 and 1 of the incompatible features are the stripe intent log and its parity-only
-        // records, bit 2 pages that name their member, bit 4 a kept map; bit 0 of the read-only
-        // compatible ones are checksums, and reading without them is no worse than before they
-        // existed.
+        // records, bit 2 pages that name their member, bit 3 layout version 2, bit 4 a kept map.
+        // Bit 0 of the read-only compatible ones are checksums, and reading without them is no
+        // worse than before they existed.
         if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) & !KNOWN_INCOMPATIBLE != 0 {
             return Copy::Newer;
         }
@@ -239,8 +245,14 @@ impl Superblock {
 
     fn check(&self, bytes: &[u8]) -> Result<(), &'static str> {
         let flags_known = u64_at(bytes, 24) <= 3 && u64_at(bytes, 32) <= 1;
-        if flags_known && !is_blank(&bytes[1056..KEPT_MAP_BOOT_AT]) {
+        let is_declustered = self.geometry.declustered.is_some();
+        let reserved = if is_declustered { SPREAD_END } else { SPREAD_AT };
+        let padding = u16_at(bytes, 1062) != 0 || u32_at(bytes, 1068) != 0;
+        if flags_known && (padding || !is_blank(&bytes[reserved..KEPT_MAP_BOOT_AT])) {
             return Err("reserved_2");
+        }
+        if is_declustered != (u64_at(bytes, 40) & 8 == 8) {
+            return Err("layout_version");
         }
         let geometry = &self.geometry;
         let wanted = u128::from(geometry.rows) * u128::from(geometry.strip_bytes);
@@ -300,6 +312,7 @@ impl Geometry {
             groups: u16_at(bytes, 222),
             strip_bytes: u32_at(bytes, 224),
             rows: u64_at(bytes, 232),
+            declustered: None,
         };
         if !matches!(geometry.level, 0 | 1 | 5 | 6 | 7 | 10 | 50 | 60 | 70 | 100) {
             return Err("level");
@@ -318,15 +331,46 @@ impl Geometry {
         if !strip_bytes.is_power_of_two() || !(4096..=1 << 20).contains(&strip_bytes) {
             return Err("strip_bytes");
         }
-        if u32_at(bytes, 228) != 1 {
-            return Err("layout_version");
+        match u32_at(bytes, 228) {
+            1 => geometry.grouped(),
+            2 => geometry.spread(bytes),
+            _ => Err("layout_version"),
         }
-        let stripes = u128::from(geometry.rows) * u128::from(geometry.groups);
-        let volume = stripes * u128::from(geometry.data_strips) * u128::from(strip_bytes);
-        if geometry.rows == 0 || volume > u128::from(u64::MAX / 2) {
+    }
+
+    /// The rest of layout version 1.
+    fn grouped(self) -> Result<Geometry, &'static str> {
+        let stripes = u128::from(self.rows) * u128::from(self.groups);
+        let volume = stripes * u128::from(self.data_strips) * u128::from(self.strip_bytes);
+        if self.rows == 0 || volume > u128::from(u64::MAX / 2) {
             return Err("rows");
         }
-        Ok(geometry)
+        Ok(self)
+    }
+
+    /// The rest of layout version 2: its parity levels, and its numbers.
+    fn spread(self, bytes: &[u8]) -> Result<Geometry, &'static str> {
+        if !matches!(self.level, 5 | 6 | 7 | 100) {
+            return Err("level");
+        }
+        if self.groups != 1 {
+            return Err("groups");
+        }
+        let parameters = Parameters {
+            data_strips: self.data_strips.into(),
+            parity_strips: self.parity_strips.into(),
+            rows: self.rows,
+            members: u16_at(bytes, SPREAD_AT).into(),
+            domain_members: u16_at(bytes, 1058).into(),
+            spare_columns: u16_at(bytes, 1060).into(),
+            cell_rows: u32_at(bytes, 1064).into(),
+            seed: u64_at(bytes, 1072),
+        };
+        let members = u128::from(parameters.members) * u128::from(self.strip_bytes);
+        if u128::from(self.rows) * members > 1 << 62 {
+            return Err("rows");
+        }
+        Ok(Geometry { declustered: Some(Declustered::new(parameters)?), ..self })
     }
 }
 

@@ -5,7 +5,7 @@
 //! policy is written here, in [`Contract`], and nowhere else.
 
 use ashlar_engine::SlowReaction;
-use ashlar_layout::{Geometry, Level, Shape};
+use ashlar_layout::{DeclusteredShape, Geometry, Level, Shape};
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_sim::{DiskOptions, Latency, Random};
 use ashlar_units::{to_u64, to_usize};
@@ -144,8 +144,10 @@ impl Config {
     /// The configuration of `seed`; a wish overrides what it would draw.
     pub fn draw(seed: u64, wish: Wish) -> Config {
         let mut random = Random::stream(seed, 0xC0);
-        let shape = draw_shape(&mut random);
-        let geometry = Geometry::new(&shape, 1).expect("drawn shapes are possible");
+        let mut shape = draw_shape(&mut random);
+        // From a stream of its own: who is not declustered is what it was before there were any.
+        decluster(&mut Random::stream(seed, 0xCB), &mut shape, wish.declustered);
+        let geometry = Geometry::smallest(&shape).expect("drawn shapes are possible");
         let policy = draw_policy(&mut random, &geometry, wish.policy);
         let contract = Contract::of(policy, &geometry);
         let drawn = draw_class(&mut random, policy, &geometry);
@@ -214,9 +216,9 @@ impl Config {
         self.one_row().parity_strips()
     }
 
-    /// The geometry with a single row: for counts, not for places.
+    /// The geometry with a single row, or slice: for counts, not for places.
     pub fn one_row(&self) -> Geometry {
-        Geometry::new(&self.shape, 1).expect("drawn shapes are possible")
+        Geometry::smallest(&self.shape).expect("drawn shapes are possible")
     }
 
     /// What of whole stripes under way at a crash is excepted. Of mirrors, and without a log,
@@ -254,6 +256,8 @@ pub struct Wish {
     pub class: Option<Class>,
     /// Every array with a log has checksums.
     pub has_checksums: bool,
+    /// Every array of a level that can be is declustered.
+    pub declustered: bool,
     /// Whether there is memory that outlives a killed program.
     pub keeps_map: Option<bool>,
     /// What it is all about.
@@ -327,7 +331,25 @@ fn draw_shape(random: &mut Random) -> Shape {
         7..9 => 8192,
         _ => 16384,
     };
-    Shape { level, members, parity, group_members, strip_bytes }
+    Shape { level, members, parity, group_members, strip_bytes, declustered: None }
+}
+
+/// Universes whose array is declustered, of a hundred whose level can be.
+const DECLUSTERED: u64 = 25;
+
+/// Make it an array of more members than its stripes are wide, perhaps; some have columns that stay
+/// empty. Cells are short, so that stripes in the window lie on changing members.
+fn decluster(random: &mut Random, shape: &mut Shape, is_wished: bool) {
+    let is_drawn = random.percent(DECLUSTERED);
+    let can_be = matches!(shape.level, Level::Raid5 | Level::Raid6 | Level::Raid7 | Level::NPlusM);
+    if !can_be || !(is_drawn || is_wished) {
+        return;
+    }
+    let stripe_width = shape.members;
+    shape.members += to_usize(random.below(4));
+    let spare_columns = to_usize(random.below(to_u64(shape.members - stripe_width + 1).min(2)));
+    let cell_bytes = Some(shape.strip_bytes * (1 + random.below(3)));
+    shape.declustered = Some(DeclusteredShape { stripe_width, spare_columns, cell_bytes });
 }
 
 fn draw_disks(random: &mut Random, count: usize) -> Vec<DiskOptions> {

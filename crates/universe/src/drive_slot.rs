@@ -245,8 +245,15 @@ impl DriveSlots {
 
     /// The devices had a life before: what is under the window is not zeros.
     pub(crate) fn leave_old_content(&self, geometry: &Geometry, (first, count): (u64, u64)) {
-        let row = |at: u64| geometry.place(geometry.stripe(StripeNo(at)), StripIdx(0)).offset;
-        let (start, end) = (row(first), row(first + count - 1) + geometry.strip_bytes());
+        let stripes = (first..first + count).map(|at| geometry.stripe(StripeNo(at)));
+        let of_stripe = |stripe| {
+            let strips = geometry.all_strips().iter();
+            strips.map(move |strip| geometry.place(stripe, strip).offset)
+        };
+        // Strips of one stripe, and stripes that follow each other, may lie in any order.
+        let offsets: Vec<u64> = stripes.flat_map(of_stripe).collect();
+        let start = offsets.iter().copied().min().expect("a window has stripes");
+        let end = offsets.iter().copied().max().expect("it has") + geometry.strip_bytes();
         let old = vec![0xD5; to_usize(end - start)];
         self.all.iter().for_each(|drive_slot| drive_slot.disk.poke(self.data_offset + start, &old));
     }

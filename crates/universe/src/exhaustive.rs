@@ -19,7 +19,7 @@ use crate::life::{Life, Outlook, assemble, judge_events};
 use crate::stage::{Stage, Stopper};
 use ashlar_device::CommandKind;
 use ashlar_engine::{ArrayVolume, Engine};
-use ashlar_layout::{Geometry, Level, Shape};
+use ashlar_layout::{DeclusteredShape, Geometry, Level, Shape};
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_sim::{DiskOptions, Ended, Fate, KeptDisk, Latency, Random, SimWorld, Stop};
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
@@ -63,6 +63,8 @@ pub struct Case {
     pub data: usize,
     /// Parity strips, or further copies.
     pub parity: usize,
+    /// Members more than a stripe has strips: the array is declustered if there are any.
+    pub beyond: usize,
     /// What is done.
     pub steps: Vec<Step>,
     /// All at once, and not one after the other.
@@ -136,11 +138,12 @@ pub fn cases(is_long: bool) -> Vec<Case> {
     for count in 1..=3 {
         for (data, parity) in (1..=3).flat_map(|data| (1..=3).map(move |parity| (data, parity))) {
             for steps in sequences(count, data) {
-                for variant in 0..32_u32 {
+                for variant in 0..64_u32 {
                     let is = |bit: u32| variant & (1 << bit) != 0;
                     let case = Case {
                         data,
                         parity,
+                        beyond: if is(5) { 2 } else { 0 },
                         steps: steps.clone(),
                         is_together: is(0),
                         has_caches: is(1),
@@ -174,7 +177,11 @@ impl Case {
     fn is_worth_it(&self) -> bool {
         // One operation is alone either way.
         let is_one = self.steps.len() > 1 || !self.is_together;
-        is_one && (!self.is_parity_only || self.may_be_parity_only())
+        // One shape says it all: which members a stripe has is not for the log to care.
+        let may_spread = (self.data, self.parity) == (2, 1);
+        is_one
+            && (!self.is_parity_only || self.may_be_parity_only())
+            && (self.beyond == 0 || may_spread)
     }
 
     /// Some update reads what it changes, because that is no more than all others, or one of those
@@ -187,6 +194,9 @@ impl Case {
     /// What is in reach within two minutes.
     fn is_short(&self) -> bool {
         let strips = self.data + self.parity;
+        if self.beyond > 0 {
+            return self.steps.len() == 1;
+        }
         if self.is_parity_only {
             return self.steps.len() == 1 || self.steps.len() == 2 && strips == 3;
         }
@@ -208,8 +218,21 @@ impl Case {
             (_, 2) => Level::Raid6,
             _ => Level::Raid7,
         };
-        let members = self.data + self.parity;
-        Shape { level, members, parity: None, group_members: None, strip_bytes: STRIP_BYTES }
+        let stripe_width = self.data + self.parity;
+        let spread =
+            DeclusteredShape { stripe_width, spare_columns: 0, cell_bytes: Some(STRIP_BYTES) };
+        Shape {
+            level,
+            members: self.members(),
+            parity: None,
+            group_members: None,
+            strip_bytes: STRIP_BYTES,
+            declustered: (self.beyond > 0).then_some(spread),
+        }
+    }
+
+    fn members(&self) -> usize {
+        self.data + self.parity + self.beyond
     }
 
     fn config(&self) -> Config {
@@ -223,7 +246,7 @@ impl Case {
         let shape = self.shape();
         let is_ragged = self.steps.contains(&Step::Ragged);
         let logical_block_bytes = if is_ragged { 512 } else { 4096 };
-        let geometry = Geometry::new(&shape, 1).expect("drawn shapes are possible");
+        let geometry = Geometry::smallest(&shape).expect("drawn shapes are possible");
         let contract = Contract::of(ConsistencyPolicy::Log, &geometry);
         // What devices may tear in two is two units.
         let unit_bytes = if contract.repairs_torn_blocks { logical_block_bytes } else { 512 };
@@ -255,8 +278,11 @@ impl fmt::Display for Case {
         let whole = if self.is_parity_only { ", blocks written whole" } else { "" };
         write!(
             f,
-            "{}+{}, {:?} {order}, {written}, {caches}{out}{whole}",
-            self.data, self.parity, self.steps
+            "{}+{}{}, {:?} {order}, {written}, {caches}{out}{whole}",
+            self.data,
+            self.parity,
+            if self.beyond > 0 { format!(" over {}", self.members()) } else { String::new() },
+            self.steps
         )
     }
 }
@@ -506,7 +532,7 @@ impl Frozen {
 
     /// Every set of members that may be lost with the crash.
     fn losses(&self, case: &Case) -> Vec<BTreeSet<usize>> {
-        let members = case.data + case.parity;
+        let members = case.members();
         let most = case.parity - usize::from(case.is_degraded);
         let sets = (0..1_usize << members).map(|mask| {
             (0..members).filter(|at| mask & (1 << at) != 0).collect::<BTreeSet<usize>>()
@@ -554,7 +580,7 @@ impl Frozen {
 fn further(case: &Case, lost: &BTreeSet<usize>, salt: u64) -> Vec<usize> {
     let gone = lost.len() + usize::from(case.is_degraded);
     let is_gone = |at: &usize| lost.contains(at) || (case.is_degraded && *at == 0);
-    let mut left: Vec<usize> = (0..case.data + case.parity).filter(|at| !is_gone(at)).collect();
+    let mut left: Vec<usize> = (0..case.members()).filter(|at| !is_gone(at)).collect();
     Random::stream(salt, 3).shuffle(&mut left);
     left.truncate(case.parity.saturating_sub(gone));
     left

@@ -17,10 +17,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "\
 universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
-         [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
+         [--policy NAME] [--class NAME] [--aim NAME] [--checksums] [--declustered]
          [--keeps-map | --keeps-no-map]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
-         [--keeps-map | --keeps-no-map] [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]
+         [--declustered] [--keeps-map | --keeps-no-map] [--jobs THREADS] [--marks]
+         [--expect-marks] [--expect-goals]
 universe --exhaustive [--long [--part K/N]] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a
@@ -108,6 +109,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--clients" => limits.clients = usize::try_from(number()?).ok()?,
             "--lives" => limits.lives = usize::try_from(number()?).ok()?,
             "--checksums" => limits.wish.has_checksums = true,
+            "--declustered" => limits.wish.declustered = true,
             "--keeps-map" => limits.wish.keeps_map = Some(true),
             "--keeps-no-map" => limits.wish.keeps_map = Some(false),
             "--aim" => {

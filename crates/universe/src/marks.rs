@@ -216,6 +216,7 @@ pub const EXPECTED: &[&str] = &[
     "abuse.whole",
     "abuse.write_done",
     "abuse.write_refused",
+    "layout.declustered",
     "policy.bitmap, class.crashes",
     "policy.bitmap, class.losses",
     "policy.bitmap, class.losses-then-crash",

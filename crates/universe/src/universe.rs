@@ -178,6 +178,9 @@ impl Universe<'_> {
         let config = self.stage.config();
         self.stage.mark(&format!("level.{}", config.shape.level.name()));
         self.stage.mark(&format!("policy.{}, class.{}", config.policy.name(), config.class.name()));
+        if config.shape.declustered.is_some() {
+            self.stage.mark("layout.declustered");
+        }
         if config.has_checksums {
             self.stage.mark("policy.log, with checksums");
         }
@@ -474,6 +477,9 @@ impl Failure {
         }
         if self.limits.wish.has_checksums {
             line.push_str(" --checksums");
+        }
+        if self.limits.wish.declustered {
+            line.push_str(" --declustered");
         }
         if let Some(keeps_map) = self.limits.wish.keeps_map {
             line.push_str(if keeps_map { " --keeps-map" } else { " --keeps-no-map" });

@@ -6,6 +6,7 @@ fn case(steps: &[Step]) -> Case {
     Case {
         data: 2,
         parity: 1,
+        beyond: 0,
         steps: steps.to_vec(),
         is_together: false,
         has_caches: false,
@@ -32,6 +33,17 @@ fn one_block_in_any_crash_state_is_old_or_new_and_its_neighbours_are_untouched()
 #[test]
 fn a_write_that_is_widened_to_a_whole_stripe_is_logged_in_full() {
     is_right(&case(&[Step::Ragged]));
+}
+
+/// Members that hold nothing of the stripe are lost as well, with it and instead of it.
+#[test]
+fn an_update_of_a_declustered_array_is_old_or_new_whichever_members_are_lost() {
+    let spread = Case { beyond: 2, ..case(&[Step::First]) };
+    is_right(&spread);
+    is_right(&Case { is_written: false, ..spread.clone() });
+    let degraded = exhaust(&Case { is_degraded: true, ..spread }, u64::MAX);
+    let degraded = degraded.unwrap_or_else(|what| panic!("{what}"));
+    assert!(degraded.started > 0 && degraded.torn > 0 && degraded.left_out == 0, "{degraded}");
 }
 
 /// Whatever of it came out on which copy: what is read first stays, and that is the old or the new

@@ -35,6 +35,10 @@ pub struct Create {
     /// Strip size in bytes: a power of two from 4 KiB to 1 MiB. Default 64 KiB.
     #[serde(default)]
     pub strip_bytes: Option<u64>,
+    /// Spread narrow stripes over all members; levels 5, 6, 7.3 and n+m. Default: every stripe uses
+    /// all members of its group.
+    #[serde(default)]
+    pub declustered: Option<Declustering>,
     /// Bytes to use of each member; default as much as the smallest holds.
     #[serde(default)]
     pub member_bytes: Option<u64>,
@@ -62,6 +66,21 @@ pub struct Create {
     /// Do not start it again when the daemon starts the next time.
     #[serde(default)]
     pub not_remembered: bool,
+}
+
+/// How a declustered array spreads its stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Declustering {
+    /// Strips of a stripe, data and parity together.
+    pub stripe_width: u16,
+    /// Failed members that the array's own spare space replaces: 0, until that exists.
+    #[serde(default)]
+    pub distributed_spares: u16,
+    /// Bytes of a cell: what a stripe's neighbours share a member for. Default 16 MiB on rotating
+    /// drives and 1 MiB on others, less on small ones.
+    #[serde(default)]
+    pub cell_bytes: Option<u64>,
 }
 
 impl Call for Create {
@@ -253,6 +272,9 @@ pub struct ArrayStatus {
     pub parity_strips: u16,
     /// Groups that stripes are dealt out to; 1 for the plain levels.
     pub groups: u16,
+    /// Whether its stripes are narrower than it is and lie on changing members.
+    #[serde(default)]
+    pub is_declustered: bool,
     /// Strip size in bytes.
     pub strip_bytes: u64,
     /// Usable size in bytes.
@@ -309,8 +331,13 @@ pub struct ArrayStatus {
 }
 
 impl ArrayStatus {
-    /// Data and parity of a stripe, or copies, of each group: `2 x 4+2`, `3 copies`.
+    /// Data and parity of a stripe, or copies, of each group: `2 x 4+2`, `3 copies`,
+    /// `8+2 over 42`.
     pub fn shape(&self) -> String {
+        if self.is_declustered {
+            let members = self.members.len();
+            return format!("{}+{} over {members}", self.data_strips, self.parity_strips);
+        }
         let one = match self.level {
             Level::Raid1 | Level::Raid10 => format!("{} copies", self.parity_strips + 1),
             _ => format!("{}+{}", self.data_strips, self.parity_strips),

@@ -53,6 +53,10 @@ pub struct Args {
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
+    /// Make the array declustered, with stripes of this many strips.
+    #[arg(long, value_name = "COUNT")]
+    stripe_width: Option<u16>,
+
     /// Strip size: a power of two from 4K to 1M.
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
@@ -194,6 +198,7 @@ impl Args {
             level: self.level,
             parity: self.parity,
             group_members: self.group_size,
+            stripe_width: self.stripe_width,
             strip_bytes: self.strip_size.0,
             policy: self.policy,
             checksums: self.checksums,

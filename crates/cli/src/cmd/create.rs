@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use crate::sizes::sizes;
 use ashlar_api::codes;
-use ashlar_api::v1::array::{Create, Created, Policy, Switch};
+use ashlar_api::v1::array::{Create, Created, Declustering, Policy, Switch};
 use ashlar_layout::Level;
 use ashlar_units::ByteSize;
 use std::os::unix::fs::FileTypeExt;
@@ -33,7 +33,7 @@ pub struct Args {
     devices: Vec<PathBuf>,
 
     /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For n+m type `n+m`,
-    /// and --parity. With --dry-run also a declustered layout as ZFS writes it: draid2:8d:42c:2s.
+    /// and --parity. A declustered layout as ZFS writes it will do, too: draid2:8d:42c:0s.
     #[arg(short, long)]
     level: LevelChoice,
 
@@ -109,7 +109,7 @@ impl Args {
     pub fn request(self) -> Result<Create, Fault> {
         self.check_count()?;
         check_strip(self.strip_size)?;
-        let level = self.flat_level()?;
+        let (level, declustered) = self.level_and_layout()?;
         if level == Level::NPlusM && self.parity.is_none() {
             let hint = "add --parity with a number from 4 to 32";
             return Err(Fault::usage("level n+m needs the number of parity strips", hint));
@@ -129,6 +129,7 @@ impl Args {
             parity: self.parity,
             group_members: self.group_size,
             strip_bytes: Some(self.strip_size.0),
+            declustered,
             member_bytes: self.size.map(|size| size.0),
             logical_block_bytes: Some(logical_block(self.block_size)?),
             policy: self.policy,
@@ -159,13 +160,15 @@ impl Args {
         self.declustered.declustered || matches!(self.level, LevelChoice::Draid(_))
     }
 
-    /// The level of an array that is not declustered.
-    fn flat_level(&self) -> Result<Level, Fault> {
+    /// The level, and how it spreads its stripes if it does.
+    fn level_and_layout(&self) -> Result<(Level, Option<Declustering>), Fault> {
         match self.level {
-            LevelChoice::Level(level) if self.declustered.drives.is_none() => Ok(level),
+            LevelChoice::Level(level) if !self.is_declustered() => {
+                self.declustered.refuse_if_any().map(|()| (level, None))
+            }
             _ => {
-                let message = "--drives is for declustered arrays; nothing was written";
-                Err(Fault::usage(message, "add --declustered --dry-run, or name the devices"))
+                let asked = create_declustered::asked(&self.declustered, &self.wish())?;
+                Ok((asked.level, Some(asked.declustering)))
             }
         }
     }
@@ -177,7 +180,6 @@ impl Args {
             parity: self.parity,
             strip_bytes: self.strip_size.0,
             devices: &self.devices,
-            dry_run: self.dry_run,
         }
     }
 }
@@ -230,7 +232,9 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     if args.is_declustered() {
         args.check_count()?;
         check_strip(args.strip_size)?;
-        return create_declustered::run(&args.declustered, &args.wish(), reach);
+        if args.dry_run {
+            return create_declustered::preview(&args.declustered, &args.wish(), reach);
+        }
     }
     reach.print(&reach.call(&args.request()?)?, text)
 }

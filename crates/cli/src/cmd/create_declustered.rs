@@ -1,13 +1,13 @@
-//! `ashlar create --declustered --dry-run`: what a declustered array of these drives would offer,
-//! beside a flat RAID 60.
+//! `ashlar create --declustered`: what is asked of a declustered array, and with `--dry-run` what
+//! it would offer beside a flat RAID 60.
 //!
-//! Needs no daemon and opens devices only to see their size. Nothing is written, and nothing is
-//! created yet: the data path does not know this layout.
+//! A dry run needs no daemon and opens devices only to see their size. Nothing is written here.
 
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::render::table::aligned;
 use ashlar_api::codes;
+use ashlar_api::v1::array::Declustering;
 use ashlar_device::open_to_look;
 use ashlar_layout::Level;
 use ashlar_layout::declustered::{
@@ -27,8 +27,8 @@ const SETS: usize = 8;
 #[derive(clap::Args, Debug)]
 #[group(skip)]
 pub struct DeclusteredArgs {
-    /// Spread stripes and spare space over all drives. Only with --dry-run: Ashlar cannot run such
-    /// an array yet.
+    /// Spread narrow stripes over all drives: each helps to rebuild any other. At level 5, 6, 7.3
+    /// or n+m.
     #[arg(long)]
     pub declustered: bool,
 
@@ -36,7 +36,8 @@ pub struct DeclusteredArgs {
     #[arg(long, value_name = "COUNT")]
     stripe_width: Option<usize>,
 
-    /// Failed drives that a declustered array's own spare space replaces [default: 2].
+    /// Failed drives that a declustered array's own spare space replaces. Other than 0 only with
+    /// --dry-run yet [default: 0].
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
 
@@ -61,6 +62,21 @@ pub struct DeclusteredArgs {
     /// rotating].
     #[arg(long, value_enum)]
     media: Option<Media>,
+}
+
+impl DeclusteredArgs {
+    /// # Errors
+    /// If one is given for an array that is not declustered.
+    pub fn refuse_if_any(&self) -> Result<(), Fault> {
+        let given = [
+            ("--drives", self.drives.is_some()),
+            ("--stripe-width", self.stripe_width.is_some()),
+            ("--distributed-spares", self.distributed_spares.is_some()),
+        ];
+        let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+        let message = format!("{name} is for declustered arrays; nothing was written");
+        Err(Fault::usage(message, "add --declustered, or leave it out"))
+    }
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,22 +114,48 @@ pub struct Wish<'a> {
     pub parity: Option<u8>,
     pub strip_bytes: u64,
     pub devices: &'a [PathBuf],
-    pub dry_run: bool,
+}
+
+/// What an array has that is to be made.
+///
+/// # Errors
+/// If it is to have what only a dry run knows; if no such layout exists.
+pub fn asked(args: &DeclusteredArgs, wish: &Wish) -> Result<Asked, Fault> {
+    if args.drives.is_some() {
+        let message = "--drives is for drives that are not there; nothing was written";
+        return Err(Fault::usage(message, "add --dry-run, or name the devices"));
+    }
+    let (data_strips, parity_strips, spares) = code(args, wish, wish.devices.len())?;
+    if spares != 0 {
+        let message = format!(
+            "{} was not created: Ashlar has no distributed spares yet; nothing was written",
+            wish.name
+        );
+        let hint = "say --distributed-spares 0 (draid...:0s) and add drives with --spare; \
+                    with --dry-run see what they would give";
+        return Err(Fault::new(codes::REQUEST_MALFORMED, message, hint));
+    }
+    let level = match (wish.level, parity_strips) {
+        (LevelChoice::Level(level), _) => level,
+        (LevelChoice::Draid(_), 1) => Level::Raid5,
+        (LevelChoice::Draid(_), 2) => Level::Raid6,
+        (LevelChoice::Draid(_), _) => Level::Raid7,
+    };
+    let stripe_width = u16::try_from(data_strips + parity_strips).unwrap_or(u16::MAX);
+    Ok(Asked { level, declustering: Declustering { stripe_width, ..Declustering::default() } })
+}
+
+/// A declustered array that is to be made.
+pub struct Asked {
+    pub level: Level,
+    pub declustering: Declustering,
 }
 
 /// Says what there would be, or that there cannot be one.
 ///
 /// # Errors
-/// Without --dry-run; if no such layout exists; if a device cannot be looked at.
-pub fn run(args: &DeclusteredArgs, wish: &Wish, reach: &Reach) -> Result<(), Fault> {
-    if !wish.dry_run {
-        let message = format!(
-            "{} was not created: Ashlar cannot run declustered arrays yet; nothing was written",
-            wish.name
-        );
-        let hint = "add --dry-run to see capacity, balance and rebuild times, or create level 60";
-        return Err(Fault::new(codes::REQUEST_MALFORMED, message, hint));
-    }
+/// If no such layout exists; if a device cannot be looked at.
+pub fn preview(args: &DeclusteredArgs, wish: &Wish, reach: &Reach) -> Result<(), Fault> {
     let drives = Drives::of(args, wish)?;
     let map = layout(args, wish, &drives)?;
     let preview = Preview::of(args, &map, &drives);
@@ -199,17 +241,17 @@ fn code(
         }
         LevelChoice::Level(level) => {
             let parity = match level {
-                Level::Raid5 | Level::Raid50 => 1,
-                Level::Raid6 | Level::Raid60 => 2,
-                Level::Raid7 | Level::Raid70 => 3,
+                Level::Raid5 => 1,
+                Level::Raid6 => 2,
+                Level::Raid7 => 3,
                 Level::NPlusM => usize::from(wish.parity.unwrap_or(0)),
-                Level::Raid0 | Level::Raid1 | Level::Raid10 => {
+                _ => {
                     let message = format!("{level} cannot be declustered; nothing was written");
                     return Err(Fault::usage(message, "take level 5, 6, 7.3 or n+m"));
                 }
             };
             let width = args.stripe_width.unwrap_or(10);
-            Ok((width.saturating_sub(parity), parity, args.distributed_spares.unwrap_or(2)))
+            Ok((width.saturating_sub(parity), parity, args.distributed_spares.unwrap_or(0)))
         }
     }
 }

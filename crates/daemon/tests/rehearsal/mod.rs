@@ -127,6 +127,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         data_strips: 2,
         parity_strips: 2,
         groups: 1,
+        is_declustered: false,
         strip_bytes: 65_536,
         volume_bytes: 1,
         state: ArrayState::Clean,

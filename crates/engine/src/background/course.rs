@@ -134,6 +134,7 @@ mod tests {
             parity: None,
             group_members: Some(3),
             strip_bytes: 4096,
+            declustered: None,
         };
         let geometry = Geometry::new(&shape, STRIPES / 2).unwrap();
         assert_eq!(geometry.stripe_count(), STRIPES);

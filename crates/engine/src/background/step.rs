@@ -215,6 +215,7 @@ mod tests {
                 parity: None,
                 group_members: None,
                 strip_bytes: 1 << log2,
+                declustered: None,
             };
             let geometry = Geometry::new(&shape, 4).unwrap();
             let mut next = 0;

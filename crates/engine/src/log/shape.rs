@@ -100,6 +100,7 @@ mod tests {
                 parity: None,
                 group_members: None,
                 strip_bytes: 64 << 10,
+                declustered: None,
             };
             let Ok(geometry) = Geometry::new(&shape, 100) else { continue };
             for workers in [1, 2, 5, 64] {

@@ -379,6 +379,7 @@ fn silent_corruption_within_the_budget_is_repaired_and_beyond_it_is_an_error() {
         crate::world::shape(Level::NPlusM, 12, None, Some(4)),
         crate::world::shape(Level::Raid1, 3, None, None),
         crate::world::shape(Level::Raid60, 10, Some(5), None),
+        crate::world::declustered(Level::Raid6, 8, 5, 1),
     ];
     let mut total = Tally::default();
     for (at, shape) in (0..).zip(shapes) {

@@ -93,6 +93,7 @@ fn what_rots_while_the_power_is_off_is_repaired_whatever_was_being_written() {
         (crate::world::shape(Level::Raid7, 7, None, None), 3),
         (crate::world::shape(Level::Raid1, 3, None, None), 2),
         (crate::world::shape(Level::Raid60, 10, Some(5), None), 2),
+        (crate::world::declustered(Level::Raid6, 8, 5, 1), 2),
     ];
     let (mut wrong, mut rolled_forward) = (0, 0);
     for (seed, (shape, m)) in (0..40).zip(shapes.iter().cycle()) {

@@ -50,6 +50,7 @@ fn answered_writes_survive_a_killed_process_on_every_level() {
         crate::world::shape(Level::Raid6, 6, None, None),
         crate::world::shape(Level::Raid7, 7, None, None),
         crate::world::shape(Level::Raid60, 10, Some(5), None),
+        crate::world::declustered(Level::Raid6, 8, 5, 1),
     ];
     for seed in 0..100 {
         survive(&shapes[seed % shapes.len()], seed as u64);

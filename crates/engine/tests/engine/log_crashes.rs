@@ -39,6 +39,7 @@ fn shapes() -> Vec<Shape> {
         crate::world::shape(Level::Raid7, 7, None, None),
         crate::world::shape(Level::Raid1, 3, None, None),
         crate::world::shape(Level::Raid60, 10, Some(5), None),
+        crate::world::declustered(Level::Raid6, 8, 5, 1),
         crate::world::shape(Level::Raid10, 4, None, None),
     ]
 }
@@ -149,7 +150,7 @@ fn survive_all(universes: u64, conditions: impl Fn(usize) -> Conditions) {
     for seed in 0..universes {
         let shapes = shapes();
         let at = usize::try_from(seed).expect("few") % shapes.len();
-        let m = [1, 2, 3, 2, 2, 1][at];
+        let m = [1, 2, 3, 2, 2, 2, 1][at];
         rolled_forward += survive(&shapes[at], m, (seed, conditions(m)));
     }
     assert!(rolled_forward > universes, "{rolled_forward} updates rolled forward");

@@ -28,6 +28,7 @@ fn shapes() -> Vec<Shape> {
         crate::world::shape(Level::Raid7, 7, None, None),
         crate::world::shape(Level::Raid1, 3, None, None),
         crate::world::shape(Level::Raid60, 10, Some(5), None),
+        crate::world::declustered(Level::Raid6, 8, 5, 1),
     ]
 }
 

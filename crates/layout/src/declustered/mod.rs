@@ -1,9 +1,10 @@
 //! Layout version 2: declustered arrays. Stripes are narrower than the array and lie on changing
 //! members, and spare space lies on all members, so every member takes part in a rebuild.
 //!
-//! Pure arithmetic without a user on the data path: no program writes this layout yet, and
-//! [`crate::Geometry`] refuses it. docs/on-disk-format.md, *Layout 2*, defines the map for a second
-//! implementer; docs/adr/0028 says why it is this one.
+//! Pure arithmetic. [`crate::Geometry`] serves an array by `parts`, `permutation` and `slice`; its
+//! spare columns are empty, since no array uses `spares`, `states` and `rebuild` yet.
+//! docs/on-disk-format.md, *Layout 2*, defines the map for a second implementer; docs/adr/0028 says
+//! why it is this one.
 //!
 //! In reading order:
 //! - `parts`       the numbers, and the sentence that refuses them
@@ -35,6 +36,7 @@ pub use parts::{
     DECLUSTERED_VERSION, DeclusteredError, DeclusteredParts,
 };
 pub use rebuild::{Endangered, endangered_in, rebuild_order, strips_to_read};
+pub(crate) use slice::CarriedSeat;
 pub use slice::{CellAt, Declustered, DeclusteredSeat, GroupAt, Held, MemberRow};
 pub use spares::{CellState, DeviceState, SpareEntry, SpareTable, Whereabouts};
 pub use spelling::{DraidSpelling, ParseDraidError};

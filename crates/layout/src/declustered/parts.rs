@@ -11,11 +11,12 @@ use ashlar_units::{BLOCK_BYTES, ByteSize, STRIPS_MAX, to_u64};
 use crate::geometry::ARRAY_BYTES_MAX;
 use crate::shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN};
 
-/// The layout version of declustered arrays. No program writes it yet.
+/// The layout version of declustered arrays.
 pub const DECLUSTERED_VERSION: u16 = 2;
 /// Members that a declustered array can have.
 pub const DECLUSTERED_MEMBERS_MAX: usize = 256;
-/// The seed that creation takes. Evenness was measured for this one.
+/// The seed of the shuffles, the only one there is: evenness was measured for this one, and one
+/// seed lets all arrays share their tables.
 pub const DECLUSTERED_SEED: u64 = 20_261_123;
 /// Bytes of a cell on rotating drives: long enough that a seek costs little.
 pub const CELL_BYTES_ROTATING: u64 = 16 << 20;
@@ -26,7 +27,10 @@ const PARITY_MAX: usize = 32;
 /// Most rows of a cell: 16 MiB of the smallest strips.
 const CELL_ROWS_MAX: u64 = (16 << 20) / BLOCK_BYTES;
 
-/// The numbers a superblock would store of a declustered layout, not yet validated.
+/// Most rows of a slice: 64 rows of the longest cells.
+const SLICE_ROWS_MAX: u64 = 64 * CELL_ROWS_MAX;
+
+/// The numbers a superblock stores of a declustered layout, not yet validated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeclusteredParts {
     /// Data strips per stripe.
@@ -111,6 +115,12 @@ pub enum DeclusteredError {
         /// Strips of a cell asked for.
         cell_rows: u64,
     },
+    /// A seed of a newer program.
+    #[error("shuffles of seed {seed} are not known here, only those of {DECLUSTERED_SEED} are")]
+    Seed {
+        /// The seed found.
+        seed: u64,
+    },
     /// Members too small for a single slice.
     #[error(
         "the smallest member has {rows} strips and a slice takes {slice_rows}; \
@@ -169,6 +179,9 @@ impl DeclusteredParts {
         self.check_code()?;
         self.check_columns()?;
         self.check_sizes()?;
+        if self.seed != DECLUSTERED_SEED {
+            return Err(DeclusteredError::Seed { seed: self.seed });
+        }
         let small = |count: usize| u32::try_from(count).expect("checked to be at most 256");
         let width = small(self.width());
         let sub_slices = small(self.domain_members);
@@ -196,6 +209,24 @@ impl DeclusteredParts {
             slice_stripes: u64::from(slice_groups) * self.cell_rows,
             slices,
         })
+    }
+
+    /// Stripes of the array.
+    ///
+    /// # Errors
+    /// If the numbers do not belong together.
+    pub fn stripe_count(&self) -> Result<u64, DeclusteredError> {
+        let counts = self.counts()?;
+        Ok(counts.slices * counts.slice_stripes)
+    }
+
+    /// Rows of a member that a slice takes, whatever the `rows` of the members.
+    ///
+    /// # Errors
+    /// If the other numbers do not belong together.
+    pub fn slice_rows(&self) -> Result<u64, DeclusteredError> {
+        let longest = DeclusteredParts { rows: SLICE_ROWS_MAX, ..*self };
+        longest.counts().map(|counts| counts.slice_rows)
     }
 
     /// Strips per stripe. Saturates, since the counts may come from a damaged superblock.

@@ -8,24 +8,37 @@
 //! every ordered pair of domains exactly once.
 //!
 //! What must stay true: [`Permutations::domain`] and [`Permutations::column`] are each other's
-//! inverse. Neither allocates. The tables have 11 to 82 KB and are made once.
+//! inverse. Neither allocates. The tables have 11 to 82 KB; they follow from the prime alone, so a
+//! process makes them once and all its arrays share them.
 //!
 //! Source: the affine maps are those of the layout schemes PRIME and RELPR (Alvarez, Burkhard,
 //! Stockmeyer and Cristian, 1998); slices of permuted columns with spare columns at their end are
 //! those of permutation development (O'Reilly's dRAID). The shuffles are this layout's own.
+
+use std::sync::OnceLock;
+
+use super::parts::DECLUSTERED_SEED;
 
 /// Shuffles of the columns. With 4 of them stripes that lost two strips are spread unevenly.
 const SHUFFLES: u64 = 64;
 /// The increment of SplitMix64.
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// Largest of the primes: the smallest one that is not below 256 columns.
+const PRIME_MAX: usize = 257;
+
 /// All permutations of a number of columns.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Permutations {
     columns: u32,
     prime: u32,
-    seed: u64,
-    /// The shuffles, `prime` entries each.
+    tables: &'static Tables,
+}
+
+/// What is computed of a prime.
+#[derive(Debug)]
+struct Tables {
+    /// The shuffles, as many entries each as the prime says.
     shuffled: Box<[u16]>,
     /// Their inverses.
     unshuffled: Box<[u16]>,
@@ -33,35 +46,54 @@ pub(crate) struct Permutations {
     reciprocals: Box<[u16]>,
 }
 
-/// The permutation of one slice.
+/// The permutation of one slice, in five bytes: stripes carry it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SlicePermutation {
     /// a: 1 to q-1.
-    factor: u16,
+    factor: [u8; 2],
     /// b: 0 to q-1.
-    shift: u16,
-    /// Where the shuffle begins in the tables.
-    table: u16,
+    shift: [u8; 2],
+    /// Which shuffle.
+    table: u8,
 }
 
-impl Permutations {
-    /// Those of 2 to 256 columns.
-    pub(crate) fn new(columns: u32, seed: u64) -> Permutations {
-        let prime = (columns..).find(|number| is_prime(*number)).expect("primes are many");
-        let shuffled = shuffles(prime, seed);
+/// Permutations follow from the number of columns.
+impl PartialEq for Permutations {
+    fn eq(&self, other: &Permutations) -> bool {
+        self.columns == other.columns
+    }
+}
+
+impl Eq for Permutations {}
+
+impl Tables {
+    fn new(prime: u32) -> Tables {
+        let shuffled = shuffles(prime, DECLUSTERED_SEED);
         let size = usize::try_from(prime).expect("at most 257");
         let mut unshuffled = vec![0; shuffled.len()];
         for (at, value) in shuffled.iter().enumerate() {
             unshuffled[at - at % size + usize::from(*value)] = small(at % size);
         }
-        Permutations {
-            columns,
-            prime,
-            seed,
+        Tables {
             shuffled: shuffled.into(),
             unshuffled: unshuffled.into(),
             reciprocals: reciprocals(prime).into(),
         }
+    }
+
+    /// Those of a prime that [`Permutations::new`] found.
+    fn of(prime: u32) -> &'static Tables {
+        static MADE: [OnceLock<Tables>; PRIME_MAX + 1] = [const { OnceLock::new() }; PRIME_MAX + 1];
+        let place = usize::try_from(prime).expect("at most 257");
+        MADE[place].get_or_init(|| Tables::new(prime))
+    }
+}
+
+impl Permutations {
+    /// Those of 2 to 256 columns.
+    pub(crate) fn new(columns: u32) -> Permutations {
+        let prime = (columns..).find(|number| is_prime(*number)).expect("primes are many");
+        Permutations { columns, prime, tables: Tables::of(prime) }
     }
 
     /// The permutation of a slice. Slices are far below 2^62, so no sum overflows.
@@ -74,22 +106,23 @@ impl Permutations {
         // Both are below q.
         let shift = u + (v - w * prime);
         let shift = if shift < prime { shift } else { shift - prime };
-        let fits = |value: u64| u16::try_from(value).expect("64 tables of 257");
+        let fits = |value: u64| u16::try_from(value).expect("below 257").to_le_bytes();
         SlicePermutation {
             factor: fits(u + 1),
             shift: fits(shift),
-            table: fits(w % SHUFFLES * prime),
+            table: u8::try_from(w % SHUFFLES).expect("64 tables"),
         }
     }
 
     /// The domain in a column of the slice.
     #[inline]
     pub(crate) fn domain(&self, slice: SlicePermutation, column: u32) -> u32 {
+        let shuffle = self.shuffle(&self.tables.shuffled, slice);
         let mut value = column;
         loop {
-            let shuffled = u32::from(self.shuffled[entry(slice, value)]);
+            let shuffled = u32::from(shuffle[entry(value)]);
             // Below 257 times 257.
-            value = (u32::from(slice.factor) * shuffled + u32::from(slice.shift)) % self.prime;
+            value = (slice.factor() * shuffled + slice.shift()) % self.prime;
             if value < self.columns {
                 return value;
             }
@@ -99,16 +132,24 @@ impl Permutations {
     /// The column of the slice that a domain is in.
     #[inline]
     pub(crate) fn column(&self, slice: SlicePermutation, domain: u32) -> u32 {
-        let reciprocal = u32::from(self.reciprocals[usize::from(slice.factor)]);
-        let back = self.prime - u32::from(slice.shift);
+        let reciprocal = u32::from(self.tables.reciprocals[entry(slice.factor())]);
+        let shuffle = self.shuffle(&self.tables.unshuffled, slice);
+        let back = self.prime - slice.shift();
         let mut value = domain;
         loop {
             let shuffled = (value + back) * reciprocal % self.prime;
-            value = u32::from(self.unshuffled[entry(slice, shuffled)]);
+            value = u32::from(shuffle[entry(shuffled)]);
             if value < self.columns {
                 return value;
             }
         }
+    }
+
+    /// The slice's own part of a table.
+    #[inline]
+    fn shuffle(&self, table: &'static [u16], slice: SlicePermutation) -> &'static [u16] {
+        let size = entry(self.prime);
+        &table[usize::from(slice.table) * size..][..size]
     }
 
     /// A number below `below` for a domain of a slice: further output of the generator that made
@@ -117,13 +158,26 @@ impl Permutations {
     pub(crate) fn draw(&self, slice: u64, domain: u32, below: u32) -> u32 {
         let used = SHUFFLES * u64::from(self.prime - 1);
         let nth = used + slice * u64::from(self.columns) + u64::from(domain);
-        u32::try_from(scaled(output(self.seed, nth), u64::from(below))).expect("below 32 bits")
+        u32::try_from(scaled(output(DECLUSTERED_SEED, nth), u64::from(below)))
+            .expect("below 32 bits")
+    }
+}
+
+impl SlicePermutation {
+    #[inline]
+    fn factor(self) -> u32 {
+        u32::from(u16::from_le_bytes(self.factor))
+    }
+
+    #[inline]
+    fn shift(self) -> u32 {
+        u32::from(u16::from_le_bytes(self.shift))
     }
 }
 
 #[inline]
-fn entry(slice: SlicePermutation, value: u32) -> usize {
-    usize::from(slice.table) + usize::try_from(value).expect("below 257")
+fn entry(value: u32) -> usize {
+    usize::try_from(value).expect("at most 257")
 }
 
 /// The `nth` output, from 0, of SplitMix64 with this seed. Its sums and products are modulo 2^64.

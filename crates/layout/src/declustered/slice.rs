@@ -19,9 +19,8 @@ use super::parts::{DeclusteredError, DeclusteredParts, SliceCounts};
 use super::permutation::{Permutations, SlicePermutation};
 use crate::rotation::{Rotation, RowCode};
 
-/// A declustered layout. Always valid. Clone it freely before a start, but not per request: it
-/// holds tables.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A declustered layout. Always valid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Declustered {
     parts: DeclusteredParts,
     pub(super) counts: SliceCounts,
@@ -38,6 +37,16 @@ pub struct DeclusteredSeat {
     /// Row of the cells that the stripe is in.
     row_of_cell: u64,
     turn: u8,
+}
+
+/// What a stripe carries of its seat, in seven bytes; the rest follows from its number with two
+/// divisions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarriedSeat {
+    permutation: SlicePermutation,
+    turn: u8,
+    /// Of the groups of the slice.
+    group: u8,
 }
 
 /// A group of cells: stripes of one group lie on the same members.
@@ -95,7 +104,7 @@ impl Declustered {
         Ok(Declustered {
             parts,
             counts,
-            permutations: Permutations::new(counts.columns, parts.seed),
+            permutations: Permutations::new(counts.columns),
             code: RowCode::new(parts.data_strips, parts.parity_strips),
             rotation: if rotates { Rotation::LeftSymmetric } else { Rotation::Fixed },
         })
@@ -104,6 +113,12 @@ impl Declustered {
     /// The numbers to store; [`Declustered::new`] gives the same layout back.
     pub fn parts(&self) -> DeclusteredParts {
         self.parts
+    }
+
+    /// Members of the array.
+    #[inline]
+    pub fn members(&self) -> usize {
+        self.parts.members
     }
 
     /// Stripes of the array.
@@ -154,6 +169,41 @@ impl Declustered {
         let of_slice = u32::try_from(of_slice).expect("a slice has at most 256 groups");
         let (group, sub_slice) = divide(of_slice, counts.sub_slices);
         self.seat_in(GroupAt { slice, sub_slice, group }, row_of_cell)
+    }
+
+    /// What the stripe is to carry of it.
+    ///
+    /// # Panics
+    /// If the array has no such stripe.
+    #[inline]
+    pub(crate) fn carried(&self, stripe: StripeNo) -> CarriedSeat {
+        let seat = self.seat(stripe);
+        let group = seat.group.group * self.counts.sub_slices + seat.group.sub_slice;
+        CarriedSeat {
+            permutation: seat.permutation,
+            turn: seat.turn,
+            group: u8::try_from(group).expect("a slice has at most 256 groups"),
+        }
+    }
+
+    /// The same again from what the stripe carries.
+    #[inline]
+    pub(crate) fn seat_of(&self, stripe: StripeNo, carried: CarriedSeat) -> DeclusteredSeat {
+        let counts = &self.counts;
+        let slice = stripe.0 / counts.slice_stripes;
+        let in_slice = stripe.0 - slice * counts.slice_stripes;
+        let (group, sub_slice) = divide(carried.group.into(), counts.sub_slices);
+        DeclusteredSeat {
+            group: GroupAt { slice, sub_slice, group },
+            permutation: carried.permutation,
+            row_of_cell: in_slice / u64::from(counts.slice_groups),
+            turn: carried.turn,
+        }
+    }
+
+    /// How strips move over the cells of a group from row to row.
+    pub(crate) fn rotation(&self) -> Rotation {
+        self.rotation
     }
 
     /// Where the stripe in a row of a group lies.

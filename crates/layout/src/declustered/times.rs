@@ -61,7 +61,8 @@ pub fn flat_counts(map: &Declustered) -> FlatCounts {
     FlatCounts { groups: members / width, spares: members % width }
 }
 
-/// Of a declustered array.
+/// Of a declustered array. Without spare columns the strips of a lost member go to a new drive,
+/// which takes them no faster than it writes.
 pub fn forecast(map: &Declustered, drive: &DriveModel) -> Forecast {
     let parts = map.parts();
     let (k, m) = (parts.data_strips as f64, parts.parity_strips as f64);
@@ -79,12 +80,19 @@ pub fn forecast(map: &Declustered, drive: &DriveModel) -> Forecast {
     let critical = lost * critical_share / survivors;
     let critical = Work { reads: critical * k, writes: critical * m };
     let spare_columns = to_u64(parts.spare_columns * parts.domain_members);
+    let seconds = |work: Work, lost_bytes: f64, share: f64| match spare_columns {
+        0 => {
+            let reads = Work { writes: 0.0, ..work }.seconds(drive, share)?;
+            Some(reads.max(lost_bytes / drive.writes_per_second as f64))
+        }
+        _ => work.seconds(drive, share),
+    };
     let left = |lost: f64| 1.0 - drive.busy * (1.0 + lost * k / others);
     Forecast {
         data_bytes: map.volume_bytes(),
         spare_bytes: spare_columns * drive.bytes,
-        rebuild_seconds: rebuild.seconds(drive, left(1.0) * drive.efficiency),
-        critical_seconds: critical.seconds(drive, left(m) * drive.efficiency),
+        rebuild_seconds: seconds(rebuild, lost, left(1.0) * drive.efficiency),
+        critical_seconds: seconds(critical, lost * critical_share, left(m) * drive.efficiency),
         critical_share,
     }
 }

@@ -14,7 +14,8 @@ pub fn coded(data_strips: usize, parity_strips: usize, strip_bytes: u64, rows: u
     };
     let members = data_strips + parity_strips;
     let parity = (level == Level::NPlusM).then_some(parity_strips);
-    let shape = Shape { level, members, parity, group_members: None, strip_bytes };
+    let shape =
+        Shape { level, members, parity, group_members: None, strip_bytes, declustered: None };
     let geometry = Geometry::new(&shape, rows).expect("a code that exists");
     assert_eq!(geometry.data_strips(), data_strips);
     geometry
@@ -28,6 +29,7 @@ pub fn grouped(level: Level, groups: usize, group_members: usize, rows: u64) -> 
         parity: None,
         group_members: Some(group_members),
         strip_bytes: 8192,
+        declustered: None,
     };
     Geometry::new(&shape, rows).expect("a grouping that exists")
 }

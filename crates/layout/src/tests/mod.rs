@@ -12,6 +12,7 @@
 
 mod code;
 mod costs;
+mod declustered;
 mod exhaustive;
 mod geometries;
 mod golden;

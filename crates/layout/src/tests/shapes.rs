@@ -4,7 +4,14 @@ use super::geometries;
 use crate::{Geometry, GeometryParts, LAYOUT_VERSION, Level, MEMBERS_MAX, Rotation, Shape};
 
 fn shape(level: Level, members: usize) -> Shape {
-    Shape { level, members, parity: None, group_members: None, strip_bytes: 65_536 }
+    Shape {
+        level,
+        members,
+        parity: None,
+        group_members: None,
+        strip_bytes: 65_536,
+        declustered: None,
+    }
 }
 
 fn refusal(shape: &Shape) -> String {

@@ -35,7 +35,7 @@ fn layouts() -> Vec<DeclusteredParts> {
         DeclusteredParts { cell_rows: 16, rows: 999_999, ..parts(256, (61, 3), 3) },
         DeclusteredParts { cell_rows: 5, domain_members: 4, ..parts(60, (6, 3), 2) },
         DeclusteredParts { rows: 77, ..parts(2, (1, 1), 0) },
-        DeclusteredParts { seed: 1, cell_rows: 8, ..parts(9, (1, 2), 2) },
+        DeclusteredParts { cell_rows: 8, ..parts(9, (1, 2), 2) },
     ]
 }
 

@@ -109,6 +109,7 @@ fn drawing(level: Level, data_strips: usize, parity_strips: usize) -> String {
         strip_bytes: 65_536,
         rows: 100,
         layout_version: LAYOUT_VERSION,
+        spread: None,
     })
     .expect("an ordinary array");
     let mut lines =

@@ -99,6 +99,15 @@ fn v1_eventful_array_decodes_for_ever() {
     assert_eq!(Superblock::decode(&bytes), Ok(eventful()));
 }
 
+/// RAID 6 over nine members, as created.
+#[test]
+fn v1_declustered_array_decodes_for_ever() {
+    let superblock = crate::declustered::declustered();
+    let encoded = superblock.encode().expect("valid");
+    let bytes = stored("v1-declustered", include_str!("../images/v1-declustered.txt"), &encoded);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+}
+
 #[test]
 fn v1_spare_decodes_for_ever() {
     let encoded = spare().encode().expect("valid");

@@ -8,6 +8,7 @@ mod assembly;
 mod checksums;
 mod choices;
 mod copies;
+mod declustered;
 mod document;
 mod examine;
 mod golden;

@@ -68,7 +68,7 @@ fn the_smallest_member_holds_one_strip_and_one_byte_less_holds_none() {
     assert_eq!(check(&request, least.max(4 * MIB)).geometry.rows.min(1), 1);
     let large = AreaRequest {
         // Layout version 1 has no strips as long as this.
-        geometry: GeometryRecord { strip_bytes: 16 << 20, layout_version: 2, ..geometry(1, 1, 1) },
+        geometry: GeometryRecord { strip_bytes: 16 << 20, layout_version: 3, ..geometry(1, 1, 1) },
         ..request
     };
     let least = AreaPlan::for_rows(&large, 1).expect("possible").member_bytes;
@@ -207,7 +207,7 @@ fn the_format_and_the_layout_crate_agree_on_every_size() {
     let large = GeometryRecord { strip_bytes: 2 << 20, ..geometry(4, 2, 1) };
     assert_eq!(large.check(), Err("strip_bytes"));
     // A layout that this program does not know may have strips that this program does not make.
-    assert_eq!(GeometryRecord { layout_version: 2, ..large }.check(), Ok(()));
+    assert_eq!(GeometryRecord { layout_version: 3, ..large }.check(), Ok(()));
 }
 
 #[test]

@@ -41,6 +41,7 @@ pub fn geometry(data_strips: u16, parity_strips: u16, groups: u16) -> GeometryRe
         strip_bytes: 65_536,
         layout_version: 1,
         rows: 1,
+        spread: None,
     }
 }
 

@@ -34,7 +34,7 @@ fn a_new_array_is_read_as_its_hexadecimal_says() {
     let found = superblock(include_str!("../../../ondisk/tests/images/v1-created.txt"));
     // Read off the image by eye: 0x30, 0x88, 0xd8, 0xe0, 0xe8, 0x198.
     assert_eq!((found.generation, found.array_name.as_str(), found.unclean), (10, "tank0", false));
-    let geometry = found.geometry;
+    let geometry = &found.geometry;
     let code = (geometry.level, geometry.data_strips, geometry.parity_strips, geometry.groups);
     assert_eq!(code, (100, 6, 2, 1));
     assert_eq!((geometry.strip_bytes, geometry.rows), (65_536, 0x3de));
@@ -43,6 +43,19 @@ fn a_new_array_is_read_as_its_hexadecimal_says() {
     assert_eq!(found.entries[1].serial, "SER0001");
     assert!(found.entries.iter().all(|entry| entry.role == Role::Active && entry.out_since == 0));
     assert_eq!(uuid_text(&found.array_uuid), "aa000001-0203-4405-8607-08090a0b0caa");
+}
+
+#[test]
+fn a_declustered_array_is_read_as_its_hexadecimal_says() {
+    let found = superblock(include_str!("../../../ondisk/tests/images/v1-declustered.txt"));
+    // Read off the image by eye: 0xd8, 0xe4, 0x420, 0x424, 0x428, 0x430.
+    let geometry = &found.geometry;
+    assert_eq!((geometry.level, geometry.data_strips, geometry.parity_strips), (6, 4, 2));
+    assert_eq!((geometry.slots(), found.entries.len()), (9, 9));
+    let map = geometry.declustered.as_ref().expect("layout version 2");
+    // Eight data columns, so 3 rows of cells of 4 strips in a slice, and 4 groups.
+    assert_eq!(geometry.stripes(), geometry.rows / 12 * 16);
+    assert_eq!(map.members(), 9);
 }
 
 #[test]

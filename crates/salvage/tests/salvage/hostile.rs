@@ -215,7 +215,7 @@ fn exercise(images: &[Changed<'_>], dice: &mut Dice) -> bool {
         _ => Choices::default(),
     };
     let Ok(salvage) = Salvage::open(counted, &choices) else { return false };
-    let geometry = *salvage.geometry();
+    let geometry = salvage.geometry();
     let (mut stripe, mut runs) = (0, 0);
     while let Some(run) = salvage.run_from(stripe) {
         assert!(run.stripes.start == stripe && run.stripes.end > stripe);

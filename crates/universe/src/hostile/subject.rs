@@ -10,7 +10,7 @@ use crate::content::{WriteId, fill};
 use ashlar_engine::{
     ArrayVolume, AssembleSpec, CreateReport, CreateSpec, Engine, EngineConfig, Refusal,
 };
-use ashlar_layout::{Geometry, Level, Shape};
+use ashlar_layout::{DeclusteredShape, Geometry, Level, Shape};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, Superblock};
 use ashlar_ring::Handle;
@@ -216,7 +216,8 @@ impl Recipe {
         let Shape { level, members, group_members, .. } = &self.shape;
         let groups = group_members.map_or(String::new(), |group| format!(" in groups of {group}"));
         format!(
-            "{} of {members}{groups}, policy {}, checksums {}, {}, {:?}",
+            "{}{} of {members}{groups}, policy {}, checksums {}, {}, {:?}",
+            if self.shape.declustered.is_some() { "declustered " } else { "" },
             level.name(),
             self.policy.name(),
             if self.checksums == ChecksumKind::None { "off" } else { "on" },
@@ -327,7 +328,14 @@ impl Recipe {
 }
 
 fn shape(level: Level, members: usize, group_members: Option<usize>) -> Shape {
-    Shape { level, members, parity: None, group_members, strip_bytes: 16 << 10 }
+    let strip_bytes = 16 << 10;
+    Shape { level, members, parity: None, group_members, strip_bytes, declustered: None }
+}
+
+/// A declustered one with short cells, and a column that stays empty.
+fn declustered() -> Shape {
+    let spread = DeclusteredShape { stripe_width: 4, spare_columns: 1, cell_bytes: Some(32 << 10) };
+    Shape { declustered: Some(spread), ..shape(Level::Raid6, 6, None) }
 }
 
 /// Arrays of all levels and policies, in every state; the same every time.
@@ -343,6 +351,7 @@ pub fn subjects() -> Vec<Subject> {
         Shape { parity: Some(2), ..shape(Level::NPlusM, 5, None) },
         shape(Level::Raid10, 4, None),
         shape(Level::Raid50, 6, Some(3)),
+        declustered(),
     ] {
         for (policy, checksums) in [
             (ConsistencyPolicy::None, ChecksumKind::None),

@@ -5,7 +5,7 @@
 
 use super::{Via, ViaSpec};
 use crate::bench::{BenchSpec, NAME};
-use ashlar_api::v1::array::Create;
+use ashlar_api::v1::array::{Create, Declustering};
 use ashlar_api::v1::export::{FuseAttach, UblkAttach};
 use ashlar_api::v1::status::{GetStatus, WorkerStatus};
 use ashlar_api::{ApiError, Call, Client, ClientError, codes};
@@ -244,6 +244,9 @@ fn create(spec: &BenchSpec) -> Create {
         spares: Vec::new(),
         parity: spec.parity,
         group_members: spec.group_members,
+        declustered: spec
+            .stripe_width
+            .map(|stripe_width| Declustering { stripe_width, ..Declustering::default() }),
         strip_bytes: Some(spec.strip_bytes),
         member_bytes: None,
         logical_block_bytes: Some(4096),

@@ -12,7 +12,7 @@ pub mod load;
 use ashlar_engine::{
     ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig, KeptMemory,
 };
-use ashlar_layout::{Level, Shape};
+use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld};
@@ -25,7 +25,8 @@ pub const DISK_BYTES: u64 = 8 << 20;
 
 /// A shape with 4 KiB blocks in small strips, so that little data makes many stripes.
 pub fn shape(level: Level, members: usize, group: Option<usize>, parity: Option<usize>) -> Shape {
-    Shape { level, members, parity, group_members: group, strip_bytes: 16 << 10 }
+    let strip_bytes = 16 << 10;
+    Shape { level, members, parity, group_members: group, strip_bytes, declustered: None }
 }
 
 /// The levels every cycle test runs through, with the losses each survives in one group.
@@ -41,7 +42,18 @@ pub fn shapes() -> Vec<(Shape, usize)> {
         (shape(Level::Raid50, 6, Some(3), None), 1),
         (shape(Level::Raid60, 10, Some(5), None), 2),
         (shape(Level::Raid70, 12, Some(6), None), 3),
+        (declustered(Level::Raid5, 5, 3, 0), 1),
+        (declustered(Level::Raid6, 9, 5, 1), 2),
     ]
+}
+
+/// A declustered shape with short cells, so that little data lies on all members. Some columns stay
+/// empty.
+pub fn declustered(level: Level, members: usize, stripe_width: usize, spare: usize) -> Shape {
+    let shape = shape(level, members, None, None);
+    let cell_bytes = Some(2 * shape.strip_bytes);
+    let declustered = DeclusteredShape { stripe_width, spare_columns: spare, cell_bytes };
+    Shape { declustered: Some(declustered), ..shape }
 }
 
 /// Names of `count` disks.
