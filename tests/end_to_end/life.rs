@@ -72,3 +72,46 @@ fn a_member_without_a_light_is_refused_with_what_is_known_of_it() {
         assert!(said.contains("no light was switched") && said.contains(&place), "{said}");
     }
 }
+
+#[test]
+fn an_array_is_renamed_with_what_is_on_it_and_stays_so() {
+    let mut world = World::new();
+    let devices = world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["set", "tank0", "job_floor=64M"]);
+    let told = world.ok(&["rename", "tank0", "attic"]);
+    assert!(told.starts_with("'tank0' is called 'attic' now; array 'attic' is running"), "{told}");
+    assert_eq!(world.array()["name"], "attic");
+    assert_eq!(world.array()["tuning"]["job_floor"], 64 << 20);
+    for (typed, code, why) in [
+        (["rename", "tank0", "x"], 1, "no array 'tank0' is running"),
+        (["rename", "attic", "a/b"], 1, "cannot be a name"),
+    ] {
+        let told = world.run(&typed);
+        assert_eq!(told.status.code(), Some(code));
+        assert!(stderr(&told).contains(why), "{}", stderr(&told));
+    }
+    assert!(world.ok(&["rename", "attic", "attic"]).contains("already"));
+    assert!(world.end().success());
+    world.start(&[]);
+    let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+    world.ok(&[&["assemble", "--name", "attic"], &*devices].concat());
+    assert_eq!(world.array()["name"], "attic");
+}
+
+#[test]
+fn a_drive_that_was_replaced_is_a_spare_in_one_step_and_one_that_was_not_is_refused() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.sparse("new0", MEMBER_BYTES);
+    world.ok(&["fail", "tank0", "2"]);
+    // The array may still want it back.
+    let told = world.run(&["spare", "add", "m2"]);
+    assert_eq!(told.status.code(), Some(1));
+    assert!(stderr(&told).contains("--destroy"), "{}", stderr(&told));
+    world.ok(&["replace", "tank0", "2", "new0", "--wait"]);
+    assert!(world.ok(&["spare", "add", "m2"]).contains("waits for a slot"));
+    world.ok(&["fail", "tank0", "1"]);
+    world.ok(&["rebuild", "wait", "tank0"]);
+    let place = world.path("m2").display().to_string();
+    assert_eq!(world.array()["members"][1]["path"], place.as_str());
+}

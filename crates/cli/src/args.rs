@@ -69,6 +69,7 @@ pub enum Command {
     Assemble(cmd::assemble::Args),
     Stop(cmd::stop::Args),
     Destroy(cmd::destroy::Args),
+    Rename(cmd::rename::Args),
     Set(cmd::set::Args),
     Status(cmd::status::Args),
     Top(cmd::top::Args),

@@ -56,6 +56,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Assemble(args) => cmd::assemble::run(args, &reach),
         Command::Stop(args) => cmd::stop::run(args, &reach),
         Command::Destroy(args) => cmd::destroy::run(args, &reach),
+        Command::Rename(args) => cmd::rename::run(args, &reach),
         Command::Set(args) => cmd::set::run(args, &reach),
         Command::Status(args) => return cmd::status::run(&args, &reach),
         Command::Top(args) => cmd::top::run(&args, &reach),

@@ -3,7 +3,7 @@
 //! - here        arrays: create, assemble, stop, status, events
 //! - `members`   members and spares
 //! - `jobs`      background work
-//! - `set`       tunables of a running array
+//! - `set`       tunables of a running array; `rename`
 //! - `start`     what follows when an array has started: remember it, attach it
 //!
 //! What must stay true: everything that can be checked without touching a device is checked first.
@@ -12,6 +12,7 @@
 mod erase;
 mod jobs;
 mod members;
+mod rename;
 mod set;
 mod start;
 

@@ -6,7 +6,7 @@
 
 use crate::control::with;
 use ashlar_api::openapi::{Document, OPENAPI_PATH};
-use ashlar_api::v1::array::{Appeared, Assemble, Create, Destroy, Scan, Stop};
+use ashlar_api::v1::array::{Appeared, Assemble, Create, Destroy, Rename, Scan, Stop};
 use ashlar_api::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use ashlar_api::v1::export::{Attach, FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
@@ -82,6 +82,7 @@ answers!(
     Appeared,
     Stop,
     Destroy,
+    Rename,
     SetTuning,
     Fail,
     Replace,

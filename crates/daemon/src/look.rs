@@ -11,7 +11,7 @@ use ashlar_ondisk::assembly::{
     ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
 };
 use ashlar_ondisk::examine::{examine_ranges, heartbeat_in, split_copies};
-use ashlar_ondisk::{Choice, RunnerName, SuperblockCopies};
+use ashlar_ondisk::{Choice, RunnerName, Superblock, SuperblockCopies};
 use ashlar_units::{Extent, to_usize};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -173,6 +173,15 @@ pub fn label(path: &str) -> Label {
         Ok(ReadLabel::Foreign | ReadLabel::Blank) => Label::Nothing,
         Ok(ReadLabel::Damaged) | Err(_) => Label::Unknown,
     }
+}
+
+/// The superblock of the device, if it is a member of an array. It is only looked at.
+pub fn member(path: &str) -> Option<Superblock> {
+    if memory_devices::is_memory(path) {
+        return None;
+    }
+    let (_, _, choice) = contents(path).ok()?;
+    MemberReading::new(path, 0, "", choice).superblock().cloned()
 }
 
 /// A device as it is, and the host that ran its array last, if it is a member that ever ran. It is

@@ -8,7 +8,7 @@
 use crate::array::Array;
 use crate::config::ArrayTuning;
 use crate::control_io::refused;
-use crate::coordinator::join;
+use crate::coordinator::{join, record};
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::event::names;
@@ -20,7 +20,7 @@ use crate::worker::Worker;
 use crate::{background, control_io, joining_device, stated};
 use ashlar_device::Opened;
 use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, member_bytes};
-use ashlar_ondisk::{ArrayName, Features, JobKind, SpareSuperblock, Text};
+use ashlar_ondisk::{ArrayName, Features, JobKind, Role, SpareSuperblock, Superblock, Text};
 use ashlar_units::{Extent, MemberIdx};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -278,6 +278,45 @@ impl Engine {
             }
         };
         self.on_coordinator_of(&array, set).await?
+    }
+
+    /// Whether a running array has dismissed the member that carries this superblock, and nobody
+    /// ran it apart from the others since: its content is of no use to anybody.
+    pub async fn is_dismissed(&self, own: Superblock) -> bool {
+        let uuid = own.array_uuid.into_bytes();
+        let Some(array) = self.arrays().into_iter().find(|it| it.identity.uuid == uuid) else {
+            return false;
+        };
+        let ask = async move |local: Rc<LocalArray>| {
+            let listed = local.coordinator().superblock();
+            let entry = listed.member(own.member_uuid).filter(|it| it.role == Role::Removed);
+            entry.is_some_and(|entry| {
+                own.generation < entry.out_since
+                    && entry.out_incarnations.contains(&own.incarnation)
+            })
+        };
+        self.on_coordinator_of(&array, ask).await.unwrap_or(false)
+    }
+
+    /// Record another name on the members of a running array. It has it from its next start on.
+    ///
+    /// # Errors
+    /// If the array takes no changes, or its members cannot record it.
+    pub async fn rename(&self, name: &str, new: ArrayName) -> Result<(), Refusal> {
+        let array = self.array(name)?;
+        let record = async move |local: Rc<LocalArray>| {
+            let name = local.array.name();
+            if local.array.is_read_only() || local.array.is_stopping() {
+                let what = format!("array '{name}' takes no changes now; nothing was changed");
+                return Err(Refusal::new(join::TAKES_NO_CHANGES, what, "assemble it for writing"));
+            }
+            let renamed = record::locked_update(&local, |next| next.array_name = new).await;
+            renamed.map_err(|_| {
+                let what = format!("the members of array '{name}' could not record its new name");
+                Refusal::new("array.failed", what, "look at its members with `ashlar status`")
+            })
+        };
+        self.on_coordinator_of(&array, record).await?
     }
 
     /// The tunables of a running array.

@@ -210,6 +210,21 @@ impl Call for Stop {
     type Answer = Done;
 }
 
+/// Rename a running array that nobody uses. It is stopped, and starts again under the new name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rename {
+    /// The array's name.
+    pub array: String,
+    /// Its new name.
+    pub name: String,
+}
+
+impl Call for Rename {
+    const PATH: &'static str = "/v1/arrays/rename";
+    type Answer = Done;
+}
+
 /// Destroy a running array: stop it and erase the RAID metadata of its devices. Its data is lost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -171,13 +171,13 @@ fn of_member(member: &MemberStatus) -> Vec<(Health, String)> {
 
 /// The drive in a slot, or the last one that was there.
 fn drive(member: &MemberStatus) -> String {
-    let (path, serial) = match &member.last_device {
-        Some(last) => (&last.path, &last.serial),
-        None => (&member.path, &member.serial),
+    let (path, serial, bay) = match &member.last_device {
+        Some(last) => (last.place(), &last.serial, &last.bay),
+        None => (Some(member.path.clone()), &member.serial, &member.bay),
     };
     let serial = serial.as_ref().map(|serial| format!("serial {serial}"));
-    let path = Some(path.clone()).filter(|path| !path.is_empty());
-    let known: Vec<String> = path.into_iter().chain(serial).collect();
+    let path = path.filter(|path| !path.is_empty());
+    let known: Vec<String> = path.into_iter().chain(serial).chain(bay.words()).collect();
     if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
 }
 

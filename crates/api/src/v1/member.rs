@@ -313,6 +313,14 @@ pub struct LastDevice {
     pub host: Option<String>,
 }
 
+impl LastDevice {
+    /// Its path, and the host if that is another one; `None` if it is not known.
+    pub fn place(&self) -> Option<String> {
+        let host = self.host.as_ref().map_or(String::new(), |host| format!(" on host {host}"));
+        (!self.path.is_empty()).then(|| format!("{}{host}", self.path))
+    }
+}
+
 /// One slot at one moment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {

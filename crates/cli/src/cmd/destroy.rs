@@ -2,11 +2,14 @@
 
 use crate::fault::Fault;
 use crate::reach::Reach;
+use crate::say;
 use ashlar_api::v1::array::Destroy;
+use std::io::IsTerminal;
 
 /// Destroy a running array: stop it and erase the RAID metadata of its devices. Its data is lost.
 ///
-/// Refused while clients use it, and without --confirm.
+/// Refused while clients use it. Asks for the name once more in a terminal; elsewhere it wants
+/// --confirm.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar destroy tank0 --confirm tank0")]
 pub struct Args {
@@ -23,6 +26,22 @@ pub struct Args {
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    let call = Destroy { array: args.array, confirm: args.confirm, dry_run: args.dry_run };
+    let is_asked = args.confirm.is_none() && !args.dry_run && !reach.json;
+    let confirm = match is_asked && std::io::stdin().is_terminal() {
+        true => Some(ask(&args.array, reach)?),
+        false => args.confirm,
+    };
+    let call = Destroy { array: args.array, confirm, dry_run: args.dry_run };
     reach.change(&call).map(drop)
+}
+
+/// What somebody at a terminal types when told what would be lost.
+fn ask(array: &str, reach: &Reach) -> Result<String, Fault> {
+    let would = Destroy { array: array.to_owned(), confirm: None, dry_run: true };
+    say::line(reach.call(&would)?.message)?;
+    say::line(format!("All data of '{array}' would be lost. Type its name to go on:"))?;
+    let mut typed = String::new();
+    let read = std::io::stdin().read_line(&mut typed);
+    read.map_err(|error| Fault::usage(format!("no answer: {error}"), "use --confirm"))?;
+    Ok(typed.trim().to_owned())
 }

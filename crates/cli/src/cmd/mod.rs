@@ -21,6 +21,7 @@ pub mod notify;
 pub mod openapi;
 pub mod re_add;
 pub mod rebuild;
+pub mod rename;
 pub mod replace;
 pub mod salvage;
 pub mod scrub;

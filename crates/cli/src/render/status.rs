@@ -259,10 +259,10 @@ fn replayed(replayed: &Replayed) -> String {
 /// The drive that somebody has to pull.
 fn last_device(last: &LastDevice) -> String {
     let serial = last.serial.as_ref().map(|serial| format!("serial {serial}"));
-    let host = last.host.as_ref().map_or(String::new(), |host| format!(" on host {host}"));
-    let path = Some(format!("{}{host}", last.path)).filter(|_| !last.path.is_empty());
-    let known: Vec<String> =
-        [path, serial, last.model.clone(), last.bay.words()].into_iter().flatten().collect();
+    let known: Vec<String> = [last.place(), serial, last.model.clone(), last.bay.words()]
+        .into_iter()
+        .flatten()
+        .collect();
     if known.is_empty() { String::new() } else { format!("was {}; ", known.join(", ")) }
 }
 

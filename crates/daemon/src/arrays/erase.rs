@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 /// How long to wait for a device that was let go just now, by udev or by its array: a replaced
-/// device is closed within 5 s.
+/// device that still owes answers is closed after 5 s.
 const LET_GO: Duration = Duration::from_secs(8);
 /// How long between tries.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
@@ -182,7 +182,7 @@ fn is_of(label: &Label, uuid: Uuid) -> bool {
     matches!(label, Label::Member { array, .. } if *array == uuid.to_string())
 }
 
-fn devices_of(array: &ArrayStatus) -> Vec<String> {
+pub(super) fn devices_of(array: &ArrayStatus) -> Vec<String> {
     let members = array.members.iter();
     let paths = members.flat_map(|it| [Some(it.path.clone()), it.replacement.clone()]);
     paths.flatten().filter(|path| !path.is_empty()).collect()

@@ -124,9 +124,11 @@ impl Serves<SpareAdd> for Arrays {
             return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
         }
         self.refuse_if_in_use(&call.device).await?;
-        let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
+        // What an array has dismissed is nobody's: no need to say so by name.
+        let may_destroy = call.destroy || self.is_dismissed(&call.device).await;
+        let device = new_device(&call.device, may_destroy, call.atomic_write_bytes);
         if call.dry_run {
-            may_take(&call.device, call.destroy).await?;
+            may_take(&call.device, may_destroy).await?;
         }
         let stated = self.said_of(None, &device).await?;
         if call.dry_run {
@@ -212,6 +214,15 @@ impl Arrays {
             }
         }
         Ok(())
+    }
+
+    /// Whether the device was a member of a running array that has dismissed it.
+    async fn is_dismissed(&self, device: &str) -> bool {
+        let device = device.to_owned();
+        match aside(move || look::member(&device)).await {
+            Some(superblock) => self.engine.is_dismissed(superblock).await,
+            None => false,
+        }
     }
 
     /// The members of a running array.

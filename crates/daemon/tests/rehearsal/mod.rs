@@ -3,8 +3,8 @@
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{
-    Appeared, ArrayState, ArrayStatus, Assemble, Create, Created, Destroy, Replayed, Scan, Share,
-    Stop,
+    Appeared, ArrayState, ArrayStatus, Assemble, Create, Created, Destroy, Rename, Replayed, Scan,
+    Share, Stop,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{
@@ -177,6 +177,7 @@ unchanged!(
     Locate,
     Wipe,
     Destroy,
+    Rename,
     SetTuning,
     SpareAdd,
     SpareRemove,
