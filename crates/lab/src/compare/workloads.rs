@@ -60,7 +60,6 @@ pub fn workload(mix: &str, block_bytes: u64, depth: u32) -> Workload {
         block_bytes,
         jobs: JOBS,
         depth,
-        generator: crate::record::Generator::Fio,
     }
 }
 
