@@ -29,8 +29,8 @@ fn run(place: &Path, target: &str, more: &[&str]) -> Output {
     std::fs::write(place.join("slow.fio"), "[slow]\nrw=randread\nbs=4k\nrate=4m\n").expect("ok");
     let text = format!(
         "question = \"q\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
-         drives = [\"{target}\"]\n[profiles]\nslow = \"slow.fio\"\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"slow\"]\n\
-         depths = [1]\n"
+         drives = [\"{target}\"]\n[profiles]\nslow = \"slow.fio\"\n[[stages]]\n\
+         kind = \"raw.each\"\nprofiles = [\"slow\"]\ndepths = [1]\n"
     );
     let plan = place.join("plan.toml");
     std::fs::write(&plan, text).expect("written");
