@@ -102,7 +102,6 @@ fn measurement(at: u32, result: &FioResult) -> Measurement {
         block_bytes: 4096,
         jobs: 2,
         depth,
-        generator: ashlar_lab::record::Generator::Fio,
     };
     let name = ["ashlar", "mdadm", "zfs"][usize::try_from(at % 3).expect("small")];
     Measurement {

@@ -6,7 +6,6 @@
 //! - imagined: what an engine would be told, for a dry run
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
 //! - ashlar, btrfs, mdadm, lvm, zfs, device: one engine each
-//! - ior: IOR's phases, and what it prints
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure
 //! halfway; an adapter writes only to the members it was given; it never asks a question on a
@@ -17,7 +16,6 @@ pub mod btrfs;
 pub mod commands;
 pub mod device;
 pub mod imagined;
-pub mod ior;
 pub mod lvm;
 pub mod mdadm;
 pub mod needs;

@@ -156,31 +156,6 @@ impl std::fmt::Display for ArrayCondition {
     }
 }
 
-/// What makes the load.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Generator {
-    /// fio.
-    #[default]
-    Fio,
-    /// IOR, through a file system.
-    Ior,
-}
-
-impl Generator {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Generator::Fio => "fio",
-            Generator::Ior => "ior",
-        }
-    }
-
-    fn is_fio(&self) -> bool {
-        *self == Generator::Fio
-    }
-}
-
 /// Which work was asked for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Workload {
@@ -196,14 +171,10 @@ pub struct Workload {
     pub jobs: u32,
     /// I/O depth of each job.
     pub depth: u32,
-    /// What makes it; fio, if nothing is said.
-    #[serde(default, skip_serializing_if = "Generator::is_fio")]
-    pub generator: Generator,
 }
 
 impl Workload {
-    /// For people: `4K random reads, 2 x 16`: jobs times depth; ` by ior`, if it is not fio
-    /// that makes it.
+    /// For people: `4K random reads, 2 x 16`: jobs times depth.
     pub fn describe(&self) -> String {
         let order = if self.mix.starts_with("rand") { "random" } else { "sequential" };
         let what = match self.mix.trim_start_matches("rand") {
@@ -212,11 +183,7 @@ impl Workload {
             _ => format!("mix with {} % reads", self.read_percent.unwrap_or(50)),
         };
         let block = crate::units::block(self.block_bytes);
-        let by = match self.generator {
-            Generator::Fio => String::new(),
-            other => format!(" by {}", other.name()),
-        };
-        format!("{block} {order} {what}, {} x {}{by}", self.jobs, self.depth)
+        format!("{block} {order} {what}, {} x {}", self.jobs, self.depth)
     }
 
     /// Small blocks count I/Os, larger ones bytes.

@@ -187,7 +187,6 @@ mod tests {
             block_bytes: 4096,
             jobs: 1,
             depth: 32,
-            generator: crate::record::Generator::Fio,
         };
         let read = Direction {
             iops: 32_000.0,

@@ -4,7 +4,7 @@ use super::fingerprint::differences;
 use super::library::Library;
 use super::stored;
 use super::turns::{self, Bench, Plan};
-use super::workloads::{self, Extent};
+use super::workloads::{self, Extent, Queues};
 use crate::adapter::commands::{Live, Unlogged};
 use crate::adapter::imagined;
 use crate::adapter::needs::{Need, refuse_missing};
@@ -85,6 +85,12 @@ pub struct Args {
     /// [default: all].
     #[arg(long = "load", value_name = "MIX", value_delimiter = ',')]
     pub loads: Vec<String>,
+    /// Numbers of jobs, separated by commas: each load at each of them [default: 2].
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub jobs: Vec<u32>,
+    /// Depths of each job, separated by commas [default: 8 for whole stripes, 16 for 4 KiB].
+    #[arg(long = "depth", value_name = "N", value_delimiter = ',')]
+    pub depths: Vec<u32>,
     /// Length of each measurement, in seconds.
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
@@ -125,7 +131,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         return stored_runs(args, Path::new(&b), json);
     }
     let (code, losses) = code_of(args, &b)?;
-    let workloads = workloads::chosen(STRIP_BYTES * u64::from(code.data), &args.loads)?;
+    let queues = Queues { jobs: &args.jobs, depths: &args.depths };
+    let workloads = workloads::chosen(STRIP_BYTES * u64::from(code.data), &args.loads, queues)?;
     let names = vec![variants(&args.a)?, variants(&b)?];
     let planned = planned(args, losses, &workloads) + tries(&names, &workloads);
     let about_s = u64::from(planned) * (args.seconds + 1) + u64::from(args.rounds) * 2 * 10;

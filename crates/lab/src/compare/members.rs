@@ -110,7 +110,8 @@ pub fn baselines(
         if mix == "read" {
             bench.keep(&Record::Check(evenness(devices, &rates)))?;
         }
-        for point in points(workload, code, losses, &rates) {
+        let alike = points(workload, code, losses, &rates).into_iter();
+        for point in alike.filter(|_| is_alike(workload, code)) {
             bench.keep(&Record::Baseline(point))?;
         }
         let (streamed, again) = match (workload.mix.as_str(), &read) {
@@ -167,14 +168,29 @@ pub(super) fn raw_case() -> Case<'static> {
 
 /// I/Os in flight on each device, as the load on the array puts them there.
 fn member_depth(workload: &Workload, code: Code) -> u32 {
-    let in_flight = workload.jobs * workload.depth;
+    // Rounded up: a ceiling comes from at least as many I/Os in flight.
+    on_members(workload, code).div_ceil(code.members()).clamp(1, DEPTH_MAX)
+}
+
+/// Deepest load on a raw device.
+const DEPTH_MAX: u32 = 256;
+
+/// I/Os that the load on the array puts on all members.
+fn on_members(workload: &Workload, code: Code) -> u32 {
     let member_ios = match workload.mix.as_str() {
         "randread" => 1,
         "randwrite" => code.write_penalty() / 2,
         _ => code.members(),
     };
-    // Rounded up: a ceiling comes from at least as many I/Os in flight.
-    (in_flight * member_ios).div_ceil(code.members()).clamp(1, 64)
+    workload.jobs * workload.depth * member_ios
+}
+
+/// Whether the raw devices have as much in flight as the load puts there, within a factor of two: a
+/// baseline is no single number.
+fn is_alike(workload: &Workload, code: Code) -> bool {
+    let raw = member_depth(workload, code) * code.members();
+    let asked = on_members(workload, code);
+    raw <= asked * 2 && asked <= raw * 2
 }
 
 fn engine() -> EngineIdentity {
@@ -241,7 +257,7 @@ fn evenness(devices: &[PathBuf], rates: &[f64]) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::{ceiling, member_depth};
+    use super::{ceiling, is_alike, member_depth};
     use crate::compare::workloads;
     use crate::metrics::baseline::Code;
     use crate::metrics::plausible::ceiling_finding;
@@ -257,6 +273,18 @@ mod tests {
         assert_eq!(of(1, 1e9, 900e6), 1e9, "reads");
         assert_eq!(of(2, 100e3, 0.0), 409.6e6, "random reads of 4 KiB");
         assert_eq!(of(3, 100e3, 900e6), 600e6, "random writes may become large ones");
+    }
+
+    #[test]
+    fn a_load_that_puts_less_on_the_members_than_one_io_each_has_no_baseline() {
+        let at = |mix: usize, jobs, depth| {
+            let load = &workloads::all(256 << 10)[mix];
+            is_alike(&crate::record::Workload { jobs, depth, ..load.clone() }, CODE)
+        };
+        assert!((0..4).all(|mix| at(mix, 2, 16)), "the loads that ship");
+        assert!(!at(2, 1, 1) && !at(2, 1, 2) && at(2, 1, 3), "one random read, six members");
+        assert!(at(0, 1, 1), "a stripe is on all of them");
+        assert!(!at(0, 8, 128), "deeper than a raw device is asked for");
     }
 
     #[test]

@@ -8,8 +8,27 @@ use crate::record::Workload;
 use crate::refusal::Refusal;
 use std::path::{Path, PathBuf};
 
-/// Jobs of each load.
+/// Jobs of each load, unless others are asked for.
 const JOBS: u32 = 2;
+
+/// Numbers of jobs and depths that are asked for; none stands for those of each load.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queues<'a> {
+    /// Jobs.
+    pub jobs: &'a [u32],
+    /// Depth of each job.
+    pub depths: &'a [u32],
+}
+
+impl Queues<'_> {
+    /// A load at each of them.
+    fn of(&self, load: &Workload) -> Vec<Workload> {
+        let jobs = if self.jobs.is_empty() { &[load.jobs][..] } else { self.jobs };
+        let depths = if self.depths.is_empty() { &[load.depth][..] } else { self.depths };
+        let all = jobs.iter().flat_map(|jobs| depths.iter().map(move |depth| (*jobs, *depth)));
+        all.map(|(jobs, depth)| with_jobs(&load.mix, load.block_bytes, (jobs, depth))).collect()
+    }
+}
 
 /// The loads, in order. `stripe_bytes` is the data of one stripe.
 pub fn all(stripe_bytes: u64) -> Vec<Workload> {
@@ -28,7 +47,11 @@ pub fn all(stripe_bytes: u64) -> Vec<Workload> {
 ///
 /// # Errors
 /// If a mix is not known.
-pub fn chosen(stripe_bytes: u64, mixes: &[String]) -> Result<Vec<Workload>, Refusal> {
+pub fn chosen(
+    stripe_bytes: u64,
+    mixes: &[String],
+    queues: Queues<'_>,
+) -> Result<Vec<Workload>, Refusal> {
     let all = all(stripe_bytes);
     let is_known = |mix: &&String| all.iter().any(|workload| workload.mix == **mix);
     if let Some(mix) = mixes.iter().find(|mix| !is_known(mix)) {
@@ -39,12 +62,20 @@ pub fn chosen(stripe_bytes: u64, mixes: &[String]) -> Result<Vec<Workload>, Refu
             "say write, read, randread or randwrite",
         ));
     }
-    let is_wanted = |workload: &Workload| mixes.is_empty() || mixes.contains(&workload.mix);
-    Ok(all.iter().filter(|workload| is_wanted(workload)).cloned().collect())
+    if queues.jobs.iter().chain(queues.depths).any(|count| !(1..=1024).contains(count)) {
+        let said = "jobs and depths are 1 to 1024; nothing was done";
+        return Err(Refusal::cannot_run("load.queues", said, "say for example --jobs 1,2,4,8"));
+    }
+    let is_wanted = |workload: &&Workload| mixes.is_empty() || mixes.contains(&workload.mix);
+    Ok(all.iter().filter(is_wanted).flat_map(|load| queues.of(load)).collect())
 }
 
 /// One load with its short name: `rr-4k-j2-q16`.
 pub fn workload(mix: &str, block_bytes: u64, depth: u32) -> Workload {
+    with_jobs(mix, block_bytes, (JOBS, depth))
+}
+
+fn with_jobs(mix: &str, block_bytes: u64, (jobs, depth): (u32, u32)) -> Workload {
     let short = match mix {
         "read" => "sr",
         "write" => "sw",
@@ -54,13 +85,12 @@ pub fn workload(mix: &str, block_bytes: u64, depth: u32) -> Workload {
     };
     let block = crate::units::block(block_bytes).to_lowercase();
     Workload {
-        name: format!("{short}-{block}-j{JOBS}-q{depth}"),
+        name: format!("{short}-{block}-j{jobs}-q{depth}"),
         mix: mix.to_owned(),
         read_percent: None,
         block_bytes,
-        jobs: JOBS,
+        jobs,
         depth,
-        generator: crate::record::Generator::Fio,
     }
 }
 
@@ -140,7 +170,7 @@ fn common(target: &Path, mix: &str, block_bytes: u64, depth: u32) -> Vec<Setting
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, all, chosen, jobs, raw};
+    use super::{Extent, Queues, all, chosen, jobs, raw};
     use std::path::{Path, PathBuf};
 
     const EXTENT: Extent = Extent { seconds: 2, span_bytes: 1 << 30 };
@@ -160,11 +190,25 @@ mod tests {
     fn loads_are_chosen_by_name_and_unknown_ones_refused() {
         let names = |mixes: &[&str]| {
             let mixes: Vec<String> = mixes.iter().map(ToString::to_string).collect();
-            chosen(512 << 10, &mixes).map(|loads| loads.len())
+            chosen(512 << 10, &mixes, Queues::default()).map(|loads| loads.len())
         };
         assert_eq!(names(&[]), Ok(4));
         assert_eq!(names(&["randread", "write"]), Ok(2));
         assert_eq!(names(&["randread", "trim"]).expect_err("refused").code, "load.unknown");
+    }
+
+    /// Seed 000's table: 1, 2, 4 and 8 queues, 32 deep.
+    #[test]
+    fn a_table_of_queues_is_asked_for_in_one_line() {
+        let queues = Queues { jobs: &[1, 2, 4, 8], depths: &[32] };
+        let loads = chosen(512 << 10, &["write".to_owned()], queues).expect("known");
+        let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
+        let wanted = ["sw-512k-j1-q32", "sw-512k-j2-q32", "sw-512k-j4-q32", "sw-512k-j8-q32"];
+        assert_eq!(names, wanted);
+        let file = jobs(&loads[3], Path::new("/x"), EXTENT);
+        assert_eq!(file.jobs()[0].bytes("offset_increment"), Some(128 << 20), "an eighth each");
+        let none = Queues { jobs: &[0], depths: &[] };
+        assert_eq!(chosen(512 << 10, &[], none).expect_err("refused").code, "load.queues");
     }
 
     #[test]

@@ -4,13 +4,12 @@ use super::environment;
 use super::execute::{Run, Summary, execute};
 use super::file::{Array, Plan};
 use super::made;
-use super::points::{Expanded, Group, Point, Target, expand};
+use super::points::{Expanded, Group, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
+use crate::adapter::by_name;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
-use crate::adapter::ior::Phase;
 use crate::adapter::needs::{Need, refuse_missing};
-use crate::adapter::{by_name, ior};
 use crate::compare::cli::of_members;
 use crate::evidence::{Evidence, Interrupt};
 use crate::fio::hosts::Host;
@@ -19,7 +18,6 @@ use crate::inspect::models::Library;
 use crate::lint::away::Away;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
-use crate::record::Generator;
 use crate::store::{FORMAT, RunDir, RunFacts};
 use crate::watch::Watch;
 use serde_json::json;
@@ -341,31 +339,15 @@ fn described(expanded: &Expanded, json: bool) -> String {
             n += 1;
             let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
             let (about, ids) = (duration(point.expected_s), ids.join(" and "));
-            let (command, file) = asked(expanded, point, n);
-            text += &format!("\n\n# {n}. {ids}: about {about}\n$ {command}");
+            let files = job_arguments(&expanded.hosts, n);
+            text += &format!("\n\n# {n}. {ids}: about {about}\n$ fio --output-format=json+{files}");
+            let file = point.jobs.to_string();
             let lines = file.lines().filter(|line| !line.is_empty());
             text += &lines.map(|line| format!("\n    {line}")).collect::<String>();
         }
         group.after.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
     }
     text
-}
-
-/// The command of a point, and the file that it is given.
-fn asked(expanded: &Expanded, point: &Point, n: usize) -> (String, String) {
-    match point.workload.generator {
-        Generator::Fio => {
-            let files = job_arguments(&expanded.hosts, n);
-            (format!("fio --output-format=json+{files}"), point.jobs.to_string())
-        }
-        Generator::Ior => {
-            let array = expanded.arrays.iter().find(|it| point.targets[0].path == it.target_path());
-            let phase = if point.workload.mix == "write" { Phase::Write } else { Phase::Read };
-            let bytes = array.map_or(0, Array::span_bytes);
-            let words = ior::command(phase, point.workload.jobs, bytes, Path::new("MOUNTED"));
-            (words.join(" "), String::new())
-        }
-    }
 }
 
 /// What an array that the lab makes is like while a group is measured.

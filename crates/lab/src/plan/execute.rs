@@ -2,7 +2,6 @@
 //!
 //! - again: raw drives measured once more, where a figure is above what they gave
 //! - point: one load with everything around it
-//! - ior: IOR's phases on a file system
 //! - conclude: what the points of a group show together
 //!
 //! What must stay true: a point's records are on disk before the next one begins; what the run
@@ -12,7 +11,6 @@
 
 mod again;
 mod conclude;
-mod ior;
 mod point;
 
 use self::conclude::baseline_key;
@@ -32,7 +30,7 @@ use crate::inspect::models::Library;
 use crate::inspect::server::software::Memory;
 use crate::lint::machine::Machine;
 use crate::purge;
-use crate::record::{Check, Generator, Measurement, Record};
+use crate::record::{Check, Measurement, Record};
 use crate::store::RunDir;
 use crate::switch::Switched;
 use crate::units;
@@ -171,13 +169,11 @@ impl Session<'_> {
         }
         for point in &group.points {
             let needed = !self.has(point) && !self.is_steady_before(point);
-            match point.workload.generator {
-                _ if !needed => {
-                    self.summary.resumed += usize::from(self.has(point));
-                    progress.end(point.expected_s, None);
-                }
-                Generator::Ior => self.ior(point, progress)?,
-                Generator::Fio => self.point(point, rebuilding, progress)?,
+            if needed {
+                self.point(point, rebuilding, progress)?;
+            } else {
+                self.summary.resumed += usize::from(self.has(point));
+                progress.end(point.expected_s, None);
             }
         }
         self.unmount()?;

@@ -278,7 +278,6 @@ impl Maker<'_> {
             }
             Kind::ArraysAll => group(self.matrix(&arrays, ArrayCondition::Healthy)?),
             Kind::FileSystem => self.through_file_systems()?,
-            Kind::Ior => self.with_ior(),
             Kind::Degraded => self.degraded()?,
             Kind::Rebuild => self.rebuilding()?,
         })

@@ -6,7 +6,7 @@
 use super::file::Plan;
 use crate::Refusal;
 use crate::fio::{Job, JobFile, Section, Setting};
-use crate::record::{Generator, Workload};
+use crate::record::Workload;
 use std::path::Path;
 
 /// The profiles that ship.
@@ -200,6 +200,5 @@ pub fn workload(name: &str, job: &Job, depth: u32, jobs: u32) -> Workload {
         block_bytes: job.block_bytes().first().copied().unwrap_or(4096),
         jobs,
         depth,
-        generator: Generator::Fio,
     }
 }

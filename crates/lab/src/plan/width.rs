@@ -110,7 +110,7 @@ fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Ch
 mod tests {
     use super::checks;
     use crate::plan::file::Plan;
-    use crate::record::{ArrayCondition, Check, Generator, Measurement, Record};
+    use crate::record::{ArrayCondition, Check, Measurement, Record};
 
     fn sample() -> Measurement {
         let text = include_str!("../../tests/data/two-engines/records.jsonl");
@@ -119,7 +119,6 @@ mod tests {
         let mut one: Measurement = all.find_map(only).unwrap();
         one.findings.clear();
         (one.round, one.workload.mix, one.workload.block_bytes) = (0, "read".into(), 1 << 20);
-        one.workload.generator = Generator::Fio;
         (one.read.bytes_per_s, one.write.bytes_per_s) = (0.0, 0.0);
         one
     }

@@ -8,12 +8,7 @@ use super::sections::Section;
 use crate::plan::profile;
 
 /// Loads that the lab makes up itself, by the beginning of their names.
-const OWN: [(&str, &str); 7] = [
-    (
-        "ior-",
-        "every task streams a file of its own and waits for all others at the end; \
-         applications write when they have something, and share files",
-    ),
+const OWN: [(&str, &str); 6] = [
     (
         "fill-",
         "nobody fills a whole drive in one sequential pass; \

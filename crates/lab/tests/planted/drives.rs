@@ -128,3 +128,33 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
         let _the_log_of_what_was_looked_at = std::fs::remove_dir_all(&run);
     }
 }
+
+#[test]
+fn a_blank_drive_needs_no_permission_and_one_with_data_does() {
+    let test = "a_blank_drive_needs_no_permission_and_one_with_data_does";
+    let place = tempfile::tempdir().expect("a directory");
+    if !has_fio(test) {
+        return;
+    }
+    let file = place.path().join("drive");
+    let Some(device) = Loop::over(test, &file) else { return };
+    let text = format!(
+        "question = \"q\"\nruntime_s = 1\ndrives = [\"{}\"]\n[[stages]]\nkind = \"raw.each\"\n\
+         profiles = [\"seq-write-1m\"]\n",
+        device.0
+    );
+    let plan = place.path().join("plan.toml");
+    std::fs::write(&plan, text).expect("written");
+    let asked = || lab(&["run", word(&plan), "--dry-run"]);
+    let refused = asked();
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(said(&refused).contains("would be overwritten"), "{}", said(&refused));
+    let blank = vec![0; 8 << 20];
+    std::fs::write(&device.0, &blank).expect("written through the device");
+    assert!(asked().status.success(), "{}", said(&asked()));
+    // One block of data at the end of it.
+    let mut one = blank;
+    one[(8 << 20) - 4096] = 1;
+    std::fs::write(&device.0, &one).expect("written through the device");
+    assert_eq!(asked().status.code(), Some(1), "{}", said(&asked()));
+}

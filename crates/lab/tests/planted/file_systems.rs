@@ -1,10 +1,8 @@
-//! A file system on an array: made, filled, measured with fio and IOR, and gone afterwards.
+//! A file system on an array: made, filled, measured with fio, and gone afterwards.
 
-use crate::{
-    BESIDE, LAB, Loop, alone_with_mounts, checks, has_fio, lab, measured, said, skipped, word,
-};
-use ashlar_lab::record::{ArrayCondition, Measurement};
-use ashlar_lab::validity::{Mark, Outcome};
+use crate::{Loop, alone_with_mounts, checks, has_fio, lab, measured, said, skipped, word};
+use ashlar_lab::record::ArrayCondition;
+use ashlar_lab::validity::Outcome;
 use std::process::Command;
 
 #[test]
@@ -78,64 +76,4 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     assert!(blank.stdout.is_empty(), "no signature is left: {}", said(&blank));
     let report = lab(&["report", word(&run), "--markdown", word(&place.path().join("r.md"))]);
     assert!(report.status.success(), "{}", said(&report));
-}
-
-/// A program called `ior` that writes or reads its files slowly and prints the table of the real
-/// one, which no package here has.
-const MADE_UP_IOR: &str = "#!/bin/sh\nfile=\nphase=read\n\
-    while [ $# -gt 0 ]; do case $1 in -o) file=$2; shift;; -w) phase=write;; esac; shift; done\n\
-    if [ $phase = write ]; then head -c 1048576 /dev/urandom > \"$file.00000000\"; \
-    else cat \"$file.00000000\" > /dev/null || exit 1; fi\n\
-    echo 'access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   \
-    close(s)   total(s)   iter'\n\
-    if [ $phase = write ]; then rate=0.50; else rate=900000.00; fi\n\
-    echo \"$phase     $rate    1.10    0.000970    1024    1024.00    0.000043   7.95       \
-    0.000034   2.00       0\"\n";
-
-#[test]
-fn ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio() {
-    let test = "ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio";
-    let _alone = alone_with_mounts();
-    let place = tempfile::tempdir().expect("a directory");
-    let made = Loop::of(test, &place.path().join("array"), 64 << 20);
-    let Some(array) = made.filter(|_| has_fio(test)) else { return };
-    let plan = place.path().join("plan.toml");
-    let text = format!(
-        "question = \"and IOR?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n\
-         [[arrays]]\npath = \"{}\"\nfile_system = \"ext4\"\nspan = \"1m\"\n\
-         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"seq-read-1m\", \"seq-write-1m\"]\n\
-         depths = [1]\n\
-         [[stages]]\nkind = \"ior\"\n",
-        array.0
-    );
-    std::fs::write(&plan, text).expect("written");
-    let tools = place.path().join("tools");
-    std::fs::create_dir(&tools).expect("made");
-    let program = tools.join("ior");
-    std::fs::write(&program, MADE_UP_IOR).expect("written");
-    let runs = Command::new("chmod").arg("+x").arg(&program).status();
-    assert!(runs.is_ok_and(|status| status.success()));
-    let run = place.path().join("run");
-    let path = std::env::var("PATH").expect("a path");
-    let output = Command::new(LAB)
-        .args(["run", word(&plan), "--to", word(&run), "--no-stacks", "--destroy", &array.0])
-        .args(BESIDE)
-        .env("PATH", format!("{}:{path}", tools.display()))
-        .output()
-        .expect("started");
-    let all: Vec<Measurement> = measured(&run);
-    let of = |mix: &str| {
-        let is_it = |it: &&Measurement| it.stage == "ior" && it.workload.mix == mix;
-        all.iter().find(is_it).unwrap_or_else(|| panic!("no {mix}: {}", said(&output)))
-    };
-    let (writes, reads) = (of("write"), of("read"));
-    assert_eq!((writes.write.bytes_per_s, writes.write.bytes), (524_288.0, 1 << 20));
-    assert_eq!(Mark::of(&writes.findings), Mark::Valid, "{:?}", writes.findings);
-    assert!(writes.argv.contains(&"-e".to_owned()) && !reads.argv.contains(&"-w".to_owned()));
-    assert_eq!(Mark::of(&reads.findings), Mark::Invalid, "faster than any array: {reads:?}");
-    assert!(reads.findings.iter().any(|finding| finding.rule == "F14"), "{:?}", reads.findings);
-    let log = std::fs::read_to_string(run.join("evidence.jsonl")).expect("a log");
-    let place_of = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what} in the log"));
-    assert!(place_of("drop_caches") < log.rfind("\"-r\"").expect("IOR reads"), "before reads");
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }

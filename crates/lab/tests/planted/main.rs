@@ -1,5 +1,5 @@
 //! The real binary against planted things: results above what the drives can do, drives that are
-//! purged or have a switch, file systems.
+//! purged or have a switch, file systems, other programs that disturb.
 //!
 //! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why
 //! and is counted by name.
@@ -9,6 +9,7 @@
 mod devices;
 mod drives;
 mod file_systems;
+mod strangers;
 
 use ashlar_lab::record::{ArrayCondition, Check, Measurement, Record};
 use ashlar_lab::store::RunDir;

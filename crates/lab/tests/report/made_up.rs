@@ -16,7 +16,6 @@ pub fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
         block_bytes,
         jobs: 4,
         depth: 16,
-        generator: ashlar_lab::record::Generator::Fio,
     }
 }
 

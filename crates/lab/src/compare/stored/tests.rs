@@ -1,9 +1,7 @@
 //! Made-up runs against each other.
 
 use super::judge;
-use crate::record::{
-    ArrayCondition, Direction, EngineIdentity, Generator, Measurement, Record, Workload,
-};
+use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Record, Workload};
 use crate::report::points;
 use proptest::prelude::*;
 
@@ -20,7 +18,6 @@ fn measurement(case: [usize; 6], round: usize, rate: u32) -> Record {
         block_bytes: [4096, 1 << 20][load],
         jobs: 1,
         depth: 32,
-        generator: Generator::Fio,
     };
     let rates =
         Direction { iops: rate.into(), bytes_per_s: f64::from(rate) * 9.0, ..Direction::default() };

@@ -20,7 +20,6 @@ fn measured(stage: &str, drive: usize, rate: f64, full: Option<f64>) -> Measurem
         block_bytes: 1 << 20,
         jobs: 1,
         depth: 8,
-        generator: crate::record::Generator::Fio,
     };
     Measurement {
         id: format!("{stage}/{drive}"),

@@ -37,8 +37,6 @@ pub enum Kind {
     ArraysAll,
     /// Through a file on a file system that the lab makes on each array that names one.
     FileSystem,
-    /// IOR on a file system that the lab makes on each array that names one.
-    Ior,
     /// With one, two, ... members out.
     Degraded,
     /// While a member is rebuilt.
@@ -67,7 +65,6 @@ impl Kind {
             Kind::ArraySweep => "array.sweep",
             Kind::ArraysAll => "arrays.all",
             Kind::FileSystem => "file-system",
-            Kind::Ior => "ior",
             Kind::Degraded => "degraded",
             Kind::Rebuild => "rebuild",
             Kind::Numa => "numa",

@@ -5,7 +5,6 @@
 
 use super::super::file::{Array, Kind};
 use super::Maker;
-use crate::adapter::is_there;
 
 impl Maker<'_> {
     /// Why the stage cannot be done, if it cannot.
@@ -34,13 +33,7 @@ impl Maker<'_> {
             Kind::ArraySweep | Kind::ArraysAll | Kind::WorkingSet if arrays.is_empty() => {
                 "no arrays are named"
             }
-            Kind::Ior if !is_there("ior") => "ior is not installed",
-            Kind::Ior if self.stage.jobs.iter().any(|jobs| *jobs > 1) && !is_there("mpirun") => {
-                "several tasks need mpirun, which is not installed"
-            }
-            Kind::FileSystem | Kind::Ior
-                if arrays.iter().all(|array| array.file_system.is_none()) =>
-            {
+            Kind::FileSystem if arrays.iter().all(|array| array.file_system.is_none()) => {
                 "no array names a file_system"
             }
             Kind::Degraded if !hooked(|array| &array.take_out) && !makes => {
@@ -57,7 +50,6 @@ impl Maker<'_> {
             }
             Kind::ArraysAll if makes => "arrays that the lab makes are measured one at a time",
             Kind::Precondition
-            | Kind::Ior
             | Kind::Path
             | Kind::Zone
             | Kind::Cliff

@@ -6,11 +6,10 @@
 use super::own::FILL_BYTES_PER_S;
 use super::{Group, Maker, Point, served};
 use crate::Refusal;
-use crate::adapter::ior::{Phase, TRANSFER};
-use crate::fio::{JobFile, Setting};
+use crate::fio::Setting;
 use crate::metrics::latency::to_f64;
 use crate::plan::file::Array;
-use crate::record::{ArrayCondition, Generator, Workload};
+use crate::record::ArrayCondition;
 
 impl Maker<'_> {
     /// What the lab does to an array that it makes: one member out, then as many as its parity
@@ -75,39 +74,6 @@ impl Maker<'_> {
         let share = f64::from(array.fill_percent()) / 100.0;
         let before_s = to_f64(bytes) * share / FILL_BYTES_PER_S;
         Group { points, has_file_system: true, before_s, ..Group::default() }
-    }
-
-    /// IOR writes and reads a file of the array's span for each task, on each array that names a
-    /// file system.
-    pub(super) fn with_ior(&self) -> Vec<Group> {
-        let group = |array: &Array| {
-            let phase = |(jobs, phase): (u32, Phase)| {
-                let work = Workload {
-                    name: format!("ior-{}-1m-j{jobs}", phase.word()),
-                    mix: phase.word().to_owned(),
-                    read_percent: None,
-                    block_bytes: TRANSFER,
-                    jobs,
-                    depth: 1,
-                    generator: Generator::Ior,
-                };
-                let bytes = to_f64(array.span_bytes()) * f64::from(jobs);
-                let mut points = self.rounds(
-                    &[served(array)],
-                    ArrayCondition::FileSystem,
-                    &work,
-                    &JobFile::default(),
-                );
-                points.iter_mut().for_each(|it| it.expected_s = bytes / FILL_BYTES_PER_S + 1.0);
-                points
-            };
-            let phases = self.stage.jobs.iter().flat_map(|jobs| {
-                [Phase::Write, Phase::Read].into_iter().map(move |phase| (*jobs, phase))
-            });
-            self.on_file_system(array, phases.flat_map(phase).collect())
-        };
-        let arrays = self.plan.arrays.iter().filter(|array| array.file_system.is_some());
-        arrays.map(group).collect()
     }
 
     pub(super) fn rebuilding(&self) -> Result<Vec<Group>, Refusal> {

@@ -48,7 +48,6 @@ fn run_of(stage: &str, (name, mix, block_bytes): (&str, &str, u64), rate: f64) -
         block_bytes,
         jobs: 1,
         depth: 32,
-        generator: crate::record::Generator::Fio,
     };
     ["/dev/a", "/dev/b", "/dev/c"]
         .iter()
