@@ -174,6 +174,19 @@ fn a_device_that_is_not_there_is_refused_because_fio_would_make_a_file() {
     );
 }
 
+/// fio writes to each of them, whatever the later line says.
+#[test]
+fn every_filename_of_a_job_is_judged() {
+    let text = b"[global]\nfilename=/dev/no-first\n[a]\nfilename=/dev/no-second\n\
+                 filename=/dev/no-third\nrw=write\ndirect=1\n";
+    let subject = Subject::read(text, Intent::default()).unwrap();
+    let remarks = lint(&subject, &Live);
+    for name in ["/dev/no-first", "/dev/no-second", "/dev/no-third"] {
+        let is_it = |remark: &&Remark| remark.rule == "L18" && remark.reason.contains(name);
+        assert!(remarks.iter().any(|remark| is_it(&remark)), "{name}: {remarks:?}");
+    }
+}
+
 #[test]
 fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
     let dir = tempfile::tempdir().unwrap();

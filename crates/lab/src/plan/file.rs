@@ -223,6 +223,7 @@ impl Plan {
         if self.runtime_s == Some(0) || self.stages.is_empty() {
             return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
         }
+        super::profile::check_engine(&self.ioengine)?;
         self.arrays.iter().try_for_each(Array::check)?;
         self.check_hosts()?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());

@@ -1,7 +1,13 @@
 //! Profiles: fio job files into which targets, depth, jobs and time are filled.
 //!
+//! - reach: what a profile may not say
+//!
 //! What must stay true: what a profile says wins, except for target, depth, jobs and time, which
-//! are the plan's.
+//! are the plan's; a profile that names a target, or makes fio touch anything else, is refused.
+
+mod reach;
+
+pub(super) use reach::check_engine;
 
 use super::file::Plan;
 use crate::Refusal;
@@ -96,7 +102,9 @@ impl Profile {
                 return Err(Refusal::cannot_run("plan.no_profile", said, hint));
             }
         };
-        Ok(Profile { name: name.to_owned(), file: JobFile::parse(&text)? })
+        let file = JobFile::parse(&text)?;
+        reach::check(name, &file)?;
+        Ok(Profile { name: name.to_owned(), file })
     }
 
     /// A profile that the lab makes up itself.
@@ -111,7 +119,7 @@ impl Profile {
     pub fn filled(&self, fill: &Fill<'_>) -> Result<JobFile, Refusal> {
         let mut sections = vec![Section::new("global", defaults(fill))];
         for section in &self.file.sections {
-            if section.name == "global" {
+            if section.is_global() {
                 sections.push(self.substituted(section, "global", fill)?);
                 continue;
             }
