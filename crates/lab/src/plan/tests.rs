@@ -1,10 +1,12 @@
 //! Plans, expanded and run on small files.
 //!
 //! - again: figures above what the raw drives gave
+//! - profiles: job files of one's own, names and spans of arrays
 //! - raw: what raw runs say of an array
 //! - stages: stages whose points the lab makes up
 
 mod again;
+mod profiles;
 mod raw;
 mod stages;
 
@@ -361,20 +363,6 @@ fn an_estimate_knows_jobs_that_wait_and_jobs_that_end_by_themselves() {
     let moved_s = f64::from(5_u32 << 10) * 1024.0 * 1024.0 / 500e6;
     let expected = moved_s + 35.0 + 2.0;
     assert!((all.expected_s() - expected).abs() < 1e-6, "{} and not {expected}", all.expected_s());
-}
-
-/// A profile that named a target of its own overwrote it: fio writes to every `filename`.
-#[test]
-fn a_profile_that_names_a_target_is_refused_before_anything_is_done() {
-    let place = tempfile::tempdir().unwrap();
-    let own = "[global]\nrw=write\nbs=64k\n[job]\nfilename=/srv/victim\n";
-    std::fs::write(place.path().join("own.fio"), own).unwrap();
-    let text = "question = \"q\"\ndrives = [\"/dev/a\"]\n[profiles]\nown = \"own.fio\"\n\
-                [[stages]]\nkind = \"raw.all\"\nprofiles = [\"own\"]\n";
-    let refusal = expand(&Plan::parse(text).unwrap(), place.path(), &|_| 1 << 40).unwrap_err();
-    assert_eq!(refusal.code, "plan.profile_refused", "{refusal}");
-    let engine = format!("ioengine = \"filedelete\"\n{text}");
-    assert_eq!(Plan::parse(&engine).unwrap_err().code, "plan.engine_refused");
 }
 
 fn blank(id: &str, workload: &crate::record::Workload) -> Measurement {
