@@ -129,7 +129,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
 }
 
-fn refuse_empty(expanded: &Expanded) -> Result<(), Refusal> {
+pub(super) fn refuse_empty(expanded: &Expanded) -> Result<(), Refusal> {
     let purges = expanded.groups.iter().any(|group| !group.purge.is_empty());
     if purges || expanded.points().next().is_some() {
         return Ok(());
@@ -141,7 +141,7 @@ fn refuse_empty(expanded: &Expanded) -> Result<(), Refusal> {
 }
 
 /// Refuse loads that fio itself does not understand: each is asked about once.
-fn refuse_not_understood(expanded: &Expanded) -> Result<(), Refusal> {
+pub(super) fn refuse_not_understood(expanded: &Expanded) -> Result<(), Refusal> {
     let mut asked = BTreeSet::new();
     let is_fio = |point: &&Point| point.workload.generator == Generator::Fio;
     for point in expanded.points().filter(is_fio) {

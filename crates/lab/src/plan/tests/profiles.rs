@@ -1,8 +1,9 @@
 //! What profiles and arrays of a plan may be, and what is made of them.
 
+use super::super::cli::{refuse_empty, refuse_not_understood};
 use super::super::file::Plan;
 use super::super::points::{Expanded, expand};
-use super::expanded;
+use super::{expanded, fio_is_missing};
 use crate::Refusal;
 
 /// A profile that named a target of its own overwrote it: fio writes to every `filename`.
@@ -97,4 +98,22 @@ fn what_is_measured_of_a_made_array_is_what_was_written() {
     let beyond = named.replace("array.sweep", "working-set") + "sizes = [\"2g\"]\n";
     let said = expanded(&beyond).unwrap_err().to_string();
     assert!(said.contains("2g is more than the span of made/mdadm/raid6"), "{said}");
+}
+
+/// The dry run had called it one point, and the target would have been overwritten.
+#[test]
+fn a_load_that_fio_does_not_understand_and_an_empty_plan_are_refused_first() {
+    let empty = expanded("question = \"q\"\n[[stages]]\nkind = \"ior\"\n").unwrap();
+    assert_eq!(refuse_empty(&empty).unwrap_err().code, "plan.empty");
+    if fio_is_missing("a_load_that_fio_does_not_understand_and_an_empty_plan_are_refused_first") {
+        return;
+    }
+    let said = |job: &str| {
+        let refused = refuse_not_understood(&filled(job, "").unwrap());
+        refused.map_or_else(|refusal| refusal.to_string(), |()| "understood".to_owned())
+    };
+    let bad = said("[a]\nrw=write/read\n");
+    assert!(bad.contains("own-j1-q32: fio says:") && bad.contains("nothing was done"), "{bad}");
+    assert!(said("[a]\nrw=write\nno_such_option=1\n").contains("no_such_option"));
+    assert_eq!(said("[a]\nrw=write\nbs=4k\n"), "understood");
 }
