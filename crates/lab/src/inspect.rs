@@ -181,7 +181,7 @@ fn from_outputs(paths: &[PathBuf]) -> Result<Server, Refusal> {
     for path in unknown {
         eprintln!("{}: no output that the lab knows; left out", path.display());
     }
-    Ok(Server::read(&Source::captured(capture)))
+    Ok(Server { is_partial: true, ..Server::read(&Source::captured(capture)) })
 }
 
 /// Look at this machine.

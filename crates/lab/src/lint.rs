@@ -19,7 +19,7 @@ pub mod live;
 pub mod machine;
 pub mod rules;
 pub mod subject;
-mod syntax;
+pub(crate) mod syntax;
 #[cfg(test)]
 mod tests;
 pub mod tools;

@@ -6,6 +6,7 @@
 //! - execute: measuring them one by one, with resumption
 //! - made: arrays that the lab makes itself, through the engines' adapters
 //! - mounted: a file system on an array, while it is measured through it
+//! - stripes: how an array's stripes lie over its drives
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
 //! - alone: what each raw drive did alone, against all at once and against its maker's figures
 //! - paths: what the way to the drives carries, apart from their media
@@ -36,6 +37,7 @@ pub mod paths;
 pub mod points;
 pub mod profile;
 pub mod progress;
+pub mod stripes;
 #[cfg(test)]
 mod tests;
 pub mod width;

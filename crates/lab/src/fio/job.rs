@@ -1,7 +1,8 @@
 //! Job files: sections, what jobs inherit from `[global]`, and writing them again.
 //!
 //! What must stay true: what was parsed and written again parses to the same; the later setting of
-//! two wins, as in fio; `${VARIABLES}` stay as they are, for fio to fill in.
+//! two wins, as in fio, but each further `filename` adds targets, those of `[global]` to the job's;
+//! `${VARIABLES}` stay as they are, for fio to fill in.
 
 use super::value;
 use crate::Refusal;
@@ -81,8 +82,9 @@ impl Section {
         Section { name: name.to_owned(), line: 0, settings }
     }
 
-    fn is_global(&self) -> bool {
-        self.name == "global"
+    /// Whether it is for the jobs below it: to fio, every name that begins so.
+    pub fn is_global(&self) -> bool {
+        self.name.starts_with("global")
     }
 }
 
@@ -120,7 +122,8 @@ impl JobFile {
                 });
                 continue;
             }
-            if line.starts_with("include ") {
+            // Whatever character comes next, fio follows it.
+            if line.starts_with("include") {
                 return Err(not_understood(number, "included files are not followed"));
             }
             let Some(section) = sections.last_mut() else {
@@ -305,8 +308,14 @@ fn setting(line: &str, number: usize) -> Setting {
 
 fn add(options: &mut BTreeMap<String, (String, usize)>, settings: &[Setting]) {
     for setting in settings {
-        let value = setting.value.clone().unwrap_or_default();
-        options.insert(canonical(&setting.key).to_owned(), (value, setting.line));
+        let key = canonical(&setting.key);
+        let own = setting.value.clone().unwrap_or_default();
+        let value = match options.get(key) {
+            // fio adds targets to those that it has.
+            Some((before, _)) if key == "filename" => format!("{before}:{own}"),
+            _ => own,
+        };
+        options.insert(key.to_owned(), (value, setting.line));
     }
 }
 
@@ -339,6 +348,16 @@ mod tests {
         assert_eq!(two.filenames(), ["/dev/a", "/dev/b:c"]);
     }
 
+    /// As fio 3.33 does it: the job below writes to all four.
+    #[test]
+    fn each_further_filename_adds_targets_also_to_those_of_global() {
+        let text = "[globals]\nfilename=/dev/a\n[one]\nrw=write\nfilename=/dev/b:/dev/c\n\
+                    filename=/dev/d\n";
+        let jobs = JobFile::parse(text).unwrap().jobs();
+        assert_eq!(jobs.len(), 1, "every section whose name begins with global is global");
+        assert_eq!(jobs[0].filenames(), ["/dev/a", "/dev/b", "/dev/c", "/dev/d"]);
+    }
+
     #[test]
     fn what_is_no_job_file_is_refused_with_its_line() {
         for (text, what) in [
@@ -346,6 +365,7 @@ mod tests {
             ("[a]\n[b\n", "line 2: a section without"),
             ("[]\n", "line 1"),
             ("[a]\ninclude other.fio\n", "line 2: included files"),
+            ("[a]\ninclude\tother.fio\n", "line 2: included files"),
             ("# nothing\n", "no [section]"),
         ] {
             let refusal = JobFile::parse(text).unwrap_err();

@@ -158,12 +158,9 @@ impl FioResult {
 
     /// Its jobs as [`Job`]s, for the rules that look at options.
     pub fn as_jobs(&self) -> Vec<Job> {
-        let options = |job: &JobResult| {
-            let mut all = self.global.clone();
-            all.extend(job.options.clone());
-            all
-        };
-        self.jobs.iter().map(|job| Job::from_options(&job.name, &options(job))).collect()
+        let job =
+            |job: &JobResult| Job::from_options(&job.name, self.global.iter().chain(&job.options));
+        self.jobs.iter().map(job).collect()
     }
 }
 

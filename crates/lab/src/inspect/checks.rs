@@ -6,6 +6,7 @@
 //! - fabric: PCIe, NUMA, SAS, controllers, queues, interrupts
 //! - drives: caches, sectors, partitions, firmware, health, other hosts
 //! - software: background work, limits
+//! - outputs: what was not asked, if only some outputs were given
 //!
 //! What must stay true: a check has one name for ever; what was not read cannot tell, it never
 //! passes; a sentence has its units. `Severity::Error` decides about the verdict,
@@ -13,6 +14,7 @@
 
 mod drives;
 mod fabric;
+mod outputs;
 mod processors;
 mod software;
 mod speeds;
@@ -130,7 +132,12 @@ const RULES: [Rule; 33] = [
 /// Make every check.
 pub fn all(facts: &Facts<'_>) -> Vec<Check> {
     let check = |rule: &Rule| {
-        let Found { outcome, target, found, next } = (rule.look)(facts);
+        let found = (rule.look)(facts);
+        let is_told = !facts.server.is_partial || outputs::answer(rule.name, facts.server);
+        let Found { outcome, target, found, next } = match found.outcome {
+            Outcome::CannotTell | Outcome::NotApplicable if !is_told => outputs::not_given(),
+            _ => found,
+        };
         Check { name: rule.name.to_owned(), target, outcome, found, next }
     };
     RULES.iter().map(check).collect()

@@ -6,6 +6,7 @@
 //! that cannot be read, or without a source, is refused. Not here: what a drive did when it was
 //! measured.
 
+use super::server::drives::whole;
 use super::server::{Drive, DriveKind};
 use crate::Refusal;
 use crate::metrics::bandwidth::Rate;
@@ -158,7 +159,7 @@ impl Library {
 
     /// What is known about `drive`.
     pub fn find(&self, drive: &Drive) -> Known {
-        self.look(&drive.model, drive.size_bytes)
+        self.look(&drive.model, drive.drive_bytes)
     }
 
     /// What is known about a model, as the kernel names it, of a size.
@@ -205,14 +206,15 @@ impl Library {
     /// All models among `drives`. A guest's disks have none.
     pub fn lines(&self, drives: &[Drive]) -> Vec<ModelLine> {
         let mut lines: Vec<ModelLine> = Vec::new();
-        for drive in drives.iter().filter(|it| it.kind != DriveKind::Virtual) {
+        let all = whole(drives).into_iter().map(|drive| drive[0]);
+        for drive in all.filter(|it| it.kind != DriveKind::Virtual) {
             let same =
-                |it: &&mut ModelLine| it.model == drive.model && it.size_bytes == drive.size_bytes;
+                |it: &&mut ModelLine| it.model == drive.model && it.size_bytes == drive.drive_bytes;
             match lines.iter_mut().find(same) {
                 Some(line) => line.drives.push(drive.name.clone()),
                 None => lines.push(ModelLine {
                     model: drive.model.clone(),
-                    size_bytes: drive.size_bytes,
+                    size_bytes: drive.drive_bytes,
                     drives: vec![drive.name.clone()],
                     known: self.find(drive),
                 }),

@@ -2,6 +2,8 @@
 //! the links, the resources.
 
 use super::models::ModelLine;
+use super::server::drives::whole;
+use super::server::{Server, scsi};
 use super::topology::Topology;
 use super::topology::flow::Flow;
 use super::{Inspection, Verdict, checks, diagram};
@@ -112,15 +114,31 @@ fn server_line(inspection: &Inspection) -> String {
     let model = cpu.model.as_deref().unwrap_or("processor unknown");
     let place = server.hypervisor.as_ref().map_or(String::new(), |it| format!(", a guest of {it}"));
     format!(
-        "{} x {model}: {}, {}, {}; {} on {}; Linux {}{place}",
-        cpu.sockets().len().max(1),
-        counted(cpu.core_count(), "core"),
-        counted(cpu.threads.len(), "thread"),
-        counted(cpu.nodes.len(), "NUMA node"),
-        counted(server.drives.len(), "drive"),
-        counted(server.controllers.len(), "controller"),
+        "{} x {model}: {}, {}, {}; {}; Linux {}{place}",
+        told(cpu.sockets().len()),
+        known(cpu.core_count(), "core"),
+        known(cpu.threads.len(), "thread"),
+        known(cpu.nodes.len(), "NUMA node"),
+        drives_of(server),
         server.kernel.as_deref().unwrap_or("unknown"),
     )
+}
+
+fn drives_of(server: &Server) -> String {
+    if server.is_partial && server.drives.is_empty() {
+        return "drives not in what was given".to_owned();
+    }
+    let drives = counted(whole(&server.drives).len(), "drive");
+    format!("{drives} on {}", counted(server.controllers.len(), "controller"))
+}
+
+/// No server has none of them: nobody said how many.
+fn told(count: usize) -> String {
+    if count == 0 { "?".to_owned() } else { count.to_string() }
+}
+
+fn known(count: usize, name: &str) -> String {
+    if count == 0 { format!("? {name}s") } else { counted(count, name) }
 }
 
 fn counted(count: usize, name: &str) -> String {
@@ -185,7 +203,10 @@ fn models(inspection: &Inspection) -> Vec<String> {
 pub fn sentences(inspection: &Inspection) -> Vec<String> {
     let topology = &inspection.topology;
     if topology.drive_count == 0 {
-        return vec!["No drives, so nothing flows.".to_owned()];
+        let is_partial = inspection.server.is_partial;
+        let why = if is_partial { "No drives in what was given" } else { "No drives" };
+        let listed = scsi::sentence(&inspection.server.listed).filter(|_| is_partial);
+        return std::iter::once(format!("{why}, so nothing flows.")).chain(listed).collect();
     }
     if inspection.read.demand.0 == 0 {
         return vec![

@@ -4,6 +4,7 @@
 //! What must stay true: a cell that nobody filled is None and is shown as empty, so that it is
 //! missed.
 
+use super::server::drives::whole;
 use super::server::network::Network;
 use super::server::{DriveKind, PhyErrors, Server};
 use crate::metrics::bandwidth::Rate;
@@ -108,7 +109,7 @@ fn drives(server: &Server, saturation: Option<String>) -> Row {
     let bad = server.drives.iter().filter(|it| it.is_healthy == Some(false)).count();
     let asked = server.drives.iter().filter(|it| it.is_healthy.is_some()).count();
     Row {
-        resource: format!("drives: {}", server.drives.len()),
+        resource: format!("drives: {}", whole(&server.drives).len()),
         utilisation: in_flight
             .filter(|_| !server.drives.is_empty())
             .map(|count| format!("{count} I/Os in flight")),

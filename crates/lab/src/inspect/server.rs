@@ -5,6 +5,7 @@
 //! - network: interfaces, what they carry and what they lost
 //! - pci: devices, their links, the chain from the root to each
 //! - drives: drives, controllers, and what stands between them
+//! - scsi: disks as sg_map lists them
 //! - sas: enclosures, expanders, ports, phys and their error counters
 //! - software: limits, background work, pressure
 //!
@@ -17,6 +18,7 @@ pub mod memory;
 pub mod network;
 pub mod pci;
 pub mod sas;
+pub mod scsi;
 pub mod software;
 
 use crate::source::Source;
@@ -45,6 +47,10 @@ pub struct Server {
     pub pci: BTreeMap<String, PciDevice>,
     /// Storage controllers; an NVMe drive is its own.
     pub controllers: Vec<Controller>,
+    /// Disks as `sg_map` lists them.
+    pub listed: Vec<scsi::Row>,
+    /// Whether only some outputs were given: what is missing here may be there.
+    pub is_partial: bool,
     /// SAS expanders.
     pub expanders: Vec<Expander>,
     /// Enclosures of drives.
@@ -81,6 +87,8 @@ impl Server {
             networks: network::read(source, &pci),
             controllers: found.controllers,
             drives: found.drives,
+            listed: Vec::new(),
+            is_partial: false,
             expanders: sas.expanders,
             enclosures: sas.enclosures,
             phys: sas.phys,
@@ -95,7 +103,10 @@ impl Server {
             source.text(name);
         }
         for (name, argv) in EXTRA_RUNS {
-            source.run(name, argv);
+            let run = source.run(name, argv);
+            if name == "sg_map" {
+                server.listed = scsi::rows(&run.stdout);
+            }
         }
         server.silent_tools = source.silent_tools();
         server

@@ -174,6 +174,37 @@ fn a_device_that_is_not_there_is_refused_because_fio_would_make_a_file() {
     );
 }
 
+/// fio writes to each of them, whatever the later line says.
+#[test]
+fn every_filename_of_a_job_is_judged() {
+    let text = b"[global]\nfilename=/dev/no-first\n[a]\nfilename=/dev/no-second\n\
+                 filename=/dev/no-third\nrw=write\ndirect=1\n";
+    let subject = Subject::read(text, Intent::default()).unwrap();
+    let remarks = lint(&subject, &Live);
+    for name in ["/dev/no-first", "/dev/no-second", "/dev/no-third"] {
+        let is_it = |remark: &&Remark| remark.rule == "L18" && remark.reason.contains(name);
+        assert!(remarks.iter().any(|remark| is_it(&remark)), "{name}: {remarks:?}");
+    }
+}
+
+/// fio 3.33 ends at once; `--parse-only` does not see it.
+#[test]
+fn a_file_that_is_not_there_needs_a_size() {
+    let reason = |name: &str, line: &str| {
+        let text = format!("[a]\nfilename={name}\nrw=write\n{line}\n");
+        let subject = Subject::read(text.as_bytes(), Intent::default()).unwrap();
+        let remarks = lint(&subject, &Live);
+        remarks.into_iter().find(|it| it.rule == "L18").map(|it| it.reason).unwrap_or_default()
+    };
+    let name = "/nowhere-at-all/file";
+    assert!(reason(name, "runtime=9").contains("you need to specify size="));
+    assert!(reason(name, "io_size=1m").contains("the job has no size"));
+    assert!(reason("<raid1 block device>", "").contains("is a placeholder"));
+    for given in ["size=1m", "filesize=1m", "fill_device=1"] {
+        assert_eq!(reason(name, given), "", "{given}");
+    }
+}
+
 #[test]
 fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
     let dir = tempfile::tempdir().unwrap();

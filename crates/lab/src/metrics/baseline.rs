@@ -39,7 +39,12 @@ impl Code {
     /// blocks: a read of a lost block needs all data strips' worth of survivors. RAID 5, one out:
     /// 2(n-1)/n; RAID 6, two out: 3(n-2)/n (F8).
     pub fn degraded_read_amplification(self, lost: u32) -> f64 {
-        let (n, f) = (f64::from(self.members()), f64::from(lost));
+        self.amplification_over(self.members(), lost)
+    }
+
+    /// The same if the stripes lie over `drives`: in groups, or declustered.
+    pub fn amplification_over(self, drives: u32, lost: u32) -> f64 {
+        let (n, f) = (f64::from(drives), f64::from(lost));
         (n - f) / n + f / n * f64::from(self.data)
     }
 }
@@ -66,12 +71,17 @@ pub fn random_write(code: Code, raw_mixed_iops: f64) -> Baseline {
 /// F8: random one-block reads with `lost` members out; `raw_sum` is what the drives that are left
 /// do together.
 pub fn degraded_random_read(code: Code, lost: u32, raw_sum: f64) -> Baseline {
-    let amplification = code.degraded_read_amplification(lost);
+    degraded_random_read_over((code, code.members()), lost, raw_sum)
+}
+
+/// The same for stripes over `drives`.
+pub fn degraded_random_read_over((code, drives): (Code, u32), lost: u32, raw_sum: f64) -> Baseline {
+    let amplification = code.amplification_over(drives, lost);
     Baseline {
         value: raw_sum / amplification,
         derivation: format!(
             "raw sum of {} drives, {raw_sum:.0} IOPS, over {amplification:.3} member reads a read",
-            code.members() - lost
+            drives - lost
         ),
     }
 }
@@ -83,15 +93,26 @@ pub fn sequential_write(
     members_bytes_per_s: &[f64],
     link_ceilings: &[f64],
 ) -> Baseline {
+    sequential_write_over((code, code.members()), members_bytes_per_s, link_ceilings)
+}
+
+/// The same for stripes over `drives`.
+pub fn sequential_write_over(
+    (code, drives): (Code, u32),
+    members_bytes_per_s: &[f64],
+    link_ceilings: &[f64],
+) -> Baseline {
     let slowest = members_bytes_per_s.iter().copied().fold(f64::INFINITY, f64::min);
-    let media = slowest * f64::from(code.data);
+    let data = f64::from(drives) * f64::from(code.data) / f64::from(code.members());
+    let media = slowest * data;
     // A link carries parity as well as data.
     let share = f64::from(code.data) / f64::from(code.members());
     let link = link_ceilings.iter().map(|ceiling| ceiling * share).fold(f64::INFINITY, f64::min);
     let derivation = if link < media {
         format!("a link's ceiling times {}/{} for parity", code.data, code.members())
     } else {
-        format!("{} data drives x the slowest of all, {:.1} MB/s", code.data, slowest / 1e6)
+        let data = (data * 10.0).round() / 10.0;
+        format!("{data} data drives x the slowest of all, {:.1} MB/s", slowest / 1e6)
     };
     Baseline { value: media.min(link), derivation }
 }
@@ -129,6 +150,17 @@ mod tests {
             let closed = 3.0 * f64::from(n - 2) / f64::from(n);
             assert!((six.degraded_read_amplification(2) - closed).abs() < 1e-12);
         }
+    }
+
+    /// RAID 60 of two groups 3+2: a lost block costs 3 reads, and 2 of 10 drives are lost.
+    #[test]
+    fn groups_read_as_many_survivors_as_one_of_their_stripes_has_data() {
+        let code = Code { data: 3, parity: 2 };
+        assert!((code.amplification_over(10, 2) - (0.8 + 0.2 * 3.0)).abs() < 1e-12);
+        let written = super::sequential_write_over((code, 10), &[100e6; 10], &[]);
+        assert!((written.value - 600e6).abs() < 1.0 && written.derivation.starts_with("6 data"));
+        let draid = super::sequential_write_over((RAID6, 42), &[100e6; 42], &[]);
+        assert!((draid.value - 3360e6).abs() < 1.0 && draid.derivation.starts_with("33.6 data"));
     }
 
     /// Count what a simulated array reads: every block once, with `lost` members out.

@@ -3,11 +3,12 @@
 //!
 //! What must stay true: a ceiling comes from raw drives with at least as many I/Os in flight; a
 //! baseline says which raw run it came from and what the redundancy costs; without a fitting raw
-//! run there is neither.
+//! run there is neither; what the redundancy costs is never guessed.
 
 use super::file::Array;
 use super::points::{BANDWIDTH, IOPS, UNMAPPED};
-use crate::metrics::baseline::{self, Baseline, Code};
+use super::stripes::Stripes;
+use crate::metrics::baseline::{self, Baseline};
 use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::Ceiling;
 use crate::record::{ArrayCondition, BaselinePoint, Measurement, RateUnit, RawSum, Workload};
@@ -20,6 +21,9 @@ use std::path::PathBuf;
 const STAGE: &str = "raw.all";
 /// By how much a raw run may have more or less in flight than the array it is the baseline of.
 const FACTOR: f64 = 2.0;
+/// Reads among a raw run's I/Os that stand for small writes, percent: each is as many reads as
+/// writes on the members.
+const HALF: u32 = 50;
 /// Stage that measures the way to the drives.
 const WAYS: &str = "path";
 
@@ -28,26 +32,19 @@ const WAYS: &str = "path";
 pub struct RawRuns<'a> {
     runs: Vec<Vec<&'a Measurement>>,
     ways: Vec<Vec<&'a Measurement>>,
-    code: Code,
+    stripes: Stripes,
 }
 
 impl<'a> RawRuns<'a> {
-    /// Those among `known` that belong to `array`; `drives` are the plan's. `None` if its
-    /// redundancy is not known.
+    /// Those among `known` that belong to `array`; `drives` are the plan's. `None` if nothing is
+    /// known of its stripes.
     pub fn of(
         array: &Array,
         drives: &[PathBuf],
         known: impl Iterator<Item = &'a Measurement>,
     ) -> Option<RawRuns<'a>> {
         let members = if array.is_made() { &array.members } else { drives };
-        let count = u32::try_from(members.len()).ok()?;
-        let code = match array.code().filter(|_| array.is_made()) {
-            Some(code) => code,
-            None => {
-                let data = u32::try_from(array.data_members?).ok()?;
-                Code { data, parity: count.checked_sub(data)? }
-            }
-        };
+        let stripes = Stripes::of(array, drives)?;
         let mut runs: BTreeMap<(bool, String, u32), Vec<&Measurement>> = BTreeMap::new();
         // What was read of a sparse area would allow an array anything.
         let usable = |measured: &&Measurement| {
@@ -66,7 +63,7 @@ impl<'a> RawRuns<'a> {
             let own = runs.iter().filter(move |((way, ..), _)| *way == is_way);
             own.map(|(_, run)| run.clone()).collect()
         };
-        Some(RawRuns { runs: of(false), ways: of(true), code })
+        Some(RawRuns { runs: of(false), ways: of(true), stripes })
     }
 
     /// What the way to the drives carries, bytes a second: no read of the drives can be above it.
@@ -81,7 +78,7 @@ impl<'a> RawRuns<'a> {
         let in_flight = u64::from(workload.jobs) * u64::from(workload.depth);
         let fits = |run: &&Vec<&Measurement>| {
             let way = &run[0].workload;
-            let own = u64::from(way.jobs) * u64::from(way.depth) * u64::from(self.code.members());
+            let own = u64::from(way.jobs) * u64::from(way.depth) * u64::from(self.stripes.drives);
             own >= in_flight && loads.iter().any(|load| way.name.starts_with(load))
         };
         let most = |one: &(f64, String), other: &(f64, String)| one.0.total_cmp(&other.0);
@@ -98,22 +95,23 @@ impl<'a> RawRuns<'a> {
             .filter(|run| is_small(&run[0].workload) == is_small(workload))
             .map(sum)
             .max_by(f64::total_cmp)?;
-        let name = format!("the way to {} drives, {name}", self.code.members());
+        let name = format!("the way to {} drives, {name}", self.stripes.drives);
         (value > media).then_some(Ceiling { name, value })
     }
 
     /// What no figure of `workload` can be above, bytes a second, and the raw load that showed it:
     /// the best that raw drives did with at least as many I/Os in flight.
     pub fn ceiling(&self, workload: &Workload) -> Option<(Ceiling, String)> {
-        let drives = self.code.members();
+        let drives = self.stripes.drives;
         let in_flight = u64::from(workload.jobs) * u64::from(workload.depth);
-        // Each byte of data brings its part of parity with it.
-        let share = f64::from(self.code.data) / f64::from(drives);
+        // Each byte of data brings its part of parity with it; if that is not known, a figure may
+        // be as high as the drives'.
+        let share = self.stripes.share().unwrap_or(1.0);
         let is_write = workload.mix.trim_start_matches("rand") == "write";
         let fits = |run: &&Vec<&Measurement>| {
             let raw = &run[0].workload;
             let own = u64::from(raw.jobs) * u64::from(raw.depth) * u64::from(drives);
-            raw.mix == workload.mix
+            (&raw.mix, raw.read_percent) == (&workload.mix, workload.read_percent)
                 && own >= in_flight
                 && raw.block_bytes >= workload.block_bytes.min(1 << 20)
         };
@@ -130,8 +128,10 @@ impl<'a> RawRuns<'a> {
     /// The raw run of all drives with the same mix as `workload` whose blocks are nearest to a
     /// strip.
     pub fn alike(&self, workload: &Workload) -> Option<Vec<&'a Measurement>> {
-        let strip = workload.block_bytes / u64::from(self.code.data.max(1));
-        let alike = self.runs.iter().filter(|run| run[0].workload.mix == workload.mix);
+        let strip = workload.block_bytes / u64::from(self.stripes.data.max(1));
+        let is_alike =
+            |of: &Workload| (&of.mix, of.read_percent) == (&workload.mix, workload.read_percent);
+        let alike = self.runs.iter().filter(|run| is_alike(&run[0].workload));
         alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
     }
 
@@ -150,19 +150,22 @@ impl<'a> RawRuns<'a> {
                 return None;
             }
         };
+        let is_known = self.stripes.code.is_some();
         let (mix, is_block) = match workload.mix.as_str() {
-            "randread" => ("randread", true),
-            "randwrite" if lost == 0 => ("randrw", true),
-            "read" | "write" if lost == 0 => (workload.mix.as_str(), false),
+            "randread" if lost == 0 || is_known => ("randread", true),
+            "randwrite" if lost == 0 && is_known => ("randrw", true),
+            "write" if lost == 0 && is_known => ("write", false),
+            "read" if lost == 0 => ("read", false),
             _ => return None,
         };
-        let drives = self.code.members();
+        let drives = self.stripes.drives;
         let distance = |run: &&Vec<&Measurement>| {
             self.share_in_flight(&run[0].workload, workload).log2().abs()
         };
         let fits = |run: &&Vec<&Measurement>| {
             let raw = &run[0].workload;
             raw.mix == mix
+                && (mix != "randrw" || raw.read_percent == Some(HALF))
                 && self.is_of_blocks(raw, workload, is_block)
                 && distance(run) <= FACTOR.log2()
         };
@@ -204,7 +207,7 @@ impl<'a> RawRuns<'a> {
                 workload: raw.name.clone(),
                 value: rates.iter().sum(),
                 drives,
-                data_drives: self.code.data,
+                data_drives: self.data_drives(),
             }),
         })
     }
@@ -213,19 +216,21 @@ impl<'a> RawRuns<'a> {
     /// small write reads old data and parity first, a large one brings its parity.
     fn share_in_flight(&self, raw: &Workload, workload: &Workload) -> f64 {
         let on_members = match workload.mix.as_str() {
-            "randwrite" => f64::from(self.code.write_penalty()) / 2.0,
-            "write" => f64::from(self.code.members()) / f64::from(self.code.data),
+            "randwrite" => {
+                self.stripes.code.map_or(1.0, |code| f64::from(code.write_penalty()) / 2.0)
+            }
+            "write" => 1.0 / self.stripes.share().unwrap_or(1.0),
             _ => 1.0,
         };
         let bytes =
             |of: &Workload| f64::from(of.jobs) * f64::from(of.depth) * to_f64(of.block_bytes);
-        bytes(raw) * f64::from(self.code.members()) / (bytes(workload) * on_members)
+        bytes(raw) * f64::from(self.stripes.drives) / (bytes(workload) * on_members)
     }
 
     /// Whether a raw run had the blocks of `workload`; of whole stripes (`is_block` is not set),
     /// those of the array or its strips, within the factor.
     fn is_of_blocks(&self, raw: &Workload, workload: &Workload, is_block: bool) -> bool {
-        let strip = to_f64(workload.block_bytes) / f64::from(self.code.data.max(1));
+        let strip = to_f64(workload.block_bytes) / f64::from(self.stripes.data.max(1));
         let is_near = |of: f64| {
             let share = to_f64(raw.block_bytes) / of;
             (1.0 / FACTOR..=FACTOR).contains(&share)
@@ -236,18 +241,27 @@ impl<'a> RawRuns<'a> {
         }
     }
 
+    /// Drives' worth of data, as a report counts them.
+    fn data_drives(&self) -> u32 {
+        let data = self.stripes.data_drives().unwrap_or(f64::from(self.stripes.active));
+        format!("{data:.0}").parse().unwrap_or(self.stripes.data)
+    }
+
     fn value(&self, mix: &str, lost: u32, rates: &[f64]) -> Option<Baseline> {
-        let left = usize::try_from(self.code.members().checked_sub(lost)?).ok()?;
-        Some(match (mix, lost) {
-            ("randread", 1..) => {
-                let sum = rates.iter().sum::<f64>() * to_f64(u64::try_from(left).ok()?)
-                    / f64::from(self.code.members());
-                baseline::degraded_random_read(self.code, lost, sum)
-            }
-            ("randrw", _) => baseline::random_write(self.code, rates.iter().sum()),
-            ("write", _) => baseline::sequential_write(self.code, rates, &[]),
-            _ => baseline::random_read(rates),
-        })
+        let stripes = &self.stripes;
+        let at_work: Vec<f64> = rates.iter().map(|rate| rate * stripes.at_work(lost)).collect();
+        let sum = at_work.iter().sum();
+        let over = stripes.code.map(|code| (code, stripes.active));
+        let mut found = match (mix, lost) {
+            ("randread", 1..) => baseline::degraded_random_read_over(over?, lost, sum),
+            ("randrw", _) => baseline::random_write(over?.0, sum),
+            ("write", _) => baseline::sequential_write_over(over?, rates, &[]),
+            _ => baseline::random_read(&at_work),
+        };
+        if stripes.active < stripes.drives {
+            found.derivation += &format!(", {} of them at work", stripes.active);
+        }
+        Some(found)
     }
 }
 

@@ -18,9 +18,11 @@ use crate::inspect::models::Library;
 use crate::lint::away::Away;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
+use crate::lint::syntax::complaints;
 use crate::store::{FORMAT, RunDir, RunFacts};
 use crate::watch::Watch;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,25 +96,17 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
     let expanded = expand(&plan, &folder, &size_of)?;
     let models = Library::with(&args.models)?;
+    refuse_empty(&expanded)?;
     if args.dry_run {
         crate::say!("{}", described(&expanded, json));
         refuse_missing(needs(&expanded)?)?;
+        refuse_not_understood(&expanded)?;
         // The same refusals as in earnest, so that they are seen in time.
         refuse(&Unlogged, &expanded, &args.destroy)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if expanded.points().next().is_none()
-        && expanded.groups.iter().all(|group| group.purge.is_empty())
-    {
-        let why: Vec<String> =
-            expanded.left_out.iter().map(|(stage, why)| format!("{stage}: {why}")).collect();
-        return Err(Refusal::cannot_run(
-            "plan.empty",
-            format!("nothing is left to measure ({})", why.join("; ")),
-            "",
-        ));
-    }
     refuse_missing(needs(&expanded)?)?;
+    refuse_not_understood(&expanded)?;
     let interrupt = Interrupt::from_signals()
         .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string(), ""))?;
     let (dir, evidence) = open(args, &plan, &text, &expanded, interrupt)?;
@@ -131,6 +125,32 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let summary = summary?;
     report(&summary, &dir, json);
     Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
+}
+
+pub(super) fn refuse_empty(expanded: &Expanded) -> Result<(), Refusal> {
+    let purges = expanded.groups.iter().any(|group| !group.purge.is_empty());
+    if purges || expanded.points().next().is_some() {
+        return Ok(());
+    }
+    let why: Vec<String> =
+        expanded.left_out.iter().map(|(stage, why)| format!("{stage}: {why}")).collect();
+    let said = format!("nothing is left to measure ({})", why.join("; "));
+    Err(Refusal::cannot_run("plan.empty", said, ""))
+}
+
+/// Refuse loads that fio itself does not understand: each is asked about once.
+pub(super) fn refuse_not_understood(expanded: &Expanded) -> Result<(), Refusal> {
+    let mut asked = BTreeSet::new();
+    for point in expanded.points() {
+        if !asked.insert(&point.workload.name) {
+            continue;
+        }
+        if let Some(said) = complaints(&point.jobs.to_string()).first() {
+            let said = format!("{}: fio says: {said}; nothing was done", point.workload.name);
+            return Err(Refusal::cannot_run("plan.load_refused", said, "correct its profile"));
+        }
+    }
+    Ok(())
 }
 
 /// Where the plan lies, and the folder of its own profiles: a run has both.

@@ -60,6 +60,9 @@ pub struct Array {
     /// Devices or files of which the lab makes it, and takes it away again. Their content is lost.
     #[serde(default)]
     pub members: Vec<PathBuf>,
+    /// Tells an array that the lab makes from another one of the same engine and level.
+    #[serde(default)]
+    pub name: Option<String>,
     /// RAID level of an array that the lab makes: `raid5` or `raid6`.
     #[serde(default = "raid6")]
     pub level: String,
@@ -86,9 +89,19 @@ pub struct Array {
     /// Strip size: `64k`.
     #[serde(default)]
     pub strip: Option<String>,
-    /// Members that hold data in a stripe.
+    /// Members that hold data in one stripe.
     #[serde(default)]
-    pub data_members: Option<u64>,
+    pub data_members: Option<u32>,
+    /// Members that hold parity in one stripe; with more members they are several groups side by
+    /// side.
+    #[serde(default)]
+    pub parity_members: Option<u32>,
+    /// Drives of the plan that stand by and hold nothing.
+    #[serde(default)]
+    pub spares: u32,
+    /// Stripes lie on changing members, and are narrower than the array.
+    #[serde(default)]
+    pub declustered: bool,
     /// Commands that each take one more member out.
     #[serde(default)]
     pub take_out: Vec<Vec<String>>,
@@ -223,7 +236,11 @@ impl Plan {
         if self.runtime_s == Some(0) || self.stages.is_empty() {
             return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
         }
+        super::profile::check_engine(&self.ioengine)?;
         self.arrays.iter().try_for_each(Array::check)?;
+        self.check_names()?;
+        self.check_working_sets()?;
+        super::stripes::check(self)?;
         self.check_hosts()?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
         let spans = self.arrays.iter().filter_map(|array| array.span.as_deref());
@@ -246,6 +263,35 @@ impl Plan {
     /// If one of them is no host.
     pub fn hosts(&self) -> Result<Vec<Host>, Refusal> {
         self.hosts.iter().map(|text| Host::parse(text)).collect()
+    }
+
+    /// Records know an array by its name: of two with the same one, only one would be measured.
+    fn check_names(&self) -> Result<(), Refusal> {
+        for (at, array) in self.arrays.iter().enumerate() {
+            let is_same = |other: &&Array| other.target_path() == array.target_path();
+            if self.arrays[..at].iter().any(|other| is_same(&other)) {
+                let name = array.name();
+                let hint =
+                    if array.is_made() { "give each a name of its own" } else { "name it once" };
+                return Err(refused(format!("two arrays would both be called {name}: {hint}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was not written must not be read: a working set lies within the span.
+    fn check_working_sets(&self) -> Result<(), Refusal> {
+        let stages = self.stages.iter().filter(|stage| stage.kind == Kind::WorkingSet);
+        for size in stages.flat_map(|stage| &stage.sizes) {
+            let bytes = value::bytes(size).unwrap_or(0);
+            let is_small = |array: &&Array| array.is_made() && array.span_bytes() < bytes;
+            if let Some(array) = self.arrays.iter().find(is_small) {
+                let said =
+                    format!("a working set of {size} is more than the span of {}", array.name());
+                return Err(refused(said));
+            }
+        }
+        Ok(())
     }
 
     fn check_hosts(&self) -> Result<(), Refusal> {
@@ -283,6 +329,12 @@ impl Array {
         if is_named == self.is_made() {
             return Err(refused("an array has either a path or members".to_owned()));
         }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = |name: &String| !name.is_empty() && name.chars().all(is_plain);
+        if !self.name.as_ref().is_none_or(|name| self.is_made() && is_name(name)) {
+            let said = "name is for an array that the lab makes: letters, digits, '-', '_' and '.'";
+            return Err(refused(said.to_owned()));
+        }
         if !self.is_made() {
             return Ok(());
         }
@@ -313,10 +365,13 @@ impl Array {
         self.target_path().display().to_string()
     }
 
-    /// Its path; `made/ENGINE/LEVEL` for one that the lab makes.
+    /// Its path; `made/NAME` or `made/ENGINE/LEVEL` for one that the lab makes.
     pub fn target_path(&self) -> PathBuf {
         if self.is_made() {
-            PathBuf::from(format!("made/{}/{}", self.engine, self.level))
+            match &self.name {
+                Some(name) => PathBuf::from(format!("made/{name}")),
+                None => PathBuf::from(format!("made/{}/{}", self.engine, self.level)),
+            }
         } else {
             self.path.clone()
         }
@@ -355,11 +410,11 @@ impl Array {
             return self.strip_bytes().checked_mul(u64::from(self.code()?.data));
         }
         let strip = self.strip.as_deref().and_then(value::bytes)?;
-        strip.checked_mul(self.data_members?)
+        strip.checked_mul(u64::from(self.data_members?))
     }
 }
 
-fn refused(what: String) -> Refusal {
+pub(super) fn refused(what: String) -> Refusal {
     Refusal::cannot_run(
         "plan.not_understood",
         format!("plan: {what}"),

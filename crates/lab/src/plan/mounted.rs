@@ -19,7 +19,7 @@ use crate::validity::Outcome;
 use std::path::{Path, PathBuf};
 
 /// Blocks in which files are written before they are measured.
-const FILL_BLOCK: u64 = 1 << 20;
+pub(super) const FILL_BLOCK: u64 = 1 << 20;
 /// Bytes that stay free of a file system for what it keeps of its own while it is filled.
 const SPARE_BYTES: u64 = 16 << 20;
 

@@ -3,6 +3,7 @@
 //! - missing: stages that cannot be done here, and why
 //! - matrix: profiles over sizes, jobs, depths and rounds
 //! - own: points that the lab makes itself
+//! - span: loads on the part of a target that was written
 //! - out: arrays with members out
 //! - way: what the way to the drives carries
 //!
@@ -13,6 +14,7 @@ mod matrix;
 mod missing;
 mod out;
 mod own;
+mod span;
 mod way;
 
 pub use own::{FIRST_FILL, SECOND_FILL};

@@ -1,7 +1,13 @@
 //! Profiles: fio job files into which targets, depth, jobs and time are filled.
 //!
+//! - reach: what a profile may not say
+//!
 //! What must stay true: what a profile says wins, except for target, depth, jobs and time, which
-//! are the plan's.
+//! are the plan's; a profile that names a target, or makes fio touch anything else, is refused.
+
+mod reach;
+
+pub(super) use reach::check_engine;
 
 use super::file::Plan;
 use crate::Refusal;
@@ -10,11 +16,12 @@ use crate::record::Workload;
 use std::path::Path;
 
 /// The profiles that ship.
-const BUILT_IN: [(&str, &str); 12] = [
+const BUILT_IN: [(&str, &str); 13] = [
     ("buffered-1m", include_str!("../../profiles/buffered-1m.fio")),
     ("burst-1m", include_str!("../../profiles/burst-1m.fio")),
     ("full-stripe", include_str!("../../profiles/full-stripe.fio")),
     ("mixed-4k", include_str!("../../profiles/mixed-4k.fio")),
+    ("mixed-4k-half", include_str!("../../profiles/mixed-4k-half.fio")),
     ("rr-4k", include_str!("../../profiles/rr-4k.fio")),
     ("rw-4k", include_str!("../../profiles/rw-4k.fio")),
     ("seq-read-1m", include_str!("../../profiles/seq-read-1m.fio")),
@@ -96,7 +103,9 @@ impl Profile {
                 return Err(Refusal::cannot_run("plan.no_profile", said, hint));
             }
         };
-        Ok(Profile { name: name.to_owned(), file: JobFile::parse(&text)? })
+        let file = JobFile::parse(&text)?;
+        reach::check(name, &file)?;
+        Ok(Profile { name: name.to_owned(), file })
     }
 
     /// A profile that the lab makes up itself.
@@ -110,15 +119,18 @@ impl Profile {
     /// If the profile needs the stripe and the plan does not say it, or has no job.
     pub fn filled(&self, fill: &Fill<'_>) -> Result<JobFile, Refusal> {
         let mut sections = vec![Section::new("global", defaults(fill))];
+        let mut inherited = Vec::new();
         for section in &self.file.sections {
-            if section.name == "global" {
-                sections.push(self.substituted(section, "global", fill)?);
+            if section.is_global() {
+                let global = self.substituted(section, "global", fill)?;
+                inherited.push(global.clone());
+                sections.push(global);
                 continue;
             }
             for (name, path) in &fill.targets {
                 let mut own =
                     self.substituted(section, &format!("{name}.{}", section.name), fill)?;
-                own.settings.extend(of_target(fill, path, &own));
+                own.settings.extend(of_target(fill, path, &inherits(&inherited, &own)));
                 sections.push(own);
             }
         }
@@ -171,13 +183,18 @@ fn defaults(fill: &Fill<'_>) -> Vec<Setting> {
     settings
 }
 
-fn of_target(fill: &Fill<'_>, path: &Path, own: &Section) -> Vec<Setting> {
+/// A job with what the profile's global sections above it say.
+fn inherits(global: &[Section], own: &Section) -> Job {
+    let sections = global.iter().chain([own]).cloned().collect();
+    JobFile { sections }.jobs().pop().unwrap_or_default()
+}
+
+fn of_target(fill: &Fill<'_>, path: &Path, job: &Job) -> Vec<Setting> {
     let mut settings = vec![
         Setting::new("filename", path.to_string_lossy().replace(':', "\\:")),
         Setting::new("iodepth", fill.depth.to_string()),
         Setting::new("numjobs", fill.jobs.to_string()),
     ];
-    let job = JobFile { sections: vec![own.clone()] }.jobs().pop().unwrap_or_default();
     if fill.jobs > 1 && job.is_sequential() && job.get("offset_increment").is_none() {
         settings.push(Setting::new("offset_increment", format!("{}%", 100 / fill.jobs.min(100))));
     }
@@ -192,7 +209,9 @@ fn of_target(fill: &Fill<'_>, path: &Path, own: &Section) -> Vec<Setting> {
 /// What the first job asks for, under the name of its profile.
 pub fn workload(name: &str, job: &Job, depth: u32, jobs: u32) -> Workload {
     let mixed = job.reads() && job.writes();
-    let read_percent = u32::try_from(job.count("rwmixread", 50)).unwrap_or(50);
+    let written = job.bytes("rwmixwrite").map(|percent| 100_u64.saturating_sub(percent));
+    let read = job.count("rwmixread", written.unwrap_or(50));
+    let read_percent = u32::try_from(read).unwrap_or(50);
     Workload {
         name: format!("{name}-j{jobs}-q{depth}"),
         mix: job.mix().to_owned(),

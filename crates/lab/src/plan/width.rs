@@ -6,6 +6,7 @@
 //! without zones of every drive nothing is expected.
 
 use super::file::Array;
+use super::stripes::Stripes;
 use crate::metrics::zones;
 use crate::record::{ArrayCondition, Check, Measurement, RateUnit};
 use crate::units;
@@ -48,12 +49,10 @@ fn slowest(drives: &[PathBuf], known: &[&Measurement]) -> Option<Vec<(f64, f64)>
 }
 
 fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Check> {
-    let (members, data) = match array.code().filter(|_| array.is_made()) {
-        Some(code) => (array.members.as_slice(), code.data),
-        None => (drives, u32::try_from(array.data_members?).ok()?),
-    };
+    let members = if array.is_made() { array.members.as_slice() } else { drives };
+    let data = Stripes::of(array, drives)?.data_drives()?;
     let curve = slowest(members, known)?;
-    let of_data = |rate: f64| rate * f64::from(data);
+    let of_data = |rate: f64| rate * data;
     let (outer, inner) = (of_data(curve.first()?.1), of_data(curve.last()?.1));
     let mean = of_data(zones::mean(&curve)?);
     let rate = units::bytes_per_s;

@@ -8,6 +8,7 @@ use super::tool::{Ending, Run};
 use super::tree::Entry;
 use super::{Capture, tree};
 use crate::Refusal;
+use crate::inspect::server::scsi;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that are looked at.
@@ -75,10 +76,13 @@ fn text(path: &Path) -> Result<String, Refusal> {
 
 /// Put what `text` is into `capture`; whether it is anything.
 fn take(capture: &mut Capture, text: &str) -> bool {
-    let is_it = |row: &&(&str, &[&str], &[&str])| row.2.iter().all(|mark| text.contains(mark));
+    let is_list = |name: &str| name != "sg_map" || !scsi::rows(text).is_empty();
+    let is_it = |row: &&(&str, &[&str], &[&str])| {
+        row.2.iter().all(|mark| text.contains(mark)) && is_list(row.0)
+    };
     if let Some((name, argv, _)) = OUTPUTS.iter().find(is_it) {
         let name = match name.strip_suffix('*') {
-            Some(begin) => format!("{begin}{}", expander(capture, begin)),
+            Some(begin) => format!("{begin}{}", expander(capture, begin, text)),
             None => (*name).to_owned(),
         };
         let stdout = capture.runs.get(&name).map_or(String::new(), |run| run.stdout.clone()) + text;
@@ -94,8 +98,22 @@ fn take(capture: &mut Capture, text: &str) -> bool {
     capture.tree.iter().count() > before
 }
 
+/// The expander that the command line in `text` names: `/dev/bsg/expander-1\:0`.
+fn named(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("/dev/bsg/expander-")?;
+    let rest = rest.replace('\\', "");
+    let (host, rest) = rest.split_once(':')?;
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let (host, id) = (number(host), number(rest));
+    (!host.is_empty() && !id.is_empty()).then(|| format!("expander-{host}:{id}"))
+}
+
 /// A name for the next expander or enclosure of which there is an output of this kind.
-fn expander(capture: &mut Capture, begin: &str) -> String {
+fn expander(capture: &mut Capture, begin: &str, text: &str) -> String {
+    if let Some(name) = named(text).filter(|_| begin.starts_with("smp")) {
+        capture.tree.note(format!("/dev/bsg/{name}"));
+        return name;
+    }
     let known = capture.runs.keys().filter(|name| name.starts_with(begin)).count();
     if begin.starts_with("smp") {
         let name = format!("expander-0:{known}");

@@ -10,6 +10,8 @@ mod captures;
 mod cases;
 mod measured;
 mod models;
+mod namespaces;
+mod outputs;
 
 use crate::captures::{
     AFTER, ALL, BEFORE, FLASH, JBOD, capture, check, edited, inspection, server, set,

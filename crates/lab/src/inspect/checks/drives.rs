@@ -2,6 +2,7 @@
 
 use super::{Facts, Found, silent, some_of};
 use crate::inspect::models::Entry;
+use crate::inspect::server::drives::whole;
 use crate::inspect::server::{Drive, DriveKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,9 +85,9 @@ pub fn second_host(facts: &Facts<'_>) -> Found {
         .filter(|it| it.foreign_initiators.as_ref().is_some_and(|it| !it.is_empty()))
         .map(|it| it.name.as_str())
         .collect();
-    let shared: Vec<&str> = server
-        .drives
-        .iter()
+    let shared: Vec<&str> = whole(&server.drives)
+        .into_iter()
+        .map(|drive| drive[0])
         .filter(|it| it.is_shared == Some(true) && it.attachments.len() < 2)
         .map(|it| it.name.as_str())
         .collect();
@@ -135,7 +136,8 @@ pub fn second_host(facts: &Facts<'_>) -> Found {
 /// Ports of drives that have two have all their lanes, or both ports are used.
 pub fn port_width(facts: &Facts<'_>) -> Found {
     let server = facts.server;
-    let all: Vec<&Drive> = server.drives.iter().filter(|it| it.kind == DriveKind::Nvme).collect();
+    let drives = whole(&server.drives).into_iter().map(|drive| drive[0]);
+    let all: Vec<&Drive> = drives.filter(|it| it.kind == DriveKind::Nvme).collect();
     if all.is_empty() {
         return none_found(facts).unwrap_or_else(|| Found::not_applicable("no NVMe drives"));
     }

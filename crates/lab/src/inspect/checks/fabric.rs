@@ -1,7 +1,7 @@
 //! PCIe, NUMA, SAS, controllers, queues and interrupts.
 
 use super::{Facts, Found, silent, some_of};
-use crate::inspect::server::{DriveKind, PciDevice, Phy, Server};
+use crate::inspect::server::{Drive, DriveKind, Expander, PciDevice, Phy, PhyErrors, Server};
 use crate::inspect::topology::Place;
 use crate::inspect::topology::flow::usable;
 use crate::metrics::bandwidth::PcieLink;
@@ -31,7 +31,15 @@ pub fn link_negotiated(facts: &Facts<'_>) -> Found {
             ),
         };
     }
-    let slow = |it: &&(&PciDevice, PcieLink, PcieLink)| it.1.raw() < it.2.raw();
+    // A drive with two ports has half of its lanes at each: that is dual_port.width.
+    let is_half = |it: &(&PciDevice, PcieLink, PcieLink)| {
+        let is_its =
+            |drive: &&Drive| drive.attachments.iter().any(|way| way.controller == it.0.address);
+        let is_shared =
+            facts.server.drives.iter().filter(is_its).any(|it| it.is_shared == Some(true));
+        is_shared && it.1.mega_transfers == it.2.mega_transfers && it.1.lanes * 2 == it.2.lanes
+    };
+    let slow = |it: &&(&PciDevice, PcieLink, PcieLink)| it.1.raw() < it.2.raw() && !is_half(it);
     let slow: Vec<_> = judged.iter().filter(slow).collect();
     match slow.first() {
         None => Found::pass("pcie", format!("{} links at full speed and width", judged.len())),
@@ -234,7 +242,7 @@ fn has_sas(server: &Server) -> bool {
 
 /// No phy counts errors while it is watched. What it counted before proves nothing.
 pub fn phy_errors_growing(facts: &Facts<'_>) -> Found {
-    let counted: BTreeMap<&str, _> =
+    let counted: BTreeMap<&str, PhyErrors> =
         facts.server.phys.iter().filter_map(|it| Some((it.name.as_str(), it.errors?))).collect();
     if counted.is_empty() {
         return match has_sas(facts.server) {
@@ -246,7 +254,7 @@ pub fn phy_errors_growing(facts: &Facts<'_>) -> Found {
         };
     }
     let total: u64 = counted.values().map(|it| it.sum()).fold(0, u64::saturating_add);
-    let worst = counted.iter().max_by_key(|it| it.1.sum()).map(|it| *it.0).unwrap_or_default();
+    let changed = changes(facts.server);
     let before = facts.before.map(|server| {
         server
             .phys
@@ -255,12 +263,13 @@ pub fn phy_errors_growing(facts: &Facts<'_>) -> Found {
             .collect::<BTreeMap<_, _>>()
     });
     let Some(before) = before.filter(|it| counted.keys().any(|name| it.contains_key(name))) else {
+        if total == 0 {
+            let said =
+                format!("none of {} phys has counted an error since its reset", counted.len());
+            return Found::pass("sas", said + &changed);
+        }
         return Found::cannot_tell(
-            format!(
-                "{} phys have counted {total} errors since their reset, most {worst}; \
-                 growth needs two looks",
-                counted.len()
-            ),
+            format!("{}{changed}; growth needs two looks", since_reset(&counted)),
             "capture before and after a load, then: lab inspect --from AFTER --before BEFORE",
         );
     };
@@ -283,6 +292,51 @@ pub fn phy_errors_growing(facts: &Facts<'_>) -> Found {
             "swap cable or slot of that phy and watch whether the errors stay with it",
         ),
     }
+}
+
+/// What phys have counted since their reset, by kind: an invalid dword is a disparity error, too.
+fn since_reset(counted: &BTreeMap<&str, PhyErrors>) -> String {
+    let bad: Vec<(&str, PhyErrors)> =
+        counted.iter().filter(|it| it.1.sum() > 0).map(|(name, errors)| (*name, *errors)).collect();
+    let all =
+        |kind: fn(&PhyErrors) -> u64| bad.iter().map(|it| kind(&it.1)).fold(0, u64::saturating_add);
+    let worst = bad.iter().max_by_key(|it| it.1.sum()).map_or("", |it| it.0);
+    let verb = if bad.len() == 1 { "has" } else { "have" };
+    format!(
+        "{} of {} phys {verb} counted {} invalid dwords, {} disparity errors, {} losses of \
+         synchronization, {} reset problems since their reset, most {worst}{}",
+        bad.len(),
+        counted.len(),
+        all(|it| it.invalid_dwords),
+        all(|it| it.disparity_errors),
+        all(|it| it.sync_losses),
+        all(|it| it.reset_problems),
+        neighbours(bad.iter().map(|it| it.0))
+    )
+}
+
+/// Phys that follow one another belong to one cable or port.
+fn neighbours<'a>(names: impl Iterator<Item = &'a str>) -> &'static str {
+    let place = |name: &'a str| {
+        let (expander, number) = name.rsplit_once(':')?;
+        Some((expander, number.parse::<u64>().ok()?))
+    };
+    let mut places: Vec<(&str, u64)> = names.filter_map(place).collect();
+    places.sort_unstable();
+    let follows = |pair: &[(&str, u64)]| pair[0].0 == pair[1].0 && pair[0].1 + 1 == pair[1].1;
+    match places.len() > 1 && places.windows(2).all(follows) {
+        true => "; they are neighbours: one cable or port",
+        false => "",
+    }
+}
+
+/// How often expanders have seen their topology change.
+fn changes(server: &Server) -> String {
+    let told = |expander: &Expander| {
+        let count = expander.change_count.filter(|count| *count > 1)?;
+        Some(format!("; {} has seen its topology change {count} times", expander.name))
+    };
+    server.expanders.iter().filter_map(told).take(2).collect()
 }
 
 /// Fast drives have more than one hardware queue.

@@ -1,4 +1,5 @@
-//! Sockets, cores, threads, NUMA nodes and governors: `lscpu -p`, and sysfs.
+//! Sockets, cores, threads, NUMA nodes and governors: `lscpu -p`, and sysfs; or what plain `lscpu`
+//! counts and lists, if there is nothing else.
 
 use crate::source::Source;
 use serde::Serialize;
@@ -79,6 +80,12 @@ pub fn read(source: &Source, lscpu: &str) -> Cpu {
         let cpus = source.text(&format!("/sys/devices/system/node/{name}/cpulist"));
         cpu.nodes.insert(node, list(&cpus.unwrap_or_default()));
     }
+    if cpu.nodes.is_empty() {
+        cpu.nodes = node_lists(lscpu);
+    }
+    if cpu.threads.is_empty() {
+        cpu.threads = counted(lscpu, &cpu.nodes).unwrap_or_default();
+    }
     for thread in &cpu.threads {
         let folder = format!("/sys/devices/system/cpu/cpu{}/cpufreq", thread.cpu);
         if let Some(governor) = source.text(&format!("{folder}/scaling_governor")) {
@@ -95,6 +102,42 @@ fn thread(line: &str) -> Option<Thread> {
     let cpu = fields.next()?.ok()?;
     let (core, socket) = (fields.next()?.ok()?, fields.next()?.ok()?);
     Some(Thread { cpu, core, socket, node: fields.next().and_then(Result::ok) })
+}
+
+/// `NUMA node0 CPU(s):  0-7,16-23`.
+fn node_lists(lscpu: &str) -> BTreeMap<u64, BTreeSet<u64>> {
+    let line = |line: &str| {
+        let (id, cpus) = line.trim_start().strip_prefix("NUMA node")?.split_once(" CPU(s):")?;
+        Some((id.parse().ok()?, list(cpus)))
+    };
+    lscpu.lines().filter_map(line).collect()
+}
+
+/// Threads as plain `lscpu` counts them; nodes belong to sockets in their order. None if its counts
+/// do not agree.
+fn counted(lscpu: &str, nodes: &BTreeMap<u64, BTreeSet<u64>>) -> Option<Vec<Thread>> {
+    let number = |name: &str| field(lscpu, name)?.parse::<usize>().ok().filter(|it| *it > 0);
+    let (each, sockets) = (number("Thread(s) per core")?, number("Socket(s)")?);
+    let wanted = sockets.checked_mul(number("Core(s) per socket")?)?.checked_mul(each)?;
+    let whole = || {
+        let cpus = list(&field(lscpu, "On-line CPU(s) list").unwrap_or_default());
+        BTreeMap::from([(0, cpus)])
+    };
+    let nodes = if nodes.is_empty() && sockets == 1 { &whole() } else { nodes };
+    if nodes.values().map(BTreeSet::len).sum::<usize>() != wanted || nodes.len() % sockets != 0 {
+        return None;
+    }
+    let mut threads = Vec::new();
+    for (order, (node, cpus)) in nodes.iter().enumerate() {
+        let socket = u64::try_from(order / (nodes.len() / sockets)).ok()?;
+        for (at, cpu) in cpus.iter().enumerate() {
+            // Siblings come after all first threads.
+            let core = u64::try_from(at % (cpus.len() / each).max(1)).ok()?;
+            let core = node.checked_mul(8_192)?.checked_add(core)?;
+            threads.push(Thread { cpu: *cpu, core, socket, node: Some(*node) });
+        }
+    }
+    Some(threads)
 }
 
 /// The value of `NAME:   value`.
@@ -119,7 +162,25 @@ pub fn list(text: &str) -> BTreeSet<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::list;
+    use super::{Cpu, counted, list, node_lists};
+
+    /// As the author of a talk sent it: no `lscpu -p`, no sysfs.
+    #[test]
+    fn plain_lscpu_is_enough_for_sockets_cores_threads_and_nodes() {
+        let text = " CPU(s):                32\n On-line CPU(s) list:   0-31\n \
+                    Thread(s) per core:    2\n Core(s) per socket:    8\n \
+                    Socket(s):             2\n NUMA node(s):          2\n \
+                    NUMA node0 CPU(s):     0-7,16-23\n NUMA node1 CPU(s):     8-15,24-31\n";
+        let nodes = node_lists(text);
+        let cpu = Cpu { threads: counted(text, &nodes).unwrap(), nodes, ..Cpu::default() };
+        assert_eq!((cpu.sockets().len(), cpu.core_count(), cpu.threads.len()), (2, 16, 32));
+        assert_eq!((cpu.nodes.len(), cpu.socket_of_node(1)), (2, Some(1)));
+        assert_eq!(cpu.threads_per_core(), [(2, 16)].into());
+        assert_eq!(
+            counted(&text.replace("Socket(s):             2", "Socket(s): 4"), &cpu.nodes),
+            None
+        );
+    }
 
     #[test]
     fn cpu_lists_are_read_as_the_kernel_prints_them() {

@@ -12,7 +12,7 @@ use super::sas::{Lanes, Sas};
 use crate::metrics::bandwidth::sas_mega_bits;
 use crate::source::Source;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// By what a drive speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -56,6 +56,8 @@ pub struct Drive {
     pub firmware: Option<String>,
     /// Bytes.
     pub size_bytes: u64,
+    /// Bytes of the whole drive, of which an NVMe namespace may be a part.
+    pub drive_bytes: u64,
     /// Whether it spins; None if the kernel does not say.
     pub is_rotational: Option<bool>,
     /// Ways to it; two for a drive with two ports that this server uses both.
@@ -82,6 +84,29 @@ pub struct Drive {
     pub is_shared: Option<bool>,
     /// I/Os in flight when it was looked at.
     pub in_flight: Option<u64>,
+}
+
+impl Drive {
+    /// Whether both are one drive: namespaces behind the same NVMe controllers.
+    fn is_of(&self, other: &Drive) -> bool {
+        let controllers = |drive: &Drive| -> BTreeSet<String> {
+            drive.attachments.iter().map(|way| way.controller.clone()).collect()
+        };
+        let is_nvme = [self, other].iter().all(|drive| drive.kind == DriveKind::Nvme);
+        self.name == other.name || (is_nvme && controllers(self) == controllers(other))
+    }
+}
+
+/// The drives behind `devices`: each with its namespaces, the first one first.
+pub fn whole(devices: &[Drive]) -> Vec<Vec<&Drive>> {
+    let mut all: Vec<Vec<&Drive>> = Vec::new();
+    for device in devices {
+        match all.iter_mut().find(|drive| drive[0].is_of(device)) {
+            Some(drive) => drive.push(device),
+            None => all.push(vec![device]),
+        }
+    }
+    all
 }
 
 /// One storage controller.
@@ -124,6 +149,7 @@ pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>, sas: &Sas) -> Fo
             found.drives.push(drive);
         }
     }
+    size_whole_drives(source, &mut found.drives);
     let used = |address: &str| {
         let mut ways = found.drives.iter().flat_map(|drive| &drive.attachments);
         ways.any(|way| way.controller == address)
@@ -133,6 +159,29 @@ pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>, sas: &Sas) -> Fo
         found.controllers.push(Controller { address, name, node: device.node });
     }
     found
+}
+
+/// What the controller says, or all namespaces that are here.
+fn size_whole_drives(source: &Source, drives: &mut [Drive]) {
+    let sizes: Vec<(Vec<String>, u64)> = whole(drives)
+        .into_iter()
+        .map(|all| {
+            let sum = all.iter().map(|it| it.size_bytes).fold(0, u64::saturating_add);
+            let told = capacity(source, all[0]).filter(|bytes| *bytes >= sum);
+            (all.iter().map(|it| it.name.clone()).collect(), told.unwrap_or(sum))
+        })
+        .collect();
+    for drive in drives {
+        let own = sizes.iter().find(|(names, _)| names.contains(&drive.name));
+        drive.drive_bytes = own.map_or(drive.size_bytes, |(_, bytes)| *bytes);
+    }
+}
+
+/// `tnvmcap`: NVMe controllers without namespace management say 0.
+fn capacity(source: &Source, drive: &Drive) -> Option<u64> {
+    let told = id_ctrl(source, &drive.name, drive.kind)?.get("tnvmcap")?.clone();
+    let number = told.as_u64().or_else(|| told.as_str()?.parse().ok());
+    number.filter(|bytes| *bytes > 0)
 }
 
 /// The hardware paths behind a block device. With NVMe multipath the device hangs on a subsystem,
@@ -203,6 +252,7 @@ fn drive(
         },
         firmware: text("device/rev").or_else(|| text("device/firmware_rev")),
         size_bytes: number("size").unwrap_or(0).saturating_mul(512),
+        drive_bytes: 0,
         is_rotational: number("queue/rotational").map(|it| it != 0),
         node,
         blocks: number("queue/logical_block_size").zip(number("queue/physical_block_size")),
@@ -266,6 +316,11 @@ fn health(source: &Source, name: &str, kind: DriveKind) -> Option<bool> {
 /// Bit 1 of CMIC: the subsystem may have two or more controllers, so another host may use the other
 /// port.
 fn shared(source: &Source, name: &str, kind: DriveKind) -> Option<bool> {
+    Some(id_ctrl(source, name, kind)?.get("cmic")?.as_u64()? & 2 != 0)
+}
+
+/// What the controller of an NVMe drive says of itself.
+fn id_ctrl(source: &Source, name: &str, kind: DriveKind) -> Option<serde_json::Value> {
     if kind != DriveKind::Nvme {
         return None;
     }
@@ -273,6 +328,5 @@ fn shared(source: &Source, name: &str, kind: DriveKind) -> Option<bool> {
     let device = format!("/dev/nvme{controller}");
     let argv = ["nvme", "id-ctrl", &device, "-o", "json"];
     let text = source.output(&format!("nvme_id_ctrl-nvme{controller}"), &argv)?;
-    let answer: serde_json::Value = serde_json::from_str(&text).ok()?;
-    Some(answer.get("cmic")?.as_u64()? & 2 != 0)
+    serde_json::from_str(&text).ok()
 }

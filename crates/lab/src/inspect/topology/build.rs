@@ -1,5 +1,6 @@
 //! The graph, made of what a server says about itself: drives, what they hang on, sockets, memory.
 
+use super::super::server::drives::whole;
 use super::super::server::{Attachment, Drive, DriveKind, Memory, PciDevice, Server, sas::Lanes};
 use super::group::{is_own_controller, key, shared, spread};
 use super::{Given, Link, Node, Place, Topology};
@@ -19,8 +20,9 @@ impl Topology {
         let wanted = given.drive_count;
         let mut build = Build { server, given, out: Topology::default() };
         let mut groups: BTreeMap<Vec<String>, Vec<&Drive>> = BTreeMap::new();
-        for drive in &server.drives {
-            groups.entry(key(server, drive)).or_default().push(drive);
+        // Namespaces of one drive share its link and its media.
+        for drive in whole(&server.drives) {
+            groups.entry(key(server, drive[0])).or_default().push(drive[0]);
         }
         let groups: Vec<Vec<&Drive>> = groups.into_values().collect();
         let counts = spread(&groups, wanted);
@@ -58,7 +60,9 @@ impl Build<'_> {
             count,
         };
         let at = self.node(node);
-        self.out.drive_names.push((at, drives.iter().map(|drive| drive.name.clone()).collect()));
+        let is_here = |all: &Vec<&Drive>| drives.iter().any(|drive| drive.name == all[0].name);
+        let here = whole(&self.server.drives).into_iter().filter(is_here).flatten();
+        self.out.drive_names.push((at, here.map(|drive| drive.name.clone()).collect()));
         self.media(first, at, count);
         for way in &first.attachments {
             self.way(first, way, at, count);

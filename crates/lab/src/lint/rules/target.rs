@@ -23,7 +23,8 @@ pub(super) static RULES: [Rule; 3] = [
         title: "writing to a target that is in use, or is not there",
         severity: Error,
         why: "Writes destroy what is on a mounted, held or signed device. And a name in /dev that \
-              does not exist is created by fio as a plain file in memory, which is then measured.",
+              does not exist is created by fio as a plain file in memory, which is then measured. \
+              A plain file that is not there needs a size: without one fio ends at once.",
         bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\n",
         good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=read\n",
         check: occupied,
@@ -119,6 +120,11 @@ fn occupied(case: &mut Case<'_>) {
                 case.say(job, "filename", reason, "correct the name");
                 continue;
             }
+            if facts.kind == Ok(Kind::Missing) && !has_size(job) {
+                let (reason, better) = missing_file(&name);
+                case.say(job, "filename", reason, better);
+                continue;
+            }
             if !job.writes() || is_named(case, &name, facts) {
                 continue;
             }
@@ -138,6 +144,23 @@ fn occupied(case: &mut Case<'_>) {
             }
         }
     }
+}
+
+/// Whether fio knows how large a file to make.
+fn has_size(job: &Job) -> bool {
+    let is_set = |key: &str| job.get(key).is_some_and(|value| value != "0");
+    ["size", "filesize", "fill_device"].into_iter().any(is_set)
+}
+
+fn missing_file(name: &str) -> (String, &'static str) {
+    if name.contains(['<', '>']) {
+        return (format!("{name} is a placeholder and no target"), "name the device");
+    }
+    let why = "fio would end with \"you need to specify size=\"";
+    (
+        format!("there is no {name}, and the job has no size: {why}"),
+        "correct the name, or add size=",
+    )
 }
 
 fn is_named(case: &Case<'_>, name: &str, facts: &TargetFacts) -> bool {

@@ -4,11 +4,13 @@
 //! the same stage.
 
 use super::own::FILL_BYTES_PER_S;
+use super::span::keep_within;
 use super::{Maker, Point, START_S, Target, numbered};
 use crate::Refusal;
 use crate::fio::{JobFile, Setting, value};
 use crate::metrics::latency::to_f64;
 use crate::plan::file::{Array, Kind, RUNTIME_S};
+use crate::plan::mounted::FILL_BLOCK;
 use crate::plan::profile::{Fill, Profile, workload};
 use crate::record::{ArrayCondition, Workload};
 
@@ -38,14 +40,34 @@ impl Maker<'_> {
                     .flat_map(|jobs| self.stage.depths.iter().map(move |depth| (*jobs, *depth)))
                 {
                     let more = size.map_or_else(Vec::new, |size| self.sized(size));
-                    let file =
+                    let mut file =
                         profile.filled(&Fill { more, ..self.fill_in(targets, depth, jobs) })?;
+                    if let Some(span) = self.span(targets, condition) {
+                        keep_within(&mut file, span)?;
+                    }
                     let work = self.load(&file, (name, *size), (jobs, depth));
                     points.extend(self.rounds(targets, condition, &work, &file));
                 }
             }
         }
         Ok(points)
+    }
+
+    /// How much of the targets was written, if not all of it: the lab writes only that of an array
+    /// that it makes, and of a file on a file system.
+    fn span(&self, targets: &[Target], condition: ArrayCondition) -> Option<u64> {
+        let array = self.array_of(targets)?;
+        let unit = match condition {
+            ArrayCondition::FileSystem => FILL_BLOCK,
+            _ if array.is_made() => array.stripe_data_bytes().unwrap_or(FILL_BLOCK),
+            _ => return None,
+        };
+        Some(array.span_bytes() / unit.max(1) * unit)
+    }
+
+    fn array_of(&self, targets: &[Target]) -> Option<&Array> {
+        let is_of = |target: &Target, array: &Array| target.path == array.target_path();
+        self.plan.arrays.iter().find(|array| targets.iter().any(|target| is_of(target, array)))
     }
 
     /// What is asked for, by whom, and its name.
@@ -156,11 +178,7 @@ impl Maker<'_> {
             .iter()
             .enumerate()
             .map(|(at, target)| (format!("t{at}"), target.path.as_path()));
-        let array = self
-            .plan
-            .arrays
-            .iter()
-            .find(|array| targets.iter().any(|target| target.path == array.target_path()));
+        let array = self.array_of(targets);
         Fill {
             targets: names.collect(),
             ioengine: &self.plan.ioengine,

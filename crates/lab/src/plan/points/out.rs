@@ -6,7 +6,6 @@
 use super::own::FILL_BYTES_PER_S;
 use super::{Group, Maker, Point, served};
 use crate::Refusal;
-use crate::fio::Setting;
 use crate::metrics::latency::to_f64;
 use crate::plan::file::Array;
 use crate::record::ArrayCondition;
@@ -51,13 +50,7 @@ impl Maker<'_> {
     pub(super) fn through_file_systems(&self) -> Result<Vec<Group>, Refusal> {
         let mut groups = Vec::new();
         for array in self.plan.arrays.iter().filter(|array| array.file_system.is_some()) {
-            let mut points = self.matrix(&[served(array)], ArrayCondition::FileSystem)?;
-            let span = array.span_bytes().to_string();
-            for section in points.iter_mut().flat_map(|point| &mut point.jobs.sections) {
-                if section.name != "global" {
-                    section.settings.push(Setting::new("size", span.as_str()));
-                }
-            }
+            let points = self.matrix(&[served(array)], ArrayCondition::FileSystem)?;
             groups.push(self.on_file_system(array, points));
         }
         Ok(groups)

@@ -54,6 +54,74 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
     assert!(raw.ceiling(&point.workload).is_none(), "one is INVALID");
 }
 
+/// Ten drives at `rate` IOPS each in blocks of 4 KiB, and an array on them.
+fn on_ten_drives(array: &str, (mix, read_percent): (&str, Option<u32>)) -> Vec<Option<f64>> {
+    use crate::plan::ceilings::RawRuns;
+    let drives: Vec<String> = (0..10).map(|at| format!("\"d{at}\"")).collect();
+    let all = expanded(&format!(
+        "question = \"q\"\ndrives = [{}]\n[[arrays]]\npath = \"a\"\n{array}\n[[stages]]\n\
+         kind = \"raw.all\"\nprofiles = [\"rr-4k\"]\ndepths = [4]\n",
+        drives.join(", ")
+    ))
+    .unwrap();
+    let point = all.points().next().unwrap();
+    let load = |mix: &str, read_percent| {
+        let mix = mix.to_owned();
+        crate::record::Workload { mix, read_percent, ..point.workload.clone() }
+    };
+    let raw = load(mix, read_percent);
+    let one = |target: &crate::plan::points::Target| {
+        let mut one = blank(&point.id(target), &raw);
+        one.target = target.path.display().to_string();
+        (one.read.iops, one.write.iops) = (5000.0, 5000.0);
+        (one.read.bytes_per_s, one.write.bytes_per_s) = (20e6, 20e6);
+        one
+    };
+    let measured: Vec<Measurement> = point.targets.iter().map(one).collect();
+    let raw = RawRuns::of(&all.arrays[0], &all.drives, measured.iter()).unwrap();
+    let at = |mix: &str, condition| {
+        let depth = if mix == "randwrite" { 16 } else { 32 };
+        let asked = crate::record::Workload { depth, ..load(mix, None) };
+        raw.baseline(&asked, condition).map(|point| point.value)
+    };
+    vec![
+        at("randwrite", ArrayCondition::Healthy),
+        at("randread", ArrayCondition::Healthy),
+        at("randread", ArrayCondition::Degraded(1)),
+        raw.ceiling(&load("randwrite", None)).map(|(ceiling, _)| ceiling.value),
+    ]
+}
+
+/// 70 % reads are no half: they would give an array more small writes than its drives can do.
+#[test]
+fn small_writes_need_a_raw_run_of_half_reads_and_half_writes() {
+    let of = |percent| on_ten_drives("data_members = 8", ("randrw", Some(percent)))[0];
+    assert_eq!(of(70), None);
+    assert!((of(50).unwrap() - 100_000.0 / 6.0).abs() < 1e-6);
+}
+
+/// Two groups of 3+2 told by their ten drives: a small write costs 6 member I/Os, not 10 or 16.
+#[test]
+fn drives_without_data_are_no_parity_of_one_stripe_unless_the_plan_says_so() {
+    let half = ("randrw", Some(50));
+    for unknown in ["data_members = 6", "data_members = 3"] {
+        assert_eq!(on_ten_drives(unknown, half)[0], None, "{unknown}");
+        let reads = on_ten_drives(unknown, ("randread", None));
+        assert!((reads[1].unwrap() - 100_000.0).abs() < 1e-6, "healthy reads need no parity");
+        assert_eq!(reads[2], None, "{unknown}");
+        let writes = on_ten_drives(unknown, ("randwrite", None));
+        assert!((writes[3].unwrap() - 400e6).abs() < 1.0, "no share that could be too low");
+    }
+    let known = "data_members = 3\nparity_members = 2";
+    assert!((on_ten_drives(known, half)[0].unwrap() - 100_000.0 / 6.0).abs() < 1e-6);
+    let reads = on_ten_drives(known, ("randread", None))[2].unwrap();
+    assert!((reads - 90_000.0 / (0.9 + 0.1 * 3.0)).abs() < 1e-6, "{reads}");
+    let writes = on_ten_drives(known, ("randwrite", None))[3].unwrap();
+    assert!((writes - 400e6 * 0.6).abs() < 1.0, "{writes}");
+    let spare = "data_members = 7\nparity_members = 2\nspares = 1";
+    assert!((on_ten_drives(spare, half)[0].unwrap() - 90_000.0 / 6.0).abs() < 1e-6);
+}
+
 #[test]
 fn drives_are_scaled_by_doubling_and_the_last_step_has_all_of_them() {
     let text = "question = \"q\"\ndrives = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n[[stages]]\n\
