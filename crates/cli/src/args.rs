@@ -9,13 +9,14 @@ use std::path::PathBuf;
 /// Heading of the options that every command takes.
 const GLOBAL: &str = "Global options";
 /// Commands that talk to no daemon. Their help does not show --socket.
-const WITHOUT_DAEMON: [&str; 7] =
-    ["examine", "salvage", "bench", "lab", "completions", "man", "openapi"];
+const WITHOUT_DAEMON: [&str; 8] =
+    ["partition", "examine", "salvage", "bench", "lab", "completions", "man", "openapi"];
 
 /// Software RAID for servers full of drives.
 ///
 /// The daemon `ashlar serve` runs the arrays. Most commands talk to the daemon over its control
-/// socket. `examine`, `salvage`, `bench`, `lab`, `completions`, `man` and `openapi` need no daemon.
+/// socket. `partition`, `examine`, `salvage`, `bench`, `lab`, `completions`, `man` and `openapi`
+/// need no daemon.
 #[derive(clap::Parser, Debug)]
 #[command(name = "ashlar", version, max_term_width = 100, subcommand_required = true)]
 #[command(after_help = concat!(
@@ -66,6 +67,7 @@ impl Args {
 pub enum Command {
     Serve(cmd::serve::Args),
     Create(cmd::create::Args),
+    Partition(cmd::partition::Args),
     Assemble(cmd::assemble::Args),
     Stop(cmd::stop::Args),
     Destroy(cmd::destroy::Args),

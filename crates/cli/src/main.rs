@@ -14,8 +14,8 @@
 //!
 //! What must stay true: a command either does what it says or prints one line that tells what
 //! happened and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine`,
-//! `salvage`, `lab`, `events --since` and dry runs of declustered arrays work without a running
-//! daemon.
+//! `salvage`, `partition`, `lab`, `events --since` and dry runs of declustered arrays work without
+//! a running daemon.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -53,6 +53,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
     match args.command {
         Command::Serve(args) => cmd::serve::run(args, &reach),
         Command::Create(args) => cmd::create::run(args, &reach),
+        Command::Partition(args) => cmd::partition::run(&args, &reach),
         Command::Assemble(args) => cmd::assemble::run(args, &reach),
         Command::Stop(args) => cmd::stop::run(args, &reach),
         Command::Destroy(args) => cmd::destroy::run(args, &reach),

@@ -19,6 +19,7 @@ pub mod man;
 pub mod metrics;
 pub mod notify;
 pub mod openapi;
+pub mod partition;
 pub mod re_add;
 pub mod rebuild;
 pub mod rename;
