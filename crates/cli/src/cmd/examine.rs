@@ -139,6 +139,8 @@ fn value(path: &Path, (it, log): &Found) -> Value {
             "data_strips": geometry.data_strips,
             "parity_strips": geometry.parity_strips,
             "groups": geometry.groups,
+            "slots": geometry.slots(),
+            "is_declustered": geometry.is_declustered(),
             "strip_bytes": geometry.strip_bytes,
             "volume_bytes": geometry.volume_bytes(),
             "generation": superblock.generation,

@@ -282,11 +282,15 @@ fn stripes(salvage: &Salvage<FileImage>) -> (u64, u64) {
 
 fn level(geometry: &ashlar_salvage::superblock::Geometry) -> String {
     let (k, m, groups) = (geometry.data_strips, geometry.parity_strips, geometry.groups);
-    let of_groups = if groups > 1 { format!(" in {groups} groups") } else { String::new() };
+    let of_groups = match &geometry.declustered {
+        Some(map) => format!(" declustered over {}", map.members()),
+        None if groups > 1 => format!(" in {groups} groups"),
+        None => String::new(),
+    };
     match geometry.level {
         0 => format!("raid0 of {k}"),
         1 | 10 => format!("raid{} of {} copies{of_groups}", geometry.level, m + 1),
-        7 => format!("raid7.3 {k}+{m}"),
+        7 => format!("raid7.3 {k}+{m}{of_groups}"),
         100 => format!("n+m {k}+{m}{of_groups}"),
         level => format!("raid{level} {k}+{m}{of_groups}"),
     }
