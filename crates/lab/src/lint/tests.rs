@@ -206,6 +206,22 @@ fn a_file_that_is_not_there_needs_a_size() {
 }
 
 #[test]
+fn of_another_machine_s_devices_nothing_is_claimed_and_what_is_missing_is_said() {
+    let text = b"[a]\nfilename=/dev/md0\nrw=write\nbs=128k\ndirect=1\n";
+    let subject = Subject::read(text, Intent::default()).unwrap();
+    let remarks = lint(&subject, &super::away::Away);
+    let of = |rule: &str| remarks.iter().filter(|it| it.rule == rule).collect::<Vec<_>>();
+    assert!(of("L18").iter().all(|it| it.cannot_tell) && !of("L18").is_empty(), "{remarks:?}");
+    let stripe = of("L07");
+    assert!(stripe[0].cannot_tell && stripe[0].reason.contains("/dev/md0"), "{stripe:?}");
+    assert!(stripe[0].reason.contains("give --stripe-data"), "{stripe:?}");
+    let missing = Subject::read(b"[a]\nfilename=/dev/no-such\nrw=write\n", Intent::default());
+    let remarks = lint(&missing.unwrap(), &Live);
+    let is_it = |it: &Remark| it.rule == "L07" && it.reason.contains("give --stripe-data");
+    assert!(remarks.iter().any(is_it), "a device that is missing here is one: {remarks:?}");
+}
+
+#[test]
 fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("target");

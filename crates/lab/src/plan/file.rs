@@ -348,7 +348,8 @@ impl Array {
         match self.code() {
             Some(_) => Ok(()),
             None => Err(refused(format!(
-                "{} members are no {} that the lab can make",
+                "{} members are no {} that the lab can make: raid5 from 3, raid6 from 4 members; \
+                 give an existing array by its path",
                 self.members.len(),
                 self.level
             ))),

@@ -167,7 +167,8 @@ fn block_size(case: &mut Case<'_>) {
                 case.say_as(Error, job, "bs", (reason, rounded));
             } else if bytes == ETCD_BYTES {
                 let reason = "bs=2300 is the etcd recipe: it measures appends to a file by \
-                              fdatasync, each with a read-modify-write, and no device's write rate";
+                              fdatasync in partial pages, and no device's write rate: each block \
+                              is written twice, and over an old file read first";
                 case.say(job, "bs", reason, format!("{rounded}, or name the result 'etcd recipe'"));
             } else if bytes % PAGE_BYTES != 0 {
                 case.say(
@@ -227,8 +228,11 @@ fn full_stripe(case: &mut Case<'_>) {
             stripe.or_else(|| case.targets_of(job).iter().find_map(|(_, facts)| said(facts)));
         let Some(stripe) = stripe else {
             for (name, facts) in case.targets_of(job) {
-                if let (Ok(Kind::Block), Err(why)) = (&facts.kind, &facts.optimal_bytes) {
-                    case.cannot_tell(job, &format!("the full stripe of {name}"), why);
+                let is_device = facts.kind == Ok(Kind::Block)
+                    || (facts.kind != Ok(Kind::File) && name.starts_with("/dev/"));
+                if let (true, Err(why)) = (is_device, &facts.optimal_bytes) {
+                    let why = format!("{why}; give --stripe-data");
+                    case.cannot_tell(job, &format!("the full stripe of {name}"), &why);
                 }
             }
             continue;
