@@ -222,6 +222,20 @@ fn of_another_machine_s_devices_nothing_is_claimed_and_what_is_missing_is_said()
 }
 
 #[test]
+fn of_alternatives_all_runs_are_named_and_fio_s_other_complaints_stay() {
+    let complaints =
+        vec!["failed parsing rw=(write|randwrite)".to_owned(), "Bad option <iodepht=4>".to_owned()];
+    let intent = Intent { complaints, ..Intent::default() };
+    let text = b"[a]\nfilename=f\nrw=(write|randwrite)\niodepht=4\n";
+    let remarks = lint(&Subject::read(text, intent).unwrap(), &made_up());
+    let said: Vec<_> = remarks.iter().filter(|remark| remark.rule == "L30").collect();
+    let better = said[0].correction.as_deref();
+    assert_eq!(better, Some("rw=write and rw=randwrite, each in a run of its own"));
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[1].reason.contains("iodepht"), "{said:?}");
+}
+
+#[test]
 fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("target");

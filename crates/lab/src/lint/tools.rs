@@ -73,10 +73,7 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     let program = program(command);
     if OTHERS.contains(&program.to_ascii_lowercase().as_str()) {
         let said = format!("this is a command line of {program}, and the rules are about fio");
-        let hint = match program {
-            "ior" => "the stage `ior` of `lab run` runs IOR on an array's file system",
-            _ => "measure the same blocks, jobs and depth with fio, and lint that",
-        };
+        let hint = "measure the same blocks, jobs and depth with fio, and lint that";
         return Err(Refusal::new("lint.not_fio", said, hint));
     }
     if let Some((name, verb)) = WATCHERS.iter().find(|(name, _)| *name == program) {
@@ -145,7 +142,6 @@ mod tests {
         assert!(hint("dd if=/dev/zero of=/dev/sda").contains("mostly zeros"));
         assert!(hint("hdparm -W 0 /dev/sdb").contains("`write-cache`"));
         assert!(hint("hdparm -t /dev/sdb").contains("fast edge"));
-        assert!(hint("ior -w -r").contains("stage `ior`"));
         assert!(hint("perf record -e block:*").contains("lab cpu"));
         assert!(hint("blktrace -d /dev/sda").contains("lab trace"));
     }

@@ -120,20 +120,28 @@ const MIXES: [&str; 10] = [
 ];
 
 fn understood(case: &mut Case<'_>) {
-    let mut is_said = false;
+    let mut said = Vec::new();
     for job in case.jobs() {
         let mix = job.mix();
         if MIXES.contains(&mix) || mix.starts_with("rand") || mix.contains("${") {
             continue;
         }
-        is_said = true;
-        let first = mix.split(['/', '|', ',']).find(|word| MIXES.contains(word));
-        let better = first
-            .map_or("rw=read".to_owned(), |word| format!("rw={word}, each in a run of its own"));
+        said.push(mix);
+        let words = mix.split(['/', '|', ',', '(', ')']).filter(|word| MIXES.contains(word));
+        let runs: Vec<String> = words.map(|word| format!("rw={word}")).collect();
+        let better = match runs.is_empty() {
+            true => "rw=read".to_owned(),
+            false => format!("{}, each in a run of its own", runs.join(" and ")),
+        };
         case.say(job, "rw", format!("rw={mix} is nothing that fio can do"), better);
     }
-    let Some(first) = case.jobs().first().filter(|_| !is_said) else { return };
-    for complaint in &case.subject.intent.complaints {
+    let Some(first) = case.jobs().first() else { return };
+    // What was said above, fio says, too.
+    let is_new = |complaint: &&String| {
+        said.is_empty()
+            || !(complaint.contains("rw") || said.iter().any(|it| complaint.contains(it)))
+    };
+    for complaint in case.subject.intent.complaints.iter().filter(is_new) {
         case.say(
             first,
             "",
