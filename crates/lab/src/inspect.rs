@@ -62,16 +62,16 @@ pub struct Args {
     drives: Option<u64>,
 
     /// Rate of one drive in MB/s, from its data sheet or a measurement.
-    #[arg(long, value_name = "MB/S")]
-    drive_rate: Option<u64>,
+    #[arg(long, value_name = "MB/S", value_parser = mega)]
+    drive_rate: Option<Rate>,
 
     /// TOML file with drive models of your own; they come before those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
 
     /// Rate between two CPU sockets in GB/s, one way, from the processor's data sheet.
-    #[arg(long, value_name = "GB/S")]
-    inter_socket: Option<u64>,
+    #[arg(long, value_name = "GB/S", value_parser = giga)]
+    inter_socket: Option<Rate>,
 
     /// Load memory and processors fully for some seconds, and compare their rates with their data
     /// sheets.
@@ -163,6 +163,21 @@ fn verdict(checks: &[Check]) -> Verdict {
     }
 }
 
+/// `265.5`, in units of 10^6 bytes a second.
+fn mega(text: &str) -> Result<Rate, String> {
+    rate(text, 1e6)
+}
+
+/// `19.2`, in units of 10^9 bytes a second.
+fn giga(text: &str) -> Result<Rate, String> {
+    rate(text, 1e9)
+}
+
+fn rate(text: &str, unit: f64) -> Result<Rate, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|it| *it > 0.0 && *it < 1e6);
+    number.map(|it| Rate::nearest(it * unit)).ok_or_else(|| "a number such as 19.2".to_owned())
+}
+
 /// Read a server out of a capture.
 ///
 /// # Errors
@@ -207,8 +222,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let before = args.before.as_deref().map(captured).transpose()?;
     let given = Given {
         models: Library::with(&args.models)?,
-        drive_rate: args.drive_rate.map(Rate::mega),
-        inter_socket: args.inter_socket.map(|giga| Rate::mega(giga.saturating_mul(1_000))),
+        drive_rate: args.drive_rate,
+        inter_socket: args.inter_socket,
         drive_count: args.drives,
     };
     let inspection = Inspection::of(server, before.as_ref(), given);

@@ -35,7 +35,8 @@ pub enum Method {
 }
 
 impl Method {
-    fn name(self) -> &'static str {
+    /// As a plan calls it.
+    pub fn name(self) -> &'static str {
         match self {
             Method::Auto => "auto",
             Method::Sanitize => "sanitize",

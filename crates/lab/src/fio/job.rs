@@ -127,7 +127,10 @@ impl JobFile {
                 return Err(not_understood(number, "included files are not followed"));
             }
             let Some(section) = sections.last_mut() else {
-                return Err(not_understood(number, "a setting before the first [section]"));
+                return Err(not_understood(
+                    number,
+                    "a setting before the first [section]: is it a job file?",
+                ));
             };
             section.settings.push(setting(line, number));
         }

@@ -4,8 +4,8 @@
 use super::models::ModelLine;
 use super::server::drives::whole;
 use super::server::{Server, scsi};
-use super::topology::Topology;
 use super::topology::flow::Flow;
+use super::topology::{Place, Topology};
 use super::{Inspection, Verdict, checks, diagram};
 use crate::record::Check;
 use crate::source::speeds::{self, Rounds};
@@ -221,9 +221,26 @@ pub fn sentences(inspection: &Inspection) -> Vec<String> {
     };
     let read = format!("Reading {drives}: {}", limit(topology, &inspection.read));
     let passes = inspection.rebuild.passes;
-    let rebuild =
-        format!("A rebuild, {passes} passes over memory: {}", limit(topology, &inspection.rebuild));
+    let crosses = if is_spread(topology) {
+        " Not in this figure: what crosses between the sockets."
+    } else {
+        ""
+    };
+    let limit_of_rebuild = limit(topology, &inspection.rebuild);
+    let rebuild = format!("A rebuild, {passes} passes over memory: {limit_of_rebuild}{crosses}");
     vec![read, rebuild]
+}
+
+/// Whether drives of several sockets give something: a stripe over all of them crosses.
+fn is_spread(topology: &Topology) -> bool {
+    let above = |link: &&super::topology::Link| {
+        let to = link.to.map(|at| topology.nodes[at].place);
+        let from = link.from.map(|at| topology.nodes[at].place);
+        to == Some(Place::Socket) && from != Some(Place::Socket)
+    };
+    let sockets: std::collections::BTreeSet<_> =
+        topology.links.iter().filter(above).map(|link| link.to).collect();
+    sockets.len() > 1
 }
 
 fn limit(topology: &Topology, flow: &Flow) -> String {

@@ -109,7 +109,10 @@ fn drives(server: &Server, saturation: Option<String>) -> Row {
     let bad = server.drives.iter().filter(|it| it.is_healthy == Some(false)).count();
     let asked = server.drives.iter().filter(|it| it.is_healthy.is_some()).count();
     Row {
-        resource: format!("drives: {}", whole(&server.drives).len()),
+        resource: match whole(&server.drives).len() {
+            0 if server.is_partial => "drives: ?".to_owned(),
+            count => format!("drives: {count}"),
+        },
         utilisation: in_flight
             .filter(|_| !server.drives.is_empty())
             .map(|count| format!("{count} I/Os in flight")),
@@ -126,11 +129,15 @@ fn phys(server: &Server, before: Option<&Server>) -> Option<String> {
     if now.is_empty() {
         return None;
     }
-    let sum: u64 = now.values().map(|it| it.sum()).fold(0, u64::saturating_add);
+    let bad = now.values().filter(|it| it.sum() > 0).count();
+    // The other kinds count the same disturbances again.
+    let sum: u64 = now.values().map(|it| it.invalid_dwords).fold(0, u64::saturating_add);
+    let since = format!("{sum} invalid dwords since reset, errors on {bad} of {} phys", now.len());
     let Some(before) = before.map(counted) else {
-        return Some(format!("{sum} since reset on {} phys, growth ?", now.len()));
+        return Some(format!("{since}, growth ?"));
     };
     let grown =
         now.iter().filter_map(|(name, errors)| Some(errors.since(*before.get(name)?).sum()));
-    Some(format!("{sum} since reset, {} between captures", grown.fold(0, u64::saturating_add)))
+    let grown = grown.fold(0, u64::saturating_add);
+    Some(format!("{since}, {grown} errors of all kinds between captures"))
 }

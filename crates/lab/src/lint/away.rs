@@ -1,5 +1,5 @@
-//! Targets on other hosts: nothing about them can be read here, and what this machine has of the
-//! same name is another thing.
+//! Targets on other hosts, or of jobs for another machine: nothing about them can be read here, and
+//! what this machine has of the same name is another thing.
 //!
 //! What must stay true: no fact of this machine is given for one of theirs.
 

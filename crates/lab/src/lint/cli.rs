@@ -1,6 +1,8 @@
 //! `lab lint`: job files, command lines and results against the rules.
 
+use super::away::Away;
 use super::live::Live;
+use super::machine::Machine;
 use super::subject::{Intent, Subject};
 use super::{Remark, Rule, lint, rules, syntax, tools};
 use crate::Refusal;
@@ -57,6 +59,9 @@ pub struct Args {
     /// A rate that no result can exceed, in bytes per second: NAME=7.8g. Repeatable.
     #[arg(long, value_name = "NAME=BYTES", value_parser = ceiling)]
     ceiling: Vec<Ceiling>,
+    /// The targets are on another machine: nothing of this one is taken for theirs.
+    #[arg(long)]
+    elsewhere: bool,
     /// This target may be overwritten. Name a drive by its serial number, a file by its path.
     /// Repeatable.
     #[arg(long, value_name = "SERIAL")]
@@ -80,11 +85,12 @@ fn ceiling(text: &str) -> Result<Ceiling, String> {
     let (name, rate) = text.split_once('=').ok_or_else(expected)?;
     let lower = rate.trim().to_ascii_lowercase();
     // Links are sold in powers of 1000.
+    let lower = lower.strip_suffix('b').unwrap_or(&lower);
     let (digits, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
         Some(digits) if lower.ends_with('k') => (digits, 1e3),
         Some(digits) if lower.ends_with('m') => (digits, 1e6),
         Some(digits) => (digits, 1e9),
-        None => (lower.as_str(), 1.0),
+        None => (lower, 1.0),
     };
     let number: f64 = digits.parse().map_err(|_| expected())?;
     let value = number * unit;
@@ -105,7 +111,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     }
     tools::refuse(&args.command)?;
     let subject = subject(args)?;
-    let remarks = lint(&subject, &Live);
+    let machine: &dyn Machine = if args.elsewhere { &Away } else { &Live };
+    let remarks = lint(&subject, machine);
     let findings: Vec<_> = remarks.iter().map(Remark::finding).collect();
     let mark = Mark::of(&findings);
     match json {
@@ -276,6 +283,7 @@ mod tests {
     #[test]
     fn ceilings_are_decimal() {
         assert_eq!(ceiling("SATA=600m").unwrap().value.to_bits(), 600e6_f64.to_bits());
+        assert_eq!(ceiling("x4=7.8GB").unwrap().value.to_bits(), 7.8e9_f64.to_bits());
         assert_eq!(ceiling("x4 = 7.8G").unwrap().value.to_bits(), 7.8e9_f64.to_bits());
         assert!(ceiling("7.8g").is_err() && ceiling("a=fast").is_err() && ceiling("a=-1").is_err());
     }

@@ -206,6 +206,36 @@ fn a_file_that_is_not_there_needs_a_size() {
 }
 
 #[test]
+fn of_another_machine_s_devices_nothing_is_claimed_and_what_is_missing_is_said() {
+    let text = b"[a]\nfilename=/dev/md0\nrw=write\nbs=128k\ndirect=1\n";
+    let subject = Subject::read(text, Intent::default()).unwrap();
+    let remarks = lint(&subject, &super::away::Away);
+    let of = |rule: &str| remarks.iter().filter(|it| it.rule == rule).collect::<Vec<_>>();
+    assert!(of("L18").iter().all(|it| it.cannot_tell) && !of("L18").is_empty(), "{remarks:?}");
+    let stripe = of("L07");
+    assert!(stripe[0].cannot_tell && stripe[0].reason.contains("/dev/md0"), "{stripe:?}");
+    assert!(stripe[0].reason.contains("give --stripe-data"), "{stripe:?}");
+    let missing = Subject::read(b"[a]\nfilename=/dev/no-such\nrw=write\n", Intent::default());
+    let remarks = lint(&missing.unwrap(), &Live);
+    let is_it = |it: &Remark| it.rule == "L07" && it.reason.contains("give --stripe-data");
+    assert!(remarks.iter().any(is_it), "a device that is missing here is one: {remarks:?}");
+}
+
+#[test]
+fn of_alternatives_all_runs_are_named_and_fio_s_other_complaints_stay() {
+    let complaints =
+        vec!["failed parsing rw=(write|randwrite)".to_owned(), "Bad option <iodepht=4>".to_owned()];
+    let intent = Intent { complaints, ..Intent::default() };
+    let text = b"[a]\nfilename=f\nrw=(write|randwrite)\niodepht=4\n";
+    let remarks = lint(&Subject::read(text, intent).unwrap(), &made_up());
+    let said: Vec<_> = remarks.iter().filter(|remark| remark.rule == "L30").collect();
+    let better = said[0].correction.as_deref();
+    assert_eq!(better, Some("rw=write and rw=randwrite, each in a run of its own"));
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[1].reason.contains("iodepht"), "{said:?}");
+}
+
+#[test]
 fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("target");

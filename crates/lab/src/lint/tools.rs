@@ -38,6 +38,15 @@ const OTHERS: [&str; 11] = [
     "bdevperf",
     "spdk_perf",
 ];
+/// Programs that watch, and what of the lab does that.
+const WATCHERS: [(&str, &str); 6] = [
+    ("perf", "lab cpu"),
+    ("profile", "lab cpu"),
+    ("top", "lab cpu"),
+    ("htop", "lab cpu"),
+    ("blktrace", "lab trace"),
+    ("blkparse", "lab trace"),
+];
 /// Programs that start another one, whose name comes after options and their values.
 const STARTERS: [&str; 8] =
     ["sudo", "env", "numactl", "taskset", "nice", "ionice", "mpirun", "mpiexec"];
@@ -47,7 +56,8 @@ fn program(command: &[String]) -> &str {
     let name = |word: &'_ String| word.rsplit('/').next().unwrap_or(word).to_owned();
     let is_known = |word: &&String| {
         let name = name(word);
-        name == "fio" || OTHERS.contains(&name.as_str()) || TOOLS.iter().any(|it| it.0 == name)
+        let is_in = |list: &[(&str, &str)]| list.iter().any(|it| it.0 == name);
+        name == "fio" || OTHERS.contains(&name.as_str()) || is_in(&TOOLS) || is_in(&WATCHERS)
     };
     let first = command.first();
     let starts = first.is_some_and(|word| STARTERS.contains(&name(word).as_str()));
@@ -66,9 +76,31 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
         let hint = "measure the same blocks, jobs and depth with fio, and lint that";
         return Err(Refusal::new("lint.not_fio", said, hint));
     }
+    if let Some((name, verb)) = WATCHERS.iter().find(|(name, _)| *name == program) {
+        let said = format!("{name} watches a load and makes none, so there is nothing to lint");
+        return Err(Refusal::new(
+            "lint.not_fio",
+            said,
+            format!("for its purpose there is `{verb}`"),
+        ));
+    }
+    let has = |begin: &str| command.iter().any(|word| word.starts_with(begin));
+    if program == "hdparm" && has("-W") {
+        let said = "hdparm -W switches a drive's write cache and measures nothing";
+        let hint = "the stage `write-cache` of `lab run` measures with the cache off and on";
+        return Err(Refusal::new("lint.no_benchmark", said, hint));
+    }
     let Some((name, why)) = TOOLS.iter().find(|(name, _)| *name == program) else { return Ok(()) };
-    let hint = "for example: lab lint -- fio --name=a --filename=/dev/X --rw=randread --bs=4k \
-                --direct=1 --iodepth=32 --ioengine=io_uring --time_based --runtime=60";
+    let reads = *name == "dd" && has("if=/dev/") && !has("if=/dev/zero") && !has("if=/dev/urandom");
+    let (load, why) = match reads {
+        true => ("--rw=read --bs=1m", "one request at a time, and a mean without latency"),
+        false => ("--rw=randread --bs=4k --randrepeat=0", *why),
+    };
+    let hint = format!(
+        "for example: lab lint -- fio --name=a --filename=/dev/X {load} --direct=1 --iodepth=32 \
+         --ioengine=io_uring --time_based --runtime=60 --ramp_time=5; \
+         all drives at once are the stage `raw.all` of `lab run`"
+    );
     Err(Refusal::new(
         "lint.no_benchmark",
         format!("{name} is no benchmark of storage: {why}"),
@@ -96,6 +128,22 @@ mod tests {
         }
         assert!(refuse(&words("fio --name=dd")).is_ok() && refuse(&[]).is_ok());
         assert!(refuse(&words("sudo numactl -N 0 fio --name=ior")).is_ok());
+    }
+
+    #[test]
+    fn the_next_step_does_what_the_program_was_meant_to_do() {
+        let hint = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let refusal = refuse(&words).expect_err(line);
+            format!("{}; {}", refusal.message, refusal.hint)
+        };
+        let read = hint("dd if=/dev/sda of=/dev/null bs=1M");
+        assert!(read.contains("--rw=read --bs=1m") && !read.contains("zeros"), "{read}");
+        assert!(hint("dd if=/dev/zero of=/dev/sda").contains("mostly zeros"));
+        assert!(hint("hdparm -W 0 /dev/sdb").contains("`write-cache`"));
+        assert!(hint("hdparm -t /dev/sdb").contains("fast edge"));
+        assert!(hint("perf record -e block:*").contains("lab cpu"));
+        assert!(hint("blktrace -d /dev/sda").contains("lab trace"));
     }
 
     #[test]

@@ -336,7 +336,7 @@ fn described(expanded: &Expanded, json: bool) -> String {
     let mut n = 0;
     for group in &expanded.groups {
         for (drive, method) in &group.purge {
-            text += &format!("\n\n# purge {} by {method:?}", drive.display());
+            text += &format!("\n\n# purge {} by {}", drive.display(), method.name());
         }
         if let Some((drive, on)) = &group.switch {
             let (state, drive) = (if *on { "on" } else { "off" }, drive.display());

@@ -1,9 +1,11 @@
 //! The plan, in TOML.
 //!
 //! - kind: kinds of stages
+//! - arrays: what arrays must be beside each other and for their stages
 //!
 //! What must stay true: a misspelt key is an error, not a default.
 
+mod arrays;
 mod kind;
 
 pub use kind::Kind;
@@ -238,8 +240,7 @@ impl Plan {
         }
         super::profile::check_engine(&self.ioengine)?;
         self.arrays.iter().try_for_each(Array::check)?;
-        self.check_names()?;
-        self.check_working_sets()?;
+        arrays::check(self)?;
         super::stripes::check(self)?;
         self.check_hosts()?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
@@ -263,35 +264,6 @@ impl Plan {
     /// If one of them is no host.
     pub fn hosts(&self) -> Result<Vec<Host>, Refusal> {
         self.hosts.iter().map(|text| Host::parse(text)).collect()
-    }
-
-    /// Records know an array by its name: of two with the same one, only one would be measured.
-    fn check_names(&self) -> Result<(), Refusal> {
-        for (at, array) in self.arrays.iter().enumerate() {
-            let is_same = |other: &&Array| other.target_path() == array.target_path();
-            if self.arrays[..at].iter().any(|other| is_same(&other)) {
-                let name = array.name();
-                let hint =
-                    if array.is_made() { "give each a name of its own" } else { "name it once" };
-                return Err(refused(format!("two arrays would both be called {name}: {hint}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// What was not written must not be read: a working set lies within the span.
-    fn check_working_sets(&self) -> Result<(), Refusal> {
-        let stages = self.stages.iter().filter(|stage| stage.kind == Kind::WorkingSet);
-        for size in stages.flat_map(|stage| &stage.sizes) {
-            let bytes = value::bytes(size).unwrap_or(0);
-            let is_small = |array: &&Array| array.is_made() && array.span_bytes() < bytes;
-            if let Some(array) = self.arrays.iter().find(is_small) {
-                let said =
-                    format!("a working set of {size} is more than the span of {}", array.name());
-                return Err(refused(said));
-            }
-        }
-        Ok(())
     }
 
     fn check_hosts(&self) -> Result<(), Refusal> {
@@ -348,7 +320,8 @@ impl Array {
         match self.code() {
             Some(_) => Ok(()),
             None => Err(refused(format!(
-                "{} members are no {} that the lab can make",
+                "{} members are no {} that the lab can make: raid5 from 3, raid6 from 4 members; \
+                 give an existing array by its path",
                 self.members.len(),
                 self.level
             ))),

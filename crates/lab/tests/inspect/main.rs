@@ -12,6 +12,7 @@ mod measured;
 mod models;
 mod namespaces;
 mod outputs;
+mod sockets;
 
 use crate::captures::{
     AFTER, ALL, BEFORE, FLASH, JBOD, capture, check, edited, inspection, server, set,

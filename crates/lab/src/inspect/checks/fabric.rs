@@ -2,8 +2,8 @@
 
 use super::{Facts, Found, silent, some_of};
 use crate::inspect::server::{Drive, DriveKind, Expander, PciDevice, Phy, PhyErrors, Server};
-use crate::inspect::topology::Place;
 use crate::inspect::topology::flow::usable;
+use crate::inspect::topology::{Link, Place};
 use crate::metrics::bandwidth::PcieLink;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -144,7 +144,12 @@ pub fn oversubscribed(facts: &Facts<'_>) -> Found {
     let topology = facts.topology;
     let mut over = Vec::new();
     let mut most: Option<(f64, String)> = None;
-    for link in topology.links.iter().filter(|it| !it.is_media() && !it.is_memory()) {
+    // No flow is led over the links between sockets.
+    let is_socket =
+        |at: Option<usize>| at.is_some_and(|at| topology.nodes[at].place == Place::Socket);
+    let is_led = |link: &&Link| !(is_socket(link.from) && is_socket(link.to));
+    let links = topology.links.iter().filter(|it| !it.is_media() && !it.is_memory());
+    for link in links.filter(is_led) {
         let Some(from) = link.from.filter(|from| topology.nodes[*from].place != Place::Drives)
         else {
             continue;

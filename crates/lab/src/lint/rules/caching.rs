@@ -195,6 +195,9 @@ fn tenths(percent: f64) -> u64 {
 }
 
 fn gib(bytes: u64) -> String {
+    if bytes < 1 << 30 {
+        return format!("{} MiB", bytes.div_ceil(1 << 20));
+    }
     let number = crate::metrics::latency::to_f64(bytes) / crate::metrics::latency::to_f64(1 << 30);
     format!("{number:.1} GiB")
 }

@@ -117,8 +117,12 @@ fn coalescing(case: &mut Case<'_>) {
                 if let Some((name, _)) =
                     case.targets_of(job).iter().find(|(name, _)| coalesces(name))
                 {
-                    let why =
-                        "ask the drive (nvme get-feature -f 8) and give --coalescing on or off";
+                    let why = if name.starts_with("/dev/nvme") {
+                        "ask the drive (nvme get-feature -f 8) and give --coalescing on or off"
+                    } else {
+                        "its controller may: look into its driver's settings, \
+                         and give --coalescing on or off"
+                    };
                     case.cannot_tell(job, &format!("whether {name} coalesces interrupts"), why);
                 }
             }

@@ -120,20 +120,28 @@ const MIXES: [&str; 10] = [
 ];
 
 fn understood(case: &mut Case<'_>) {
-    let mut is_said = false;
+    let mut said = Vec::new();
     for job in case.jobs() {
         let mix = job.mix();
         if MIXES.contains(&mix) || mix.starts_with("rand") || mix.contains("${") {
             continue;
         }
-        is_said = true;
-        let first = mix.split(['/', '|', ',']).find(|word| MIXES.contains(word));
-        let better = first
-            .map_or("rw=read".to_owned(), |word| format!("rw={word}, each in a run of its own"));
+        said.push(mix);
+        let words = mix.split(['/', '|', ',', '(', ')']).filter(|word| MIXES.contains(word));
+        let runs: Vec<String> = words.map(|word| format!("rw={word}")).collect();
+        let better = match runs.is_empty() {
+            true => "rw=read".to_owned(),
+            false => format!("{}, each in a run of its own", runs.join(" and ")),
+        };
         case.say(job, "rw", format!("rw={mix} is nothing that fio can do"), better);
     }
-    let Some(first) = case.jobs().first().filter(|_| !is_said) else { return };
-    for complaint in &case.subject.intent.complaints {
+    let Some(first) = case.jobs().first() else { return };
+    // What was said above, fio says, too.
+    let is_new = |complaint: &&String| {
+        said.is_empty()
+            || !(complaint.contains("rw") || said.iter().any(|it| complaint.contains(it)))
+    };
+    for complaint in case.subject.intent.complaints.iter().filter(is_new) {
         case.say(
             first,
             "",
@@ -167,7 +175,8 @@ fn block_size(case: &mut Case<'_>) {
                 case.say_as(Error, job, "bs", (reason, rounded));
             } else if bytes == ETCD_BYTES {
                 let reason = "bs=2300 is the etcd recipe: it measures appends to a file by \
-                              fdatasync, each with a read-modify-write, and no device's write rate";
+                              fdatasync in partial pages, and no device's write rate: each block \
+                              is written twice, and over an old file read first";
                 case.say(job, "bs", reason, format!("{rounded}, or name the result 'etcd recipe'"));
             } else if bytes % PAGE_BYTES != 0 {
                 case.say(
@@ -227,8 +236,11 @@ fn full_stripe(case: &mut Case<'_>) {
             stripe.or_else(|| case.targets_of(job).iter().find_map(|(_, facts)| said(facts)));
         let Some(stripe) = stripe else {
             for (name, facts) in case.targets_of(job) {
-                if let (Ok(Kind::Block), Err(why)) = (&facts.kind, &facts.optimal_bytes) {
-                    case.cannot_tell(job, &format!("the full stripe of {name}"), why);
+                let is_device = facts.kind == Ok(Kind::Block)
+                    || (facts.kind != Ok(Kind::File) && name.starts_with("/dev/"));
+                if let (true, Err(why)) = (is_device, &facts.optimal_bytes) {
+                    let why = format!("{why}; give --stripe-data");
+                    case.cannot_tell(job, &format!("the full stripe of {name}"), &why);
                 }
             }
             continue;

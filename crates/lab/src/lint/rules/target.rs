@@ -117,7 +117,8 @@ fn occupied(case: &mut Case<'_>) {
                 let reason = format!(
                     "there is no {name}: fio would make a plain file of that name, in memory"
                 );
-                case.say(job, "filename", reason, "correct the name");
+                let better = "correct the name, or give --elsewhere for another machine";
+                case.say(job, "filename", reason, better);
                 continue;
             }
             if facts.kind == Ok(Kind::Missing) && !has_size(job) {
