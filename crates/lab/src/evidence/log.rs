@@ -63,6 +63,15 @@ struct Begun {
     pid: Option<u32>,
 }
 
+/// A child that another thread has just forked has the file open, too, until it becomes another
+/// program: closing it here would not give the lock back.
+impl Drop for State {
+    fn drop(&mut self) {
+        // The end of the process gives it back otherwise.
+        let _held = self.log.unlock();
+    }
+}
+
 impl Evidence {
     /// Open the run in `dir`, which is made if it is not there. Commands that an earlier lab left
     /// half done get their `abandoned` line.

@@ -12,7 +12,8 @@ impl Loops {
         let mut loops = Loops(Vec::new());
         for file in files {
             let output = Command::new("losetup")
-                .args(["--find", "--show", "--direct-io=on"])
+                // Scanned, so that partitions which an earlier user left are gone.
+                .args(["--find", "--show", "--direct-io=on", "--partscan"])
                 .arg(file)
                 .output()
                 .ok()

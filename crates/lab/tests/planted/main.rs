@@ -152,7 +152,9 @@ impl Loop {
             return None;
         }
         std::fs::write(file, vec![0xa5; bytes]).expect("written");
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        // Scanned, so that partitions which an earlier user left are gone.
+        let output =
+            Command::new("losetup").args(["--find", "--show", "--partscan"]).arg(file).output();
         let made = output.ok().filter(|output| output.status.success());
         if made.is_none() {
             skipped(test, "no loop device");

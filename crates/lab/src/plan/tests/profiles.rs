@@ -103,7 +103,7 @@ fn what_is_measured_of_a_made_array_is_what_was_written() {
 /// The dry run had called it one point, and the target would have been overwritten.
 #[test]
 fn a_load_that_fio_does_not_understand_and_an_empty_plan_are_refused_first() {
-    let empty = expanded("question = \"q\"\n[[stages]]\nkind = \"path\"\n").unwrap();
+    let empty = expanded("question = \"q\"\n[[stages]]\nkind = \"file-system\"\n").unwrap();
     assert_eq!(refuse_empty(&empty).unwrap_err().code, "plan.empty");
     if fio_is_missing("a_load_that_fio_does_not_understand_and_an_empty_plan_are_refused_first") {
         return;
