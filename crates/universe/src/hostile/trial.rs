@@ -12,7 +12,9 @@ use crate::config::Payload;
 use crate::content::{WriteId, is_of, is_zero};
 use ashlar_engine::{ArrayVolume, AssembleSpec, Engine};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
-use ashlar_ondisk::format::{FLUSH_MARKS, copy_slots};
+use ashlar_ondisk::format::{
+    DRIVE_PAGE_BYTES, DRIVE_PAGE_OFFSET, DRIVE_PAGES_MAX, FLUSH_MARKS, copy_slots,
+};
 use ashlar_ondisk::{BitmapKind, PageIdentity, Superblock, SuperblockCopies};
 use ashlar_ring::{Handle, within};
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
@@ -443,8 +445,8 @@ fn has_superblock(disk: &SimDisk) -> bool {
     superblock(disk).is_some()
 }
 
-/// What lies between the areas was not touched. The flush marks lie where the format says, so no
-/// superblock names them.
+/// What lies between the areas was not touched. The flush marks and the records of drives lie where
+/// the format says, so no superblock names them.
 fn gaps_are_as_they_were(disk: &SimDisk, before: &[u8]) -> Result<(), String> {
     let now = whole(disk);
     if now == before {
@@ -455,6 +457,7 @@ fn gaps_are_as_they_were(disk: &SimDisk, before: &[u8]) -> Result<(), String> {
     };
     let mut areas: Vec<Extent> = superblock.areas.named().map(|(_, area)| area).to_vec();
     areas.push(FLUSH_MARKS);
+    areas.push(Extent::new(DRIVE_PAGE_OFFSET, DRIVE_PAGE_BYTES * DRIVE_PAGES_MAX));
     areas.sort_by_key(|area| area.offset);
     areas.push(Extent::new(to_u64(now.len()), 0));
     let mut from = 0;
