@@ -412,11 +412,14 @@ impl Array {
         *self.incarnation.get().expect("nothing is logged before the start is recorded")
     }
 
-    /// Whether no member that has a strip of the stripe is missing.
+    /// Whether no member that can lose stripes together with those of the stripe is missing. Of a
+    /// declustered array that is any member, though the stripe may have no strip on it.
     pub(crate) fn lacks_nothing(&self, stripe: Stripe) -> bool {
         let is_there =
             |strip| self.slot(self.member_of(stripe, strip)).state() == SlotState::InSync;
-        self.missing_slots() == 0 || self.geometry_of(stripe).all_strips().iter().all(is_there)
+        let geometry = self.geometry_of(stripe);
+        self.missing_slots() == 0
+            || geometry.declustered().is_none() && geometry.all_strips().iter().all(is_there)
     }
 
     /// Whether updates may have parity-only records: the members say so of this start.
