@@ -171,19 +171,29 @@ pub struct ArrayTuning {
 }
 
 /// The tunables of an array that runs: any thread may read them, and they may change.
+///
+/// What must stay true: what each request of a client asks for is read without a lock.
 pub(crate) struct LiveTuning {
     all: Mutex<ArrayTuning>,
-    /// The one that reads ask for: without a lock.
-    read_deadline: AtomicU64,
+    read_deadline_ns: AtomicU64,
+    /// [`WITHOUT_END`] stands for no limit.
+    no_room_wait_max_ns: AtomicU64,
 }
+
+const WITHOUT_END: u64 = u64::MAX;
 
 impl LiveTuning {
     pub(crate) fn new(tuning: ArrayTuning) -> LiveTuning {
-        let read_deadline = AtomicU64::new(nanos(tuning.read_deadline));
-        LiveTuning { all: Mutex::new(tuning), read_deadline }
+        let live = LiveTuning {
+            all: Mutex::new(tuning),
+            read_deadline_ns: AtomicU64::default(),
+            no_room_wait_max_ns: AtomicU64::default(),
+        };
+        live.set(tuning);
+        live
     }
 
-    /// All of them.
+    /// All of them, under a lock: not for each request.
     pub(crate) fn get(&self) -> ArrayTuning {
         *self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,18 +201,27 @@ impl LiveTuning {
     /// A member read that takes longer is given up on.
     #[inline]
     pub(crate) fn read_deadline(&self) -> Duration {
-        Duration::from_nanos(self.read_deadline.load(Ordering::Relaxed))
+        Duration::from_nanos(self.read_deadline_ns.load(Ordering::Relaxed))
+    }
+
+    /// How long a write may wait for room; `None`: without end.
+    #[inline]
+    pub(crate) fn no_room_wait_max(&self) -> Option<Duration> {
+        let nanos = self.no_room_wait_max_ns.load(Ordering::Relaxed);
+        (nanos != WITHOUT_END).then(|| Duration::from_nanos(nanos))
     }
 
     /// From now on these.
     pub(crate) fn set(&self, tuning: ArrayTuning) {
-        self.read_deadline.store(nanos(tuning.read_deadline), Ordering::Relaxed);
+        let wait = tuning.no_room_wait_max.map_or(WITHOUT_END, nanos);
+        self.read_deadline_ns.store(nanos(tuning.read_deadline), Ordering::Relaxed);
+        self.no_room_wait_max_ns.store(wait, Ordering::Relaxed);
         *self.all.lock().unwrap_or_else(PoisonError::into_inner) = tuning;
     }
 }
 
 fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(time.as_nanos()).unwrap_or(WITHOUT_END)
 }
 
 impl Default for ArrayTuning {

@@ -19,7 +19,7 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Names and values, as in [tuning] of ashlar.toml(5); none shows what is in force.
+    /// Names and values, as ashlar.toml(5) lists them under tuning; none shows what is in force.
     #[arg(value_name = "NAME=VALUE")]
     changes: Vec<String>,
 }

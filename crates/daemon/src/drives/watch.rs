@@ -65,6 +65,8 @@ struct Known {
     at: Instant,
     /// `None`: it is no drive, or no program knows it.
     health: Option<DriveHealth>,
+    /// What it said when it answered last: news is what differs from that.
+    answered: Option<DriveHealth>,
     /// No program was there that knows such a drive.
     is_missing: bool,
 }
@@ -151,11 +153,15 @@ impl Watch {
             Some(Err(Failed::Missing)) | None => None,
         };
         let key = (drive.path.clone(), drive.serial.clone());
-        let known = Known { at: Instant::now(), health: health.clone(), is_missing };
-        let before = self.known().insert(key, known).and_then(|known| known.health);
-        // While a drive does not answer, what was said of it before still counts.
-        let Some(now) = health.filter(|health| health.error.is_none()) else { return };
-        tell(drive, &before.unwrap_or_default(), &now, log);
+        let mut all = self.known();
+        let before = all.remove(&key).and_then(|known| known.answered);
+        let now = health.clone().filter(|health| health.error.is_none());
+        let answered = now.clone().or_else(|| before.clone());
+        all.insert(key, Known { at: Instant::now(), health, answered, is_missing });
+        drop(all);
+        if let Some(now) = now {
+            tell(drive, &before.unwrap_or_default(), &now, log);
+        }
     }
 }
 
@@ -245,13 +251,15 @@ mod tests {
         assert_eq!(note(Ok(health(40, 5))), [""; 0], "what was there before is no news");
         assert_eq!(note(Ok(health(75, 5))), ["drive.hot it has 75 °C"]);
         assert_eq!(note(Ok(health(76, 7))), ["drive.media_errors 7 5"]);
-        assert_eq!(note(Ok(health(40, 7))), ["drive.recovered drive.hot"]);
+        assert_eq!(note(Err(Failed::Broken("no answer".to_owned()))), [""; 0]);
+        assert_eq!(note(Ok(health(76, 8))), ["drive.media_errors 8 7"], "it was hot before, too");
+        assert_eq!(note(Ok(health(40, 8))), ["drive.recovered drive.hot"]);
         let worn = DriveHealth {
             worn_percent: Some(90),
             spare_percent: Some(4),
             spare_threshold_percent: Some(5),
             passed: Some(false),
-            ..health(40, 7)
+            ..health(40, 8)
         };
         let all = note(Ok(worn));
         let names: Vec<&str> = all.iter().filter_map(|line| line.split(' ').next()).collect();

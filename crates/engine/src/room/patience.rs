@@ -126,7 +126,7 @@ pub(crate) async fn answered_in_time<T>(
     handle: &Handle,
     write: impl Future<Output = Result<T, VolumeErrorKind>>,
 ) -> Result<T, VolumeErrorKind> {
-    let Some(limit) = array.tuning.get().no_room_wait_max else { return write.await };
+    let Some(limit) = array.tuning.no_room_wait_max() else { return write.await };
     let mut write = pin!(write);
     loop {
         match within(handle, limit, write.as_mut()).await {

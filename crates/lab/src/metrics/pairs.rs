@@ -11,7 +11,7 @@
 use super::slow_member::median;
 
 /// With fewer pairs the widest interval, from the lowest to the highest ratio, holds less often
-/// than [`CONFIDENCE`].
+/// than 95 % of the time.
 pub const PAIRS_MIN: usize = 6;
 /// How often the interval must contain the ratio.
 const CONFIDENCE: f64 = 0.95;
