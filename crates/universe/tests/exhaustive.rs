@@ -46,6 +46,17 @@ fn an_update_of_a_declustered_array_is_old_or_new_whichever_members_are_lost() {
     assert!(degraded.started > 0 && degraded.torn > 0 && degraded.left_out == 0, "{degraded}");
 }
 
+/// A whole stripe is logged with its data as soon as any member of a declustered array is out, one
+/// that holds nothing of the stripe included: it came out torn, though nothing of it was missing.
+#[test]
+fn a_whole_stripe_of_a_degraded_declustered_array_is_old_or_new() {
+    for beyond in 1..=3 {
+        let degraded = Case { beyond, is_degraded: true, ..case(&[Step::Whole]) };
+        let covered = exhaust(&degraded, u64::MAX).unwrap_or_else(|what| panic!("{what}"));
+        assert!(covered.torn > 0 && covered.left_out == 0, "{covered}");
+    }
+}
+
 /// Whatever of it came out on which copy: what is read first stays, and that is the old or the new
 /// in every sector.
 #[test]
