@@ -51,7 +51,7 @@ member-sets count from="0":
 miri:
     cargo +nightly miri test -p ashlar-parity --test hostile
 
-# every parity kernel's instructions, and its share of what memory allows, held to their limits
+# every parity kernel's instructions, held to their limits
 speed:
     cargo bench --locked -p ashlar-parity --bench kernels -- --gate
 
@@ -59,12 +59,16 @@ speed:
 deb:
     packaging/build-deb
 
+# an RPM package, into target/rpm; needs rpmbuild
+rpm:
+    packaging/build-rpm
+
 # two members destroyed under load, nothing lost
 demo:
     ./ashlar-demo
 
 # documentation of all crates
-docs:
+rustdoc:
     cargo doc --workspace --no-deps
 
 # write lower counts of unsafe code and lint exceptions down

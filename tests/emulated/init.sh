@@ -20,6 +20,7 @@ $B mount -t tmpfs mnt /new/mnt
 $B ln -sfn /proc/self/fd /new/dev/fd
 $B ip link set lo up
 script=$($B sed -n 's/.*script=\([^ ]*\).*/\1/p' /proc/cmdline)
+echo "the kernel runs"
 $B chroot /new /bin/bash "$script"
 echo "the script ended with $?"
 $B poweroff -f

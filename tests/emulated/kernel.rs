@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 const PACKAGE: &str = "linux-image-6.12-amd64";
 
 /// Programs, and the package each comes from.
-const PROGRAMS: [(&str, &str); 14] = [
+const PROGRAMS: [(&str, &str); 15] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
@@ -24,6 +24,7 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("fio", "fio"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
     ("blkdiscard", "util-linux"),
     ("losetup", "util-linux"),
     ("jq", "jq"),

@@ -114,6 +114,27 @@ write_durably() { # write_durably DEVICE: with ext4, which is mounted
   umount /mnt/at
 }
 
+scrub_btrfs() { # scrub_btrfs DEVICE: it holds a btrfs then
+  say "btrfs, whose scrub verifies all"
+  mkfs.btrfs -q -f "$1"
+  mount "$1" /mnt/at
+  cp -r /usr/share/doc/bash /mnt/at/
+  sync
+  echo 3 >/proc/sys/vm/drop_caches
+  btrfs scrub start -B /mnt/at | tee /mnt/scrubbed
+  grep -q "no errors found" /mnt/scrubbed
+  umount /mnt/at
+}
+
+exercise() { # exercise DEVICE: by FSX, if it is there
+  test -n "$FSX" || return 0
+  say "fsx finds what it wrote"
+  printf '%s\n' 'blockmode = true' 'nosizechecks = true' 'flen = 1048576' '[opsize]' 'max = 65536' \
+    '[weights]' 'read = 10' 'write = 10' 'fsync = 1' 'posix_fadvise = 10' 'invalidate = 0' 'close_open = 0' \
+    'truncate = 0' >/mnt/fsx.toml
+  "$FSX" -N 400 -S 7 -f /mnt/fsx.toml -P /mnt "$1"
+}
+
 begin_load() { # begin_load ARGUMENT...: verified writes
   fio --name=load --direct=1 --rw=randwrite --ioengine=io_uring --verify=crc32c --eta=never \
     --output=/mnt/fio "$@" &

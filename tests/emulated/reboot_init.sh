@@ -14,4 +14,5 @@ fi
 $B umount /proc
 $B umount /sys
 $B mount --move /dev /new/dev
+echo "the kernel runs"
 exec $B switch_root /new /sbin/init

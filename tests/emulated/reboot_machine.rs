@@ -133,11 +133,13 @@ impl RebootMachine {
     /// Switch it on with these drives. All that it says until it has switched itself off, which it
     /// must do, after step `step` has ended well. Meanwhile this machine does `tend`.
     pub fn boot(&self, step: u32, drives: &[&str], tend: impl FnOnce(&mut Talk)) -> String {
-        let mut guest = self.start(step, drives);
-        let said = watched(&mut guest, |talk| {
-            tend(talk);
-            talk.wait_for(&format!("STEP {step} OK"));
-        });
+        let (mut guest, said) = watched(
+            || self.start(step, drives),
+            |talk| {
+                tend(talk);
+                talk.wait_for(&format!("STEP {step} OK"));
+            },
+        );
         let end = guest.0.wait().expect("our own child");
         assert!(end.success(), "it does not switch itself off ({end}):\n{said}");
         said
@@ -146,11 +148,15 @@ impl RebootMachine {
     /// Switch it on with these drives, and cut its power a while after step `step` has ended well.
     /// All that it says.
     pub fn boot_and_cut(&self, step: u32, drives: &[&str]) -> String {
-        watched(&mut self.start(step, drives), |talk| {
-            talk.wait_for(&format!("STEP {step} OK"));
-            std::thread::sleep(BEFORE_CUT);
-            self.cut();
-        })
+        let (_guest, said) = watched(
+            || self.start(step, drives),
+            |talk| {
+                talk.wait_for(&format!("STEP {step} OK"));
+                std::thread::sleep(BEFORE_CUT);
+                self.cut();
+            },
+        );
+        said
     }
 
     fn start(&self, step: u32, drives: &[&str]) -> Machine {

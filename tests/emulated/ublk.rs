@@ -1,11 +1,11 @@
 //! Volumes as block devices by ublk, in Linux 6.12.
 
-use crate::guest::{kills, run};
+use crate::guest::{fsx, kills, run};
 
 #[test]
 fn xfs_on_a_ublk_device_knows_the_stripe_and_survives_lost_members() {
     let test = "xfs_on_a_ublk_device_knows_the_stripe_and_survives_lost_members";
-    if let Some(said) = run(test, "ublk_file_system.sh", &[]) {
+    if let Some(said) = run(test, "ublk_file_system.sh", &[("FSX", &fsx(test))]) {
         println!("{said}");
     }
 }

@@ -1,6 +1,6 @@
 # A volume as a ublk device: what the kernel is told of it, XFS and ext4, discard, lost members, and who
-# may detach it.
-load ublk_drv xfs ext4
+# may detach it. FSX: the program, or nothing.
+load ublk_drv xfs ext4 btrfs
 members 6 320M
 serve --metrics 127.0.0.1:9000
 "$ASHLAR" create tank --level raid6 --strip-size 16KiB m0 m1 m2 m3 m4 m5
@@ -42,6 +42,9 @@ printf 'GET /metrics HTTP/1.0\r\n\r\n' >&8
 timeout 20 cat <&8 >/mnt/metrics || true
 grep "^ashlar_export_requests_total{protocol=\"ublk\",address=\"$device\",array=\"tank\"} [1-9]" /mnt/metrics
 exec 8<&-
+
+scrub_btrfs "$device"
+exercise "$device"
 
 say "two members are lost under verified load"
 begin_load --filename="$device" --bs=4k-64k --iodepth=16 --size=16M --fsync=32

@@ -5,10 +5,11 @@
 //! while a loop device had 8 MiB of buffered writes, and these were lost.
 
 use crate::contents::starts_with;
-use crate::tools::{all_here, run, skipped};
+use crate::tools::{all_here, run, skipped, wait_for};
 use crate::world::{MEMBER_BYTES, World};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -103,6 +104,35 @@ fn a_mount_that_somebody_took_away_is_made_again() {
     let again = again.expect("attached again");
     assert!(std::fs::metadata(&again).is_ok_and(|file| file.len() > 0), "{again}");
     world.ok(&["detach", "tank0"]);
+}
+
+/// What an entry says is done at each start, and no longer once it does not say so.
+#[test]
+fn a_volume_is_attached_at_a_start_because_its_entry_says_so() {
+    let test = "a_volume_is_attached_at_a_start_because_its_entry_says_so";
+    let is_possible = ["/dev/loop-control", "/dev/fuse"].iter().all(|it| Path::new(it).exists());
+    if !rustix::process::geteuid().is_root() || !is_possible {
+        return skipped(test, "needs root, loop devices and FUSE");
+    }
+    let mut world = World::new();
+    world.create("tank0", MEMBERS.len(), &["--level", "6"]);
+    assert!(world.end().success());
+    let config = world.path("ashlar.toml");
+    for attach in [true, false] {
+        let devices = world.path("m*");
+        let entry = format!("[[array]]\nname = \"tank0\"\ndevices = [{devices:?}]\n");
+        std::fs::write(&config, format!("{entry}attach = {attach}\n")).expect("written");
+        std::fs::set_permissions(&config, Permissions::from_mode(0o600)).expect("ours");
+        world.start(&["--config", config.to_str().expect("text")]);
+        wait_for("the start", || world.status()["arrays"][0]["state"] == "clean");
+        // It waits until all that belongs to a start is done.
+        world.ok(&["set", "tank0", "job_floor=64M"]);
+        let status = world.status();
+        let exports = status["exports"].as_array().expect("a list");
+        let is_attached = exports.iter().any(|it| it["array"] == "tank0");
+        assert_eq!(is_attached, attach, "{exports:?}");
+        assert!(world.end().success());
+    }
 }
 
 /// Opening a device that does not answer takes until it does. Whoever asked for that waits, and

@@ -1,7 +1,7 @@
 //! Arrays that start by themselves, wait for members, and take them back; and those that do not.
 
 use crate::tools::{skipped, wait_for};
-use crate::world::World;
+use crate::world::{MEMBER_BYTES, World};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -138,6 +138,70 @@ fn what_was_stopped_by_hand_or_is_not_remembered_stays_as_it_is() {
     });
     world.ok(&["assemble", "--scan", "m0", "m1", "m2", "m3"]);
     assert_eq!(world.status()["absent"].as_array().map(Vec::len), Some(0));
+}
+
+/// It started degraded, without a spare on a file that had taken a slot.
+#[test]
+fn devices_that_joined_a_remembered_array_are_part_of_its_next_start() {
+    let mut world = World::without_daemon();
+    let file = world.path("quiet.toml");
+    std::fs::write(&file, "[start]\nremember = true\n").expect("written");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+    let quiet = ["--config", file.to_str().expect("text")];
+    world.start(&quiet);
+    world.create("tank0", 4, &["--level", "6"]);
+    for name in ["spare", "new"] {
+        world.sparse(name, MEMBER_BYTES);
+    }
+    world.ok(&["spare", "add", "spare"]);
+    world.ok(&["fail", "tank0", "2"]);
+    world.ok(&["fail", "tank0", "3"]);
+    world.ok(&["replace", "tank0", "3", "new", "--wait"]);
+    world.ok(&["rebuild", "wait", "tank0"]);
+    let is_remembered = |name| {
+        let kept = std::fs::read_to_string(world.path("state/arrays.toml")).unwrap_or_default();
+        kept.contains(&format!("{}\"", world.path(name).display()))
+    };
+    assert!(is_remembered("new"), "at once, for it was by hand");
+    wait_for("the spare", || is_remembered("spare"));
+    assert!(world.end().success());
+    world.start(&quiet);
+    wait_for("the array", || state_of(&world) != "none");
+    assert_eq!(state_of(&world), "clean");
+}
+
+#[test]
+fn tunables_set_by_hand_come_back_with_the_array_until_they_are_forgotten() {
+    let mut world = World::without_daemon();
+    start(&mut world, true);
+    world.create("tank0", 4, &["--level", "6"]);
+    let limits = |world: &World| {
+        let tuning = world.array()["tuning"].clone();
+        (tuning["write_rate_max"].clone(), tuning["read_iops_max"].clone())
+    };
+    let told = world.ok(&["set", "tank0", "write_rate_max=8M", "read_iops_max=900"]);
+    assert!(told.contains("and remembered"), "{told}");
+    world.ok(&["set", "tank0", "read_iops_max=700"]);
+    world.ok(&["set", "tank0", "--not-remembered", "write_rate_max=9M"]);
+    assert_eq!(limits(&world), ((9 << 20).into(), 700.into()));
+    assert!(world.ok(&["status"]).contains("limits reads 700 a second, writes 9 MiB/s;"));
+    let metrics = world.ok(&["metrics"]);
+    assert!(
+        metrics.contains("ashlar_array_limit{array=\"tank0\",of=\"reads\"} 700\n"),
+        "{metrics}"
+    );
+    assert!(world.end().success());
+
+    start(&mut world, true);
+    wait_for("the array", || state_of(&world) == "clean");
+    assert_eq!(limits(&world), ((8 << 20).into(), 700.into()));
+    world.ok(&["rename", "tank0", "tank1"]);
+    assert_eq!(limits(&world), ((8 << 20).into(), 700.into()));
+    assert!(world.ok(&["set", "tank1", "--forget"]).contains("forgotten"));
+    assert!(world.end().success());
+    start(&mut world, true);
+    wait_for("the array", || state_of(&world) == "clean");
+    assert_eq!(limits(&world), (0.into(), 0.into()));
 }
 
 #[test]

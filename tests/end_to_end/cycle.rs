@@ -199,6 +199,51 @@ levels! {
     draid3_lives_through_three_losses: "draid3:4d:13c", [], 13 members, 3 lost;
 }
 
+/// Two members are lost and rebuilt into distributed spares, two more go, and all come back.
+#[test]
+fn distributed_spares_take_lost_members_and_give_them_back() {
+    if !all_here("distributed_spares_take_lost_members_and_give_them_back", &["nbdcopy"]) {
+        return;
+    }
+    let world = World::new();
+    let devices = world.create("tank0", 9, &["--level", "draid2:3d:9c:2s"]);
+    let first = world.noise("first", DATA_BYTES);
+    Way::Nbd.write(&world, &first);
+    for slot in ["1", "4"] {
+        world.ok(&["fail", "tank0", slot]);
+        let told = world.ok(&["rebuild", "wait", "tank0"]);
+        assert!(told.contains("distributed spares"), "{told}");
+        assert_eq!(world.array()["tolerates"], 2);
+    }
+    let shown = world.ok(&["status"]);
+    assert!(shown.contains("distributed spare 0") && shown.contains("on spares"), "{shown}");
+    for slot in ["6", "7"] {
+        world.ok(&["fail", "tank0", slot]);
+    }
+    assert!(Way::Nbd.holds(&world, &first), "wrong with four members out");
+    let second = world.noise_from("second", DATA_BYTES, 77);
+    Way::Nbd.write(&world, &second);
+    world.ok(&["stop", "tank0"]);
+    let left = devices.iter().enumerate().filter(|(slot, _)| ![1, 4, 6, 7].contains(slot));
+    let left: Vec<&str> = left.map(|(_, device)| device.as_str()).collect();
+    world.ok(&[&["assemble"], &left[..]].concat());
+    assert!(Way::Nbd.holds(&world, &second), "wrong after a start without four members");
+    for slot in ["1", "4", "6", "7"] {
+        let device = format!("new{slot}");
+        world.sparse(&device, crate::world::MEMBER_BYTES);
+        world.ok(&["replace", "tank0", slot, &device, "--wait"]);
+    }
+    let array = world.array();
+    assert_eq!(
+        (&array["state"], &array["lost_members"]),
+        (&"clean".into(), &serde_json::json!([]))
+    );
+    assert!(Way::Nbd.holds(&world, &second), "wrong after all were replaced");
+    let scrubbed = world.ok(&["scrub", "tank0", "--wait"]);
+    assert!(scrubbed.contains(" 0 mismatches"), "{scrubbed}");
+    assert_eq!(world.array()["counters"]["errors"], 0);
+}
+
 #[test]
 fn a_spare_takes_the_place_of_a_member_that_fails() {
     if !all_here("a_spare_takes_the_place_of_a_member_that_fails", &["nbdcopy"]) {

@@ -41,7 +41,7 @@ fn tunables_change_while_the_array_runs_and_nonsense_changes_nothing() {
     world.create("tank0", 4, &["--level", "6"]);
     assert!(world.ok(&["set", "tank0"]).contains("read_deadline_ms=500\n"));
     let told = world.ok(&["set", "tank0", "read_deadline_ms=700", "job_floor=64M"]);
-    assert!(told.contains("are changed until it stops"), "{told}");
+    assert!(told.contains("are changed until the daemon ends"), "{told}");
     let now = world.ok(&["set", "tank0"]);
     for line in ["read_deadline_ms=700\n", "job_floor=67108864\n", "slow_member=warn\n"] {
         assert!(now.contains(line), "{line}: {now}");
@@ -52,6 +52,8 @@ fn tunables_change_while_the_array_runs_and_nonsense_changes_nothing() {
     for (typed, code, why) in [
         ("read_deadline_ms=0", 1, "must be more than 0"),
         ("slow_member=shout", 1, "warn, avoid or replace"),
+        ("write_rate_max=1000", 1, "0 (no limit) or at least 1 MiB"),
+        ("read_iops_max=3", 1, "0 (no limit) or at least 100"),
         ("melt=1", 2, "unknown field"),
     ] {
         let told = world.run(&["set", "tank0", typed]);

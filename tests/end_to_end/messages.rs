@@ -81,33 +81,46 @@ fn a_scrub_that_repairs_by_checksums_says_so_and_is_content() {
 
 /// One that was cancelled said "0 mismatches".
 #[test]
-fn a_scrub_that_is_cancelled_says_how_far_it_was() {
-    let test = "a_scrub_that_is_cancelled_says_how_far_it_was";
+fn a_scrub_that_is_cancelled_by_either_command_says_how_far_it_was() {
+    let test = "a_scrub_that_is_cancelled_by_either_command_says_how_far_it_was";
     let Some(world) = filled(test, &[]) else { return };
-    let mut line = String::new();
-    // One that ends before it can be cancelled tells nothing: another one is begun.
-    for _ in 0..100 {
-        let waiting = world
-            .command()
-            .args(["scrub", "tank0", "--wait"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        let cancelled = || world.run(&["scrub", "tank0", "--cancel"]).status.success();
-        let is_cancelled = (0..20).any(|_| cancelled());
-        let ended = waiting.wait_with_output().expect("it ends");
-        if is_cancelled && ended.status.code() == Some(1) {
-            line = String::from_utf8_lossy(&ended.stderr).into_owned();
-            break;
-        }
+    let mut scrubs = 0;
+    for is_by_number in [false, true] {
+        // One that ends before it can be cancelled tells nothing: another one is begun.
+        let line = (0..100).find_map(|_| {
+            scrubs += 1;
+            let job = format!("tank0/{scrubs}");
+            let by_number = ["job", "cancel", &job];
+            cancelled(&world, if is_by_number { &by_number } else { &BY_KIND })
+        });
+        let line = line.expect("one of so many is cancelled in time");
+        assert!(line.contains("the scrub of tank0 was cancelled after "), "{line}");
+        assert!(line.contains("begin again with: ashlar scrub tank0"), "{line}");
+        let last = &world.array()["last_scrub"];
+        assert_eq!(last["cancelled"], true, "{last}");
+        let screen = world.ok(&["status"]);
+        assert!(screen.contains("ago, cancelled after "), "{screen}");
+        let jobs = world.ok(&["job", "list"]);
+        let own = jobs.lines().find(|line| line.starts_with(&format!("tank0/{scrubs} ")));
+        assert!(own.is_some_and(|line| line.contains("cancelled")), "{jobs}");
     }
-    assert!(line.contains("the scrub of tank0 was cancelled after "), "{line}");
-    assert!(line.contains("begin again with: ashlar scrub tank0"), "{line}");
-    let last = &world.array()["last_scrub"];
-    assert_eq!(last["cancelled"], true, "{last}");
-    let screen = world.ok(&["status"]);
-    assert!(screen.contains("ago, cancelled after "), "{screen}");
+}
+
+const BY_KIND: [&str; 3] = ["scrub", "tank0", "--cancel"];
+
+/// Begin a scrub and cancel it; what whoever waits for it is told, unless it was too fast.
+fn cancelled(world: &World, command: &[&str]) -> Option<String> {
+    let waiting = world
+        .command()
+        .args(["scrub", "tank0", "--wait"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let is_cancelled = (0..20).any(|_| world.run(command).status.success());
+    let ended = waiting.wait_with_output().expect("it ends");
+    (is_cancelled && ended.status.code() == Some(1))
+        .then(|| String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
 /// Two of four copies that somebody's dd had overwritten were written anew without a word.

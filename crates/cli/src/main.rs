@@ -29,6 +29,7 @@ mod render;
 mod say;
 mod since;
 mod sizes;
+mod udev;
 mod wait;
 
 use args::{Args, Command};

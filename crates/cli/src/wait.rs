@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// How often to look for a device that takes a slot before saying that there is none.
 const JOIN_LOOKS: u32 = 5;
 
-/// Wait until every slot of `array` is in sync.
+/// Wait until every slot of `array` is in sync, or what it lost is on distributed spares.
 ///
 /// # Errors
 /// The array is not there (any more), a slot has no device and gets none, or the daemon does not
@@ -30,6 +30,12 @@ pub fn until_rebuilt(reach: &Reach, array: &str) -> Result<(), Fault> {
         let Some(first) = waiting.next() else {
             return reach.tell(format_args!("every slot of '{array}' is in sync"));
         };
+        let is_on_spares = !status.lost_members.is_empty()
+            && status.tolerates == status.parity_strips
+            && status.members.iter().all(|it| it.state != MemberState::Rebuilding);
+        if is_on_spares {
+            return reach.tell(format_args!("what '{array}' lost is on its distributed spares"));
+        }
         let is_hopeless = [first].into_iter().chain(waiting).all(|it| it.state == MemberState::Out);
         if is_hopeless && looks == 0 {
             return Err(Fault::new(

@@ -27,7 +27,7 @@ use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::ControlSeats;
 use crate::repeats::{self, Running};
 use crate::scrape::ScrapeSeats;
-use crate::{config, convert, look};
+use crate::{config, convert, domains, look};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
@@ -92,7 +92,6 @@ impl Serves<Create> for Arrays {
                 format!("an array called '{}' runs already; nothing was written", call.name);
             return Err(ApiError::new("array.running", message, "choose another name"));
         }
-        convert::check_declustering(&call)?;
         let is_in_memory = memory_devices::check_kinds(&call.devices, &call.spares)?;
         let new_memory = self.memory.make(&mut call.devices)?;
         let named = call.clone();
@@ -100,8 +99,10 @@ impl Serves<Create> for Arrays {
         for device in call.devices.iter().chain(&call.spares) {
             self.refuse_if_in_use(device).await?;
         }
+        let (domain_members, enclosures) = domains::planned(&call)?;
         let spec = CreateSpec {
-            shape: convert::shape(&call),
+            shape: convert::shape(&call, domain_members),
+            enclosures,
             policy: convert::policy(call.policy, call.level),
             checksums: convert::checksums(call.checksums),
             atomic_write_bytes: call.atomic_write_bytes.unwrap_or(0),
@@ -146,6 +147,7 @@ impl Serves<Create> for Arrays {
             }
         }
         let mut created = created(&report, is_in_memory);
+        created.notes.extend(enclosures.map(|own| domains::cost(own, &report.geometry)));
         created.notes.extend(unremembered);
         Ok(created)
     }

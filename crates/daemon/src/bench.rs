@@ -184,6 +184,7 @@ async fn on_engine(
 ) -> Result<BenchResult, ApiError> {
     let devices = devices(spec);
     let create = CreateSpec {
+        enclosures: None,
         name: NAME.to_owned(),
         shape: Shape {
             level: spec.level,
@@ -192,6 +193,7 @@ async fn on_engine(
             group_members: spec.group_members.map(usize::from),
             strip_bytes: spec.strip_bytes,
             declustered: spec.stripe_width.map(|width| DeclusteredShape {
+                domain_members: 1,
                 stripe_width: width.into(),
                 spare_columns: 0,
                 cell_bytes: None,

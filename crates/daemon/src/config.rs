@@ -11,7 +11,9 @@ use crate::exports::address;
 use crate::memory_devices;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
-use ashlar_engine::{ArrayTuning, Signatures, SilenceLimits, SlowLimits, SlowReaction};
+use ashlar_engine::{
+    ArrayTuning, RateLimit, Signatures, SilenceLimits, SlowLimits, SlowReaction, VolumeLimits,
+};
 use ashlar_nbd::{TlsFiles, TlsTerms, only_we_change};
 use ashlar_session::SessionLimits;
 use ashlar_units::ByteSize;
@@ -134,6 +136,11 @@ impl StartConfig {
     }
 }
 
+/// The lowest limits of a volume. With lower ones clients that have many requests under way would
+/// take their wait for a device that hangs.
+const RATE_MIN: ByteSize = ByteSize(1 << 20);
+const IOPS_MIN: u64 = 100;
+
 /// `[tuning]` for all arrays, `[array.tuning]` for one. What is left out stays as it is.
 /// docs/tuning.md says when to change what.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -167,6 +174,16 @@ pub struct Tuning {
     pub space_wait_s: Option<u64>,
     /// Members are told what clients gave back, once that is safe.
     pub pass_discards: Option<bool>,
+    /// Bytes of client reads that begin in a second; 0: without a limit.
+    #[serde(deserialize_with = "size")]
+    pub read_rate_max: Option<ByteSize>,
+    /// The same for writes.
+    #[serde(deserialize_with = "size")]
+    pub write_rate_max: Option<ByteSize>,
+    /// Client reads that begin in a second; 0: without a limit.
+    pub read_iops_max: Option<u64>,
+    /// The same for writes.
+    pub write_iops_max: Option<u64>,
     /// Memory for the checksum table of an array that keeps one.
     #[serde(deserialize_with = "size")]
     pub checksum_cache: Option<ByteSize>,
@@ -196,6 +213,18 @@ impl Tuning {
             pass_discards: self.pass_discards.unwrap_or(base.pass_discards),
             checksum_cache_bytes: self.checksum_cache.map_or(base.checksum_cache_bytes, |it| it.0),
             job_floor_bytes: self.job_floor.map_or(base.job_floor_bytes, |floor| floor.0),
+            limits: self.limits_over(base.limits),
+        }
+    }
+
+    fn limits_over(&self, base: VolumeLimits) -> VolumeLimits {
+        let limit = |rate: Option<ByteSize>, iops: Option<u64>, base: RateLimit| RateLimit {
+            bytes: rate.map_or(base.bytes, |it| it.0),
+            requests: iops.unwrap_or(base.requests),
+        };
+        VolumeLimits {
+            reads: limit(self.read_rate_max, self.read_iops_max, base.reads),
+            writes: limit(self.write_rate_max, self.write_iops_max, base.writes),
         }
     }
 
@@ -212,6 +241,20 @@ impl Tuning {
         ] {
             if value == Some(0) {
                 return Err(format!("{name} must be more than 0"));
+            }
+        }
+        for (name, value) in
+            [("read_rate_max", self.read_rate_max), ("write_rate_max", self.write_rate_max)]
+        {
+            if value.is_some_and(|it| it.0 > 0 && it.0 < RATE_MIN.0) {
+                return Err(format!("{name} must be 0 (no limit) or at least {RATE_MIN} a second"));
+            }
+        }
+        for (name, value) in
+            [("read_iops_max", self.read_iops_max), ("write_iops_max", self.write_iops_max)]
+        {
+            if value.is_some_and(|it| it > 0 && it < IOPS_MIN) {
+                return Err(format!("{name} must be 0 (no limit) or at least {IOPS_MIN}"));
             }
         }
         for (name, value) in [

@@ -2,10 +2,13 @@
 //! two changes only this file.
 
 use crate::arrays::ListenerSeats;
+use crate::domains;
 use crate::scrape;
 use crate::seats::Taken;
+use ashlar_api::ApiError;
 use ashlar_api::v1::array::{
-    self, ArrayCounters, ArrayState, ArrayStatus, Pause, Replayed, ScrubResult, Share, StageLatency,
+    self, ArrayCounters, ArrayState, ArrayStatus, LostMember, Pause, Replayed, ScrubResult, Share,
+    StageLatency,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobEnd, JobKind, JobStatus};
@@ -15,7 +18,6 @@ use ashlar_api::v1::severity::severity_of;
 use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{PoolStatus, RepeatedEvent, WorkerStatus};
 use ashlar_api::v1::tuning::Tuning;
-use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayCounts, ArrayTuning, CommandsKind, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk as ondisk;
@@ -52,7 +54,8 @@ pub fn repeated_events(log: &ashlar_engine::EventLog) -> Vec<RepeatedEvent> {
     log.totals().into_iter().map(repeated).collect()
 }
 
-pub fn shape(create: &array::Create) -> Shape {
+/// The shape that is asked for; `domain_members` of a failure domain.
+pub fn shape(create: &array::Create, domain_members: usize) -> Shape {
     Shape {
         level: create.level,
         members: create.devices.len(),
@@ -60,31 +63,12 @@ pub fn shape(create: &array::Create) -> Shape {
         group_members: create.group_members.map(usize::from),
         strip_bytes: create.strip_bytes.unwrap_or(STRIP_BYTES_DEFAULT),
         declustered: create.declustered.map(|wish| DeclusteredShape {
+            domain_members,
             stripe_width: wish.stripe_width.into(),
             spare_columns: wish.distributed_spares.into(),
             cell_bytes: wish.cell_bytes,
         }),
     }
-}
-
-/// Distributed spares are not there yet: space that nothing can be rebuilt to would be wasted.
-///
-/// # Errors
-/// If the array is to have some.
-pub fn check_declustering(create: &array::Create) -> Result<(), ApiError> {
-    let spares = create.declustered.map_or(0, |wish| wish.distributed_spares);
-    if spares == 0 {
-        return Ok(());
-    }
-    let message = format!(
-        "{} was not created: Ashlar has no distributed spares yet; nothing was written",
-        create.name
-    );
-    Err(ApiError::new(
-        codes::REQUEST_MALFORMED,
-        message,
-        "create it without --distributed-spares, and add drives with --spare",
-    ))
 }
 
 /// The checksums that are asked for; none, if nothing is said.
@@ -125,6 +109,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         parity_strips: small(geometry.parity_strips()),
         groups: small(geometry.groups()),
         is_declustered: geometry.declustered().is_some(),
+        domains: domains::of(&array),
         strip_bytes: geometry.strip_bytes(),
         volume_bytes: geometry.volume_bytes(),
         state: match array.state {
@@ -147,6 +132,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         intent: share(array.dirty_regions),
         written_stripes: share(array.written_stripes),
         members: array.members.into_iter().map(member_status).collect(),
+        lost_members: array.lost_members.into_iter().map(lost_member).collect(),
         jobs: array.jobs.into_iter().map(job_status).collect(),
         ended_jobs: array.ended_jobs.into_iter().map(job_end).collect(),
         last_scrub: scrub_result(array.scrub_end, array.last_scrub),
@@ -163,6 +149,16 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             })
             .collect(),
         name: array.name,
+    }
+}
+
+fn lost_member(lost: ashlar_engine::LostMember) -> LostMember {
+    LostMember {
+        slot: lost.slot.0,
+        spare_column: lost.spare_column.map(small),
+        missing_cells: lost.missing,
+        spare_cells: lost.on_spare,
+        in_place_cells: lost.in_place,
     }
 }
 
@@ -183,6 +179,10 @@ fn tuning(own: &ArrayTuning) -> Tuning {
         job_floor: Some(own.job_floor_bytes),
         space_wait_s: own.no_room_wait_max.map(|time| time.as_secs()),
         pass_discards: Some(own.pass_discards),
+        read_rate_max: Some(own.limits.reads.bytes),
+        write_rate_max: Some(own.limits.writes.bytes),
+        read_iops_max: Some(own.limits.reads.requests),
+        write_iops_max: Some(own.limits.writes.requests),
     }
 }
 
@@ -278,7 +278,8 @@ fn last_device(device: ashlar_engine::DeviceIdentity) -> LastDevice {
 }
 
 fn bay(bay: ashlar_device::Bay) -> Bay {
-    Bay { by_path: bay.by_path, enclosure: bay.enclosure, name: bay.name }
+    let ashlar_device::Bay { by_path, enclosure, name, .. } = bay;
+    Bay { by_path, enclosure, name }
 }
 
 fn slow(figures: ashlar_engine::SlowFigures) -> Slow {
@@ -470,6 +471,8 @@ fn counters(counts: &ArrayCounts) -> ArrayCounters {
         log_bytes: counts.log_bytes,
         log_settles: counts.log_settles,
         log_space_waits: counts.log_space_waits,
+        limit_waits: counts.limit_waits,
+        limit_wait_us: counts.limit_wait_us,
         handed_over: counts.handed_over,
     }
 }
@@ -479,7 +482,7 @@ fn share((count, of): (u64, u64)) -> Share {
 }
 
 /// Strips, groups, slots and workers: none of them comes near 65,535.
-fn small(count: usize) -> u16 {
+pub fn small(count: usize) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 

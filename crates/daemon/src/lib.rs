@@ -18,6 +18,7 @@
 //! - `drives`      lights of bays, and the health of drives
 //! - `descriptors` how many there are, and how many are reserved
 //! - `arrays`      the engine behind the control interface: one function a call
+//! - `domains`     failure domains beside where drives are plugged in
 //! - `convert`     between the engine's types and those of the control interface
 //! - [`events`]    carries events to the journal, to a history on disk, to the operators
 //! - `configured`  arrays that the configuration names, and why some do not run
@@ -48,6 +49,7 @@ mod configured;
 pub mod control;
 mod convert;
 mod descriptors;
+mod domains;
 mod drives;
 mod erase;
 pub mod events;

@@ -251,6 +251,7 @@ mod tests {
         config.worker_count = 1;
         let engine = Engine::start(config).expect("started");
         let spec = CreateSpec {
+            enclosures: None,
             name: "tank".to_owned(),
             devices: devices.clone(),
             shape: Shape {

@@ -36,6 +36,7 @@ pub fn openmetrics(status: &Status) -> String {
     arrays(&mut text, &status.arrays);
     starts(&mut text, &status.arrays);
     waits(&mut text, &status.arrays);
+    limits(&mut text, &status.arrays);
     counters(&mut text, &status.arrays);
     members(&mut text, &status.arrays);
     jobs(&mut text, &status.arrays);
@@ -107,13 +108,22 @@ fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
         }
     }
     type Gauge = (&'static str, &'static str, fn(&ArrayStatus) -> u64);
-    const GAUGES: [Gauge; 5] = [
+    const GAUGES: [Gauge; 8] = [
         ("ashlar_array_paused_writes", "Member writes that wait for space.", |it| {
             it.pause.as_ref().map_or(0, |pause| pause.waiting)
         }),
         ("ashlar_array_volume_bytes", "Usable size.", |it| it.volume_bytes),
         ("ashlar_array_tolerated_members", "Members that may still be lost.", |it| {
             it.tolerates.into()
+        }),
+        ("ashlar_array_missing_cells", "Cells of lost members to be rebuilt.", |it| {
+            it.lost_members.iter().map(|lost| lost.missing_cells).sum()
+        }),
+        ("ashlar_array_spare_cells", "Cells of lost members on distributed spares.", |it| {
+            it.lost_members.iter().map(|lost| lost.spare_cells).sum()
+        }),
+        ("ashlar_array_in_place_cells", "Cells of lost members that are back.", |it| {
+            it.lost_members.iter().map(|lost| lost.in_place_cells).sum()
         }),
         ("ashlar_array_dirty_regions", "Regions that may be inconsistent.", |it| it.intent.count),
         ("ashlar_array_written_stripes", "Stripes that were ever written.", |it| {
@@ -124,6 +134,25 @@ fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
         text.family(name, "gauge", help);
         for array in arrays {
             text.sample(name, &[("array", &array.name)], value(array));
+        }
+    }
+}
+
+/// The limits of volumes that have any.
+fn limits(text: &mut Text, arrays: &[ArrayStatus]) {
+    let name = "ashlar_array_limit";
+    text.family(name, "gauge", "What may begin in a second, of volumes with a limit.");
+    for array in arrays {
+        let own = &array.tuning;
+        for (of, limit) in [
+            ("read_bytes", own.read_rate_max),
+            ("write_bytes", own.write_rate_max),
+            ("reads", own.read_iops_max),
+            ("writes", own.write_iops_max),
+        ] {
+            if let Some(limit) = limit.filter(|it| *it > 0) {
+                text.sample(name, &[("array", &array.name), ("of", of)], limit);
+            }
         }
     }
 }

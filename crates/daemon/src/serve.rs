@@ -367,7 +367,10 @@ async fn serve_until_signal(
         let gather = async {
             // Without a sender the process ends.
             drop(is_ready.wait_for(|is_ready| *is_ready).await);
-            arrays.gather.keep_looking(arrays, say).await;
+            tokio::join!(
+                arrays.gather.keep_looking(arrays, say),
+                arrays.gather.keep_remembering(arrays),
+            );
         };
         tokio::select! {
             // It never ends by itself.

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::shared_part::adapter;
 use crate::sysfs::{self, text};
 
 /// Where a drive is, or was, plugged in.
@@ -20,6 +21,8 @@ pub struct Bay {
     pub enclosure: Option<String>,
     /// The bay, as the enclosure calls it.
     pub name: Option<String>,
+    /// PCI address of the host bus adapter; see [`SharedPart::Adapter`](crate::SharedPart).
+    pub adapter: Option<String>,
 }
 
 /// What is in a bay now.
@@ -41,7 +44,18 @@ impl Bay {
             by_path: by_path(&disk, dev),
             enclosure: component.as_ref().and_then(|it| enclosure(it.parent()?)),
             name: component.as_deref().and_then(file_name),
+            adapter: adapter(&disk),
         }
+    }
+
+    /// Where the block device at this path is plugged in. Files are nowhere.
+    pub fn at(path: &Path) -> Bay {
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        let block = fs::metadata(path).ok().filter(|it| it.file_type().is_block_device());
+        block.map_or_else(Bay::default, |it| {
+            let (major, minor) = (rustix::fs::major(it.rdev()), rustix::fs::minor(it.rdev()));
+            Bay::of(Path::new(sysfs::SYS), Path::new("/dev"), major, minor)
+        })
     }
 
     /// The bay's directory below `sys`, if the kernel has its enclosure now.
@@ -144,6 +158,7 @@ mod tests {
             by_path: Some("pci-0000:5e:00.0-sas-phy7-lun-0".to_owned()),
             enclosure: Some("6:0:24:0".to_owned()),
             name: Some("Slot 07".to_owned()),
+            adapter: None,
         };
         assert_eq!(bay_of(root.path(), 0), bay);
         assert_eq!(bay_of(root.path(), 1), bay, "of the whole disk: that is what is pulled");

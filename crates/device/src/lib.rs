@@ -18,7 +18,8 @@
 //! - `noted`: what counting and recording share; `forward`: tasks that pass answers on
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
 //! - `sysfs`: what the kernel tells about a block device; `store`: where a thin one takes space
-//!   from; `bay`: where a drive is plugged in, and the light there
+//!   from; `bay`: where a drive is plugged in, and the light there; `shared_part`:
+//!   what it hangs on
 #![forbid(unsafe_code)]
 
 mod bay;
@@ -36,6 +37,7 @@ mod null;
 mod open_paths;
 mod probe;
 mod record;
+mod shared_part;
 mod start;
 mod stats;
 mod store;
@@ -58,6 +60,7 @@ pub use null::NullDevice;
 pub use open_paths::PathOpener;
 pub use probe::{Probe, Prober, Signature, signatures, signatures_built_in};
 pub use record::{RecordEntry, RecordKind, Recorder, RecordingOpener, read_record};
+pub use shared_part::SharedPart;
 pub use start::{
     Doing, ReadFailed, Reading, discard, flush, read, write, write_durable, write_zeroes,
 };

@@ -17,19 +17,21 @@ use crate::identity::Identities;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
 use crate::log::shape::LogShape;
-use crate::member::SlotState;
+use crate::member::{SlotEvent, SlotState};
 use crate::metrics::{
     ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounts, MemberTally, StageLatencies,
 };
 use crate::room::{Pause, Room};
 use crate::slot::{DeviceEpoch, Slot};
 use crate::spare::SparePools;
+use crate::spare_cells::{SpareCells, Spot};
 use crate::watch::silence::Silence;
 use crate::watch::slow::Avoided;
 use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, LayoutEpoch, Place, Stripe, StripeId, StripeView};
-use ashlar_ondisk::{ArrayName, JobRecord};
+use ashlar_ondisk::{ArrayName, JobRecord, Superblock};
 use ashlar_units::{MemberIdx, StripIdx, StripSet, to_u64, to_usize};
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
@@ -50,6 +52,8 @@ pub(crate) struct ArrayIdentity {
 pub struct Array {
     pub(crate) identity: ArrayIdentity,
     pub(crate) layouts: Layouts,
+    /// Where strips of lost members are, if it has distributed spares.
+    pub(crate) spare_cells: Option<Box<SpareCells>>,
     pub(crate) tuning: LiveTuning,
     /// Start of the data area on every member, bytes.
     pub(crate) data_offset: u64,
@@ -132,6 +136,7 @@ impl LocalCounters {
 pub(crate) struct ArrayParts {
     pub(crate) identity: ArrayIdentity,
     pub(crate) layouts: Layouts,
+    pub(crate) spare_cells: Option<Box<SpareCells>>,
     pub(crate) tuning: ArrayTuning,
     pub(crate) data_offset: u64,
     pub(crate) slot_states: Vec<SlotState>,
@@ -168,6 +173,7 @@ impl Array {
                 .collect(),
             identity: parts.identity,
             layouts: parts.layouts,
+            spare_cells: parts.spare_cells,
             tuning: LiveTuning::new(parts.tuning),
             data_offset: parts.data_offset,
             written: parts.written,
@@ -340,7 +346,43 @@ impl Array {
     /// Where a strip lies: the one place where the engine asks a layout that.
     #[inline]
     fn place_of(&self, stripe: Stripe, strip: StripIdx) -> Place {
-        self.geometry_of(stripe).place(stripe, strip)
+        let own = self.geometry_of(stripe).place(stripe, strip);
+        match self.moved() {
+            None => own,
+            Some(cells) => Place { member: cells.spot(own).member, ..own },
+        }
+    }
+
+    /// Where strips of lost members are, if some member is lost.
+    #[inline]
+    fn moved(&self) -> Option<&SpareCells> {
+        self.spare_cells.as_deref().filter(|cells| cells.has_losses())
+    }
+
+    /// Coordinator only: this is the superblock, and the members have it if it is recorded.
+    pub(crate) fn follow_spares(&self, superblock: &Superblock, is_recorded: bool) {
+        let Some(cells) = &self.spare_cells else { return };
+        let is_filled = |slot| self.slot(slot).state() == SlotState::Rebuilding;
+        // A member that is whole is in sync before its entry goes: else it would serve nothing in
+        // between, and neither would the cells that it holds for others.
+        let all = (0..self.slots.len()).map(MemberIdx::from_at);
+        let is_whole = |slot: &MemberIdx| {
+            is_recorded && is_filled(*slot) && superblock.spare_record(*slot).is_none()
+        };
+        for slot in all.filter(is_whole) {
+            let state = SlotState::Rebuilding.next(SlotEvent::RebuildRecorded);
+            self.set_slot_state(slot, state.expect("it was rebuilding"));
+        }
+        cells.follow(superblock, is_filled);
+    }
+
+    /// Where a strip is, and where it is written besides.
+    fn spot(&self, stripe: Stripe, strip: StripIdx) -> Spot {
+        let own = self.geometry_of(stripe).place(stripe, strip);
+        match self.moved() {
+            None => Spot::own(own.member),
+            Some(cells) => cells.spot(own),
+        }
     }
 
     /// The member that holds a strip, and the bytes from the member's start where the strip's row
@@ -348,11 +390,60 @@ impl Array {
     #[inline]
     pub(crate) fn place(&self, stripe: Stripe, strip: StripIdx, row: u32) -> (MemberIdx, u64) {
         let place = self.place_of(stripe, strip);
-        (place.member, self.data_offset + place.offset + u64::from(row) * ashlar_units::BLOCK_BYTES)
+        (place.member, self.offset_of(place, row))
+    }
+
+    #[inline]
+    fn offset_of(&self, place: Place, row: u32) -> u64 {
+        self.data_offset + place.offset + u64::from(row) * ashlar_units::BLOCK_BYTES
+    }
+
+    /// The same if the strip may be read there.
+    #[inline]
+    pub(crate) fn readable_place(
+        &self,
+        stripe: Stripe,
+        strip: StripIdx,
+        row: u32,
+    ) -> Option<(MemberIdx, u64)> {
+        if self.spare_cells.is_none() {
+            let place = self.place(stripe, strip, row);
+            return self.slot(place.0).access(stripe).0.then_some(place);
+        }
+        let own = self.geometry_of(stripe).place(stripe, strip);
+        let spot = self.spot(stripe, strip);
+        self.serves(&spot).0.then(|| (spot.member, self.offset_of(own, row)))
+    }
+
+    /// Whether a strip may be read in its spot, and whether it is written. A device that is being
+    /// filled serves what the spare table says is on it, and nothing if the table knows no loss.
+    fn serves(&self, spot: &Spot) -> (bool, bool) {
+        match self.slot(spot.member).state() {
+            SlotState::InSync => (spot.is_there, spot.takes_writes),
+            SlotState::Rebuilding => (spot.is_there && spot.is_listed, spot.takes_writes),
+            SlotState::Failing | SlotState::Out => (false, false),
+        }
+    }
+
+    /// The members that a strip is written to: where it is, and where it is being copied to.
+    pub(crate) fn write_places(
+        &self,
+        stripe: Stripe,
+        strip: StripIdx,
+    ) -> (MemberIdx, SmallVec<[MemberIdx; 2]>) {
+        let Spot { member, copies, .. } = self.spot(stripe, strip);
+        (member, copies)
     }
 
     /// The strip of the stripe that lies on a member.
     pub(crate) fn strip_on(&self, stripe: Stripe, member: MemberIdx) -> Option<StripIdx> {
+        if self.moved().is_some() {
+            let is_on = |strip: &StripIdx| {
+                let (at, copies) = self.write_places(stripe, *strip);
+                at == member || copies.contains(&member)
+            };
+            return self.geometry_of(stripe).all_strips().iter().find(is_on);
+        }
         let geometry = self.geometry_of(stripe);
         // A member may have joined for another geometry alone.
         if member.at() < geometry.members() { geometry.strip_on(stripe, member) } else { None }
@@ -381,7 +472,7 @@ impl Array {
         let mut view =
             StripeView { readable: StripSet::EMPTY, writable: StripSet::EMPTY, is_parity_valid };
         for strip in all.iter() {
-            let (readable, writable) = self.slot(self.member_of(stripe, strip)).access(stripe);
+            let (readable, writable) = self.access(stripe, strip);
             if readable {
                 view.readable = view.readable.with(strip);
             }
@@ -392,9 +483,17 @@ impl Array {
         view
     }
 
-    /// Whether the slot's device may be read for this stripe.
-    pub(crate) fn is_readable(&self, stripe: Stripe, member: MemberIdx) -> bool {
-        self.slot(member).access(stripe).0
+    /// Whether a strip may be read, and whether it is written.
+    fn access(&self, stripe: Stripe, strip: StripIdx) -> (bool, bool) {
+        if self.spare_cells.is_none() {
+            return self.slot(self.member_of(stripe, strip)).access(stripe);
+        }
+        self.serves(&self.spot(stripe, strip))
+    }
+
+    /// Whether a strip may be read where it lies.
+    pub(crate) fn is_readable(&self, stripe: Stripe, strip: StripIdx) -> bool {
+        self.access(stripe, strip).0
     }
 
     /// Workers that own stripes: all of them, or as many as have a log ring in the log.
@@ -444,7 +543,87 @@ impl Array {
     /// that are not in sync.
     pub(crate) fn is_needed(&self, member: MemberIdx) -> bool {
         let is_missing = |other| self.slot(other).state() != SlotState::InSync;
-        self.layouts.is_needed(member, is_missing)
+        let Some(cells) = &self.spare_cells else {
+            return self.layouts.is_needed(member, is_missing);
+        };
+        let all = (0..self.slots.len()).map(MemberIdx::from_at);
+        let is_counted = |other: &MemberIdx| {
+            *other != member
+                && (cells.is_lost(*other) || self.slot(*other).state() == SlotState::Failing)
+        };
+        let has_entry =
+            cells.is_lost(member) || all.filter(is_counted).count() < self.entries_max();
+        !has_entry
+            || self.lost_at_most(cells, |other| other == member || is_missing(other), member)
+                > self.layouts.parity_strips_max()
+    }
+
+    /// Members that the spare table has room for.
+    fn entries_max(&self) -> usize {
+        let spares = self.geometry().declustered().map_or(0, |map| map.parts().spare_columns);
+        spares + self.layouts.parity_strips_max()
+    }
+
+    /// Strips that some stripe lacks at most when these members are missing, and `out` serves
+    /// nothing either.
+    fn lost_at_most(
+        &self,
+        cells: &SpareCells,
+        is_missing: impl Fn(MemberIdx) -> bool,
+        out: MemberIdx,
+    ) -> usize {
+        // A member that is being filled serves the cells that it has.
+        let is_gone = |member: MemberIdx| {
+            let slot = self.slot(member);
+            let is_filled = slot.state() == SlotState::Rebuilding && !slot.fails();
+            is_missing(member) && !(member != out && is_filled && cells.is_lost(member))
+        };
+        let all = (0..self.slots.len()).map(MemberIdx::from_at);
+        let count = all.filter(|member| cells.is_lost(*member) || is_gone(*member)).count();
+        // A stripe has at most one strip of each.
+        if count <= self.layouts.parity_strips_max() && !cells.has_losses() {
+            return count;
+        }
+        cells.most_lost(is_gone)
+    }
+
+    /// Whether some stripe lacks more strips than its parity replaces when these members are
+    /// missing; of arrays without distributed spares some stripe of `member`.
+    pub(crate) fn is_beyond(
+        &self,
+        member: MemberIdx,
+        is_missing: impl Fn(MemberIdx) -> bool,
+    ) -> bool {
+        let Some(cells) = &self.spare_cells else {
+            return self.layouts.is_beyond(member, is_missing);
+        };
+        let out = MemberIdx(if is_missing(member) { member.0 } else { u16::MAX });
+        self.lost_at_most(cells, is_missing, out) > self.layouts.parity_strips_max()
+    }
+
+    /// How many members may still be lost, whichever they are, when these are missing; `None` if
+    /// some stripe lacks more strips than its parity replaces.
+    pub(crate) fn tolerates(&self, is_missing: impl Fn(MemberIdx) -> bool) -> Option<usize> {
+        let Some(cells) = &self.spare_cells else { return self.layouts.tolerates(is_missing) };
+        let all = (0..self.slots.len()).map(MemberIdx::from_at);
+        let has_entry = |slot: &MemberIdx| cells.is_lost(*slot) || is_missing(*slot);
+        let free = self.entries_max().saturating_sub(all.filter(has_entry).count());
+        let lost = self.lost_at_most(cells, is_missing, MemberIdx(u16::MAX));
+        Some(self.layouts.parity_strips_max().checked_sub(lost)?.min(free))
+    }
+
+    /// How many members may still be lost, whichever they are; `None` if some stripe lacks too
+    /// much already.
+    pub fn tolerated_losses(&self) -> Option<usize> {
+        self.tolerates(|member| {
+            let slot = self.slot(member);
+            slot.state() != SlotState::InSync || slot.fails()
+        })
+    }
+
+    /// Whether lost members are rebuilt into distributed spares.
+    pub fn has_distributed_spares(&self) -> bool {
+        self.spare_cells.is_some()
     }
 
     pub(crate) fn is_read_only(&self) -> bool {

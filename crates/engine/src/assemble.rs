@@ -21,7 +21,7 @@ use crate::config::{ArrayTuning, Runner};
 use crate::coordinator::marks::Marks;
 use crate::coordinator::messages::ArrayLost;
 use crate::coordinator::state::Coordinator;
-use crate::coordinator::{drives, map_writer, proof, record};
+use crate::coordinator::{drives, map_writer, proof, record, spare_states};
 use crate::devices::{SlotDevice, SlotDevices};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -35,14 +35,16 @@ use crate::map_pages::MapDevices;
 use crate::member::SlotState;
 use crate::ownership::Seen;
 use crate::spare::Spare;
+use crate::spare_cells::{SpareCells, entries_of};
 use crate::watch;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
 use crate::written::kept::KeptMemory;
-use crate::{aside, control_io, map_pages, ownership, stated};
+use crate::{aside, control_io, map_pages, ownership, spare_pages, stated};
 use ashlar_device::{Access, Opened};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::Geometry;
+use ashlar_layout::declustered::{CellState, SpareTable};
 use ashlar_ondisk::assembly::{
     self, AssemblyRequest, Extra, ExtraReason, MemberReading, ReadLabel, RefusalKind, Start,
     Verdict,
@@ -53,7 +55,7 @@ use ashlar_ondisk::{
     ConsistencyPolicy, DrivePage, Drives, ForcedActions, Superblock, SuperblockCopies,
 };
 use ashlar_parity::Code;
-use ashlar_units::{MemberIdx, to_u64};
+use ashlar_units::{MemberIdx, to_u64, to_usize};
 use plan::{Filler, Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -356,6 +358,7 @@ fn make_array(
             logical_block_bytes: superblock.logical_block_bytes,
         },
         layouts: Layouts::new(Layout { geometry: *geometry, code }),
+        spare_cells: spare_cells(superblock, geometry),
         tuning,
         data_offset: superblock.areas.data.offset,
         slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
@@ -379,6 +382,48 @@ fn make_array(
     Ok(array)
 }
 
+/// The spare table, before the states of its cells are read.
+fn spare_cells(superblock: &Superblock, geometry: &Geometry) -> Option<Box<SpareCells>> {
+    let map = geometry.declustered().filter(|_| superblock.has_distributed_spares())?;
+    let table = SpareTable::of_losses(map, entries_of(superblock));
+    Some(Box::new(SpareCells::new(*map, table)))
+}
+
+/// Take over the states of cells. Of members without a device no cell is in place, whatever the
+/// pages of an earlier device say.
+///
+/// # Errors
+/// If some stripe lacks more strips than parity replaces.
+fn load_cells(array: &Array, states: &[(MemberIdx, Vec<CellState>)]) -> Result<(), Refusal> {
+    let Some(cells) = &array.spare_cells else { return Ok(()) };
+    let mut table = cells.table().clone();
+    for (member, states) in states {
+        let Some(at) = table.entry_of(*member) else { continue };
+        let has_device = array.slot(*member).state() == SlotState::Rebuilding;
+        if has_device {
+            table.replace(*member).expect("it has none yet");
+        }
+        for (number, state) in states.iter().enumerate().take(to_usize(cells.map().cells())) {
+            let is_gone = *state == CellState::InPlace && !has_device;
+            table.load(at, number, if is_gone { CellState::Missing } else { *state });
+        }
+    }
+    cells.set(table);
+    let is_missing = |member| array.slot(member).state() != SlotState::InSync;
+    if array.tolerates(is_missing).is_some() {
+        return Ok(());
+    }
+    let name = array.name();
+    Err(Refusal::new(
+        "array.not_started",
+        format!(
+            "array '{name}' lacks more members than parity and the cells on its distributed \
+             spares can replace; nothing was written"
+        ),
+        "attach the members that are missing",
+    ))
+}
+
 /// Fill the maps from the members and from kept memory; the pages of the written map that nobody
 /// has.
 async fn load_maps(
@@ -389,6 +434,9 @@ async fn load_maps(
 ) -> Result<Vec<usize>, Refusal> {
     let (sources, followers) = (plan.sources(worker), plan.followers(worker));
     let devices = MapDevices { sources: &sources, followers: &followers };
+    let found = spare_pages::load(worker, &plan.superblock, &sources).await;
+    load_cells(array, &found.states)?;
+    plan.newest_places = found.newest_places;
     let mut lost = map_pages::load(worker, array, &plan.superblock, plan.is_unclean, devices).await;
     let kept = kept_map::load((worker, engine_state), array, plan, spec).await?;
     lost.retain(|page| !kept.contains(page));
@@ -614,11 +662,14 @@ impl Beginning {
         let not_recorded = |lost: ArrayLost| not_recorded(&local.array, lost);
         let mut next = self.plan.superblock.clone();
         catch_up(local, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
+        local.array.follow_spares(&next, false);
         local.coordinator().set_superblock(next);
         if let Some(logs) = logs {
             local.coordinator().replayed.set(Some(replay::replay(local, logs).await?));
         }
         ownership::check(&local.array)?;
+        let newest_places = &self.plan.newest_places;
+        spare_states::store_all_at_start(local, newest_places).await.map_err(not_recorded)?;
         let kept_boot = self.begin_kept_map(local).await.map_err(not_recorded)?;
         let mut next = local.coordinator().superblock();
         next.begin_start(self.incarnation);

@@ -11,6 +11,7 @@
 //! - `jobs`     the jobs that run
 //! - `filling`  a device joined, or the array starts: which jobs begin
 //! - `sparing`  a member went out, or is slow: a spare takes its slot
+//! - `spare_filling`  cells of lost members: rebuilt into distributed spares, copied back
 //! - `drive`    a job at work: stripes under way, and tried again
 //! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
@@ -32,6 +33,7 @@ mod job;
 pub(crate) mod jobs;
 mod meter;
 mod pace;
+mod spare_filling;
 mod sparing;
 pub(crate) mod step;
 pub(crate) mod table;
@@ -39,6 +41,7 @@ pub(crate) mod table;
 pub use board::{JobEnd, JobStatus, ScrubEnd};
 pub(crate) use changes::listener;
 pub(crate) use filling::{begin_copies_anew, resume, start_copy, start_rebuild};
+pub(crate) use spare_filling::device_joined;
 pub(crate) use sparing::{copy_to_spare, look_again};
 
 use crate::array::Array;

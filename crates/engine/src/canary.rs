@@ -147,6 +147,14 @@ canaries! {
     FailedCalledClean,
     /// Changed pages of the checksum table stay in memory.
     SumsNotStored,
+    /// What is written while a cell is copied back goes to its spare only.
+    SpareCopyMissesWrites,
+    /// A cell counts as rebuilt before its content is flushed and its state is on the members.
+    CellFlippedUnrecorded,
+    /// Cells of a member that comes back are trusted, whatever was written meanwhile.
+    DirtyCellsTrusted,
+    /// Its spare cells are trusted as well, though no bitmap speaks of them.
+    SpareCellsTrusted,
     /// Nobody acts when a member does not answer.
     SilenceNotWatched,
 }

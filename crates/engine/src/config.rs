@@ -2,6 +2,7 @@
 
 use crate::aside::Aside;
 use crate::error::Refusal;
+use crate::limits::{Limiter, VolumeLimits};
 use crate::watch::silence::SilenceLimits;
 use crate::watch::slow::SlowLimits;
 use crate::written::kept::KeptMemory;
@@ -168,6 +169,8 @@ pub struct ArrayTuning {
     /// Passes discards of clients on to the members as soon as that is safe, if the members then
     /// read zeros there. Not on an array with checksums.
     pub pass_discards: bool,
+    /// What clients may begin in a second.
+    pub limits: VolumeLimits,
 }
 
 /// The tunables of an array that runs: any thread may read them, and they may change.
@@ -178,6 +181,7 @@ pub(crate) struct LiveTuning {
     read_deadline_ns: AtomicU64,
     /// [`WITHOUT_END`] stands for no limit.
     no_room_wait_max_ns: AtomicU64,
+    pub(crate) limiter: Limiter,
 }
 
 const WITHOUT_END: u64 = u64::MAX;
@@ -188,6 +192,7 @@ impl LiveTuning {
             all: Mutex::new(tuning),
             read_deadline_ns: AtomicU64::default(),
             no_room_wait_max_ns: AtomicU64::default(),
+            limiter: Limiter::default(),
         };
         live.set(tuning);
         live
@@ -216,6 +221,7 @@ impl LiveTuning {
         let wait = tuning.no_room_wait_max.map_or(WITHOUT_END, nanos);
         self.read_deadline_ns.store(nanos(tuning.read_deadline), Ordering::Relaxed);
         self.no_room_wait_max_ns.store(wait, Ordering::Relaxed);
+        self.limiter.set(tuning.limits);
         *self.all.lock().unwrap_or_else(PoisonError::into_inner) = tuning;
     }
 }
@@ -237,6 +243,7 @@ impl Default for ArrayTuning {
             checksum_cache_bytes: 64 << 20,
             no_room_wait_max: None,
             pass_discards: false,
+            limits: VolumeLimits::default(),
         }
     }
 }

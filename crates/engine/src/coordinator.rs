@@ -17,6 +17,7 @@
 //! - `look`     whether devices are still what was opened
 //! - `map_writer`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
 //! - `checksum_pages`   the first step of a flush round
+//! - `spare_states`   where cells of lost members are
 //! - `rounds`   many callers, one round of work
 //! - `writes`   superblocks and pages on their way to one device
 
@@ -32,6 +33,7 @@ pub(crate) mod messages;
 pub(crate) mod proof;
 pub(crate) mod record;
 mod rounds;
+pub(crate) mod spare_states;
 pub(crate) mod state;
 pub(crate) mod writes;
 

@@ -16,10 +16,12 @@ use crate::worker::Worker;
 use crate::{control_io, joining_device, map_pages, stated};
 use ashlar_device::Command;
 use ashlar_layout::{Geometry, Shape};
-use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, SERIAL_BYTES, member_bytes};
+use ashlar_ondisk::format::{
+    FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, SERIAL_BYTES, SPARE_ENTRIES_MAX, member_bytes,
+};
 use ashlar_ondisk::{
-    AreaPlan, AreaRequest, ArrayName, ChecksumKind, ConsistencyPolicy, Features, ForcedActions,
-    GeometryRecord, MemberEntry, Role, Superblock, Text,
+    AreaPlan, AreaRequest, ArrayName, ChecksumKind, ConsistencyPolicy, EnclosureRecord, Features,
+    ForcedActions, GeometryRecord, MemberEntry, Role, Superblock, Text,
 };
 use ashlar_units::{ByteSize, Extent, MemberIdx};
 use std::rc::Rc;
@@ -35,6 +37,8 @@ pub struct CreateSpec {
     pub shape: Shape,
     /// Devices in the order of their slots; as many as the shape has members.
     pub devices: Vec<String>,
+    /// Which slots of a declustered array fail together.
+    pub enclosures: Option<EnclosureRecord>,
     /// How it stays consistent over a crash.
     pub policy: ConsistencyPolicy,
     /// Which checksums of its blocks it keeps; any but none want the policy `log`.
@@ -96,6 +100,7 @@ pub(crate) async fn create(
     let spec = CreateSpec { shape: cells::chosen(&spec.shape, &candidates), ..spec };
     let shape = smallest(&spec.shape)?;
     let plan = plan(&spec, &shape, &candidates)?;
+    check_enclosures(&spec, &plan)?;
     check_policy(&spec, &plan)?;
     stated::check(spec.atomic_write_bytes, spec.policy, &candidates)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
@@ -146,8 +151,38 @@ fn check_devices(spec: &CreateSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A stripe has at most as many strips in an enclosure as parity replaces.
+fn check_enclosures(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
+    // Spare cells would bring strips of a stripe back into one enclosure.
+    if spec.enclosures.is_some() && has_spares(spec) {
+        let what = "failure domains and distributed spares exclude each other";
+        return Err(Refusal::new("array.bad_shape", what, "nothing was written"));
+    }
+    let domain_members = spec.shape.declustered.map_or(1, |wish| wish.domain_members);
+    let is_possible = match spec.enclosures {
+        Some(own) => own.check(&plan.geometry).is_ok(),
+        None => domain_members == 1,
+    };
+    if is_possible {
+        return Ok(());
+    }
+    let what = "the devices cannot be in such failure domains";
+    Err(Refusal::new("array.bad_shape", what, "nothing was written"))
+}
+
 /// A log needs redundancy to log for, and room; checksums need a log.
 fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
+    let entries = plan.geometry.spare_entries();
+    if entries > SPARE_ENTRIES_MAX {
+        return Err(Refusal::new(
+            "array.too_many_spares",
+            format!(
+                "distributed spares and parity strips together are at most {SPARE_ENTRIES_MAX}, \
+                 and {entries} were asked for"
+            ),
+            "take fewer distributed spares; nothing was written",
+        ));
+    }
     if spec.policy != ConsistencyPolicy::Log && spec.checksums != ChecksumKind::None {
         return Err(Refusal::new(
             "array.checksums_need_log",
@@ -264,7 +299,8 @@ fn first_superblock(
     let members: Vec<MemberEntry> = candidates.iter().enumerate().map(entry).collect();
     let incarnation = worker.draw_uuid();
     Superblock {
-        features: features_of(spec),
+        features: features_of(spec, plan),
+        enclosures: spec.enclosures,
         generation: 1,
         array_uuid: worker.draw_uuid(),
         incarnation,
@@ -286,21 +322,32 @@ fn first_superblock(
         areas: plan.on_device(members[0].bytes).areas,
         members,
         jobs: Vec::new(),
+        spares: Vec::new(),
         last_scrub: None,
         kept_map_boot: None,
     }
 }
 
+/// Whether cells of lost members may lie on distributed spares.
+fn has_spares(spec: &CreateSpec) -> bool {
+    spec.shape.declustered.is_some_and(|spread| spread.spare_columns > 0)
+}
+
 /// What a program must know to touch the array.
-fn features_of(spec: &CreateSpec) -> Features {
+fn features_of(spec: &CreateSpec, plan: &AreaPlan) -> Features {
+    let if_any = |has: bool, feature: u64| if has { feature } else { 0 };
+    let has_spares = has_spares(spec);
     Features {
-        compatible: Features::WHOLE_MAP,
+        compatible: Features::WHOLE_MAP
+            | if_any(plan.areas.reshape.bytes != 0, Features::RESHAPE_AREA),
         read_only_compatible: match spec.checksums {
             ChecksumKind::Crc32c => Features::CHECKSUM_TABLE,
             ChecksumKind::None => 0,
         },
         incompatible: Features::MEMBER_PAGES
-            | spec.shape.declustered.map_or(0, |_| Features::DECLUSTERED)
+            | if_any(spec.shape.declustered.is_some(), Features::DECLUSTERED)
+            | if_any(spec.enclosures.is_some(), Features::FAILURE_DOMAINS)
+            | if_any(has_spares, Features::DISTRIBUTED_SPARES)
             | match spec.policy {
                 ConsistencyPolicy::Log if spec.atomic_write_bytes != 0 => {
                     Features::INTENT_LOG | Features::PARITY_ONLY_RECORDS

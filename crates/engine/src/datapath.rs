@@ -1,10 +1,12 @@
 //! The path of every request, from a volume's extent to the members and back.
 //!
 //! In reading order:
+//! - `turn`         wait until a limit lets a request begin
 //! - `submit`       admit a request, cut it at stripes, send each piece to the stripe's owner
 //! - `read`         straight from the members, where the request arrived
 //! - `reconstruct`  parts of a stripe that cannot be read straight, on the stripe's owner
 //! - `write`        the story of one stripe write
+//! - `block`        the same for one block of a healthy stripe, in fewer steps
 //! - `clock`        how long its stages take
 //! - `edges`        complete a write of partial blocks
 //! - `merge`        pieces of a sequential stream become full stripes; `streams`   which streams
@@ -21,6 +23,7 @@
 //! stripe's owner only.
 
 mod avoid;
+mod block;
 mod clock;
 mod edges;
 pub(crate) mod flush;
@@ -37,5 +40,6 @@ pub(crate) mod store;
 pub(crate) mod streams;
 pub(crate) mod submit;
 pub(crate) mod trim;
+pub(crate) mod turn;
 pub(crate) mod write;
 mod write_times;

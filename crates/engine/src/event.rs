@@ -57,6 +57,9 @@ pub mod names {
     /// A block of a member is not what was written there. Fields: `slot`, `path`, `offset` (bytes
     /// on the device), `stripe`.
     pub const MEMBER_CHECKSUM_MISMATCH: &str = "member.checksum_mismatch";
+    /// All cells of a member that was lost are in their places again: it is in service, and its
+    /// distributed spare is free. Fields: `slot`.
+    pub const MEMBER_WHOLE: &str = "member.whole";
     /// A member does not answer and cannot be given up: requests that need it wait. Fields: `slot`,
     /// `path`, `silent_ms`, `reason`.
     pub const MEMBER_SILENT: &str = "member.silent";

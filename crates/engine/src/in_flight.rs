@@ -43,13 +43,18 @@ pub(crate) struct StripPart {
 pub(crate) struct Began {
     pub(crate) at: Nanos,
     pub(crate) device_epoch: DeviceEpoch,
-    pub(crate) _awaited: Awaited,
+    pub(crate) awaited: Awaited,
 }
 
 impl Began {
-    /// The device of `member` that it goes to.
-    pub(crate) fn device(&self, member: MemberIdx) -> MemberDevice {
-        MemberDevice { member, device_epoch: self.device_epoch }
+    /// The member that it goes to. By now its strip may be elsewhere.
+    pub(crate) fn member(&self) -> MemberIdx {
+        self.awaited.member
+    }
+
+    /// The device that it goes to.
+    pub(crate) fn device(&self) -> MemberDevice {
+        MemberDevice { member: self.member(), device_epoch: self.device_epoch }
     }
 }
 

@@ -13,7 +13,7 @@
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
 //! - `array`       an array as all workers share it; `layouts`   its geometries
 //! - `worker`      one core and everything it owns; messages between workers
-//! - `room`        members without space: the array waits
+//! - `room`        members without space: the array waits; `limits`   of a volume's requests
 //! - `local_array` an array on one worker; `devices`   of its slots; `pools`   its lists;
 //!   `in_flight`   commands under way
 //! - `volume`      what exports see
@@ -60,6 +60,7 @@ mod in_flight;
 mod intent;
 mod joining_device;
 mod layouts;
+mod limits;
 mod lists;
 mod local_array;
 mod log;
@@ -74,6 +75,8 @@ mod scratch;
 mod service;
 mod slot;
 mod spare;
+mod spare_cells;
+mod spare_pages;
 mod stated;
 mod status;
 mod stop;
@@ -99,6 +102,7 @@ pub use engine::Engine;
 pub use error::Refusal;
 pub use event::{Event, EventLog, Occurrences, names as event_names};
 pub use identity::DeviceIdentity;
+pub use limits::{RateLimit, VolumeLimits};
 pub use log::replay::summary::ReplaySummary;
 pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
@@ -108,6 +112,7 @@ pub use metrics::{
 pub use room::Pause;
 pub use service::NewDevice;
 pub use spare::SpareStatus;
+pub use spare_cells::LostMember;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use stop::Stopped;
 pub use volume::ArrayVolume;

@@ -8,6 +8,7 @@ use crate::array::Array;
 use crate::coordinator::state::Coordinator;
 use crate::datapath::streams::Merging;
 use crate::devices::{SlotDevice, SlotDevices};
+use crate::limits::Turns;
 use crate::log::Log;
 use crate::metrics::{ArrayCounters, MemberTally, StageLatencies};
 use crate::pools::Pools;
@@ -19,7 +20,7 @@ use crate::worker::Worker;
 use ashlar_device::{Command, Device, Outcome};
 use ashlar_layout::{LayoutEpoch, Stripe};
 use ashlar_parity::{DecodePlan, Locality};
-use ashlar_ring::Pending;
+use ashlar_ring::{Completion, Pending};
 use ashlar_units::{MemberIdx, StripIdx, StripSet};
 use ashlar_volume::VolumeFacts;
 use smallvec::SmallVec;
@@ -38,6 +39,8 @@ pub(crate) struct LocalArray {
     pub(crate) pools: Pools,
     pub(crate) facts: VolumeFacts,
     pub(crate) merging: Merging,
+    /// Who waits for a limit of the volume.
+    pub(crate) turns: Turns,
     /// Requests and jobs under way here; the array stops when all workers' are zero.
     pub(crate) under_way: Cell<usize>,
     /// Pieces of them that change stripes, in stripe tasks.
@@ -112,6 +115,7 @@ impl LocalArray {
             scratch: Scratch::new(width, strip_bytes, SCRATCH_TARGET_BYTES)?,
             facts: facts_of(array, &devices),
             merging: Merging::new(array.tuning.get().merge_wait_max),
+            turns: Turns::default(),
             pools: Pools::default(),
             under_way: Cell::new(0),
             changes_under_way: Cell::new(0),
@@ -292,6 +296,32 @@ impl LocalArray {
         let devices = self.devices.borrow();
         let current = devices[member.at()].current.as_ref()?;
         Some(self.start_on(current.device.as_ref(), offset, command))
+    }
+
+    /// Start a command on a slot's device, to be answered by `done`. False if the slot has no
+    /// device any more: then `done` is dropped.
+    pub(crate) fn start_with(
+        &self,
+        member: MemberIdx,
+        offset: u64,
+        command: Command,
+        done: Completion<Outcome>,
+    ) -> bool {
+        let devices = self.devices.borrow();
+        let Some(current) = &devices[member.at()].current else { return false };
+        match current.device.run_now(offset, command) {
+            Ok(outcome) => done.complete(outcome),
+            Err(command) => {
+                current.device.submit(offset, command, done);
+                self.watch.note();
+            }
+        }
+        true
+    }
+
+    /// Whether a device is being filled to take the slot's place.
+    pub(crate) fn is_replaced(&self, member: MemberIdx) -> bool {
+        self.devices.borrow()[member.at()].replacement.is_some()
     }
 
     /// Start a command on this device.

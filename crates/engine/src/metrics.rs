@@ -67,6 +67,10 @@ counters! {
         discarded_bytes,
         /// Client requests that were answered with an error.
         errors,
+        /// Reads and writes that waited because of a limit of the volume.
+        limit_waits,
+        /// How long they waited in all, microseconds.
+        limit_wait_us,
         /// Bands of stripes written whole: no reads.
         full_stripe_writes,
         /// Bands written by reading the old data and old parity.

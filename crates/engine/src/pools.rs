@@ -4,6 +4,8 @@ use crate::in_flight::{GatherRead, ReadPart, StoreWrite};
 use crate::lists::Lists;
 use crate::log::update::Piece;
 use crate::rows::StripRows;
+use crate::stripe::work::Answer;
+use ashlar_ring::Pending;
 
 /// The supplies of lists.
 #[derive(Default)]
@@ -13,4 +15,5 @@ pub(crate) struct Pools {
     pub(crate) writes: Lists<StoreWrite>,
     pub(crate) parts: Lists<ReadPart>,
     pub(crate) pieces: Lists<Piece>,
+    pub(crate) answers: Lists<Pending<Answer>>,
 }

@@ -13,11 +13,12 @@ use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::room::Pause;
+use crate::spare_cells::LostMember;
 use crate::watch::slow::SlowFigures;
 use ashlar_device::Bay;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord, Superblock};
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, EnclosureRecord, ScrubRecord, Superblock};
 use ashlar_ring::KernelCalls;
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
@@ -60,6 +61,8 @@ pub struct ArrayStatus {
     pub uuid: Uuid,
     /// Its geometry.
     pub geometry: Geometry,
+    /// Which of its slots fail together, if it was created so.
+    pub enclosures: Option<EnclosureRecord>,
     /// Its state.
     pub state: ArrayState,
     /// Where it runs now, if another process took it over: `in process 7 on host 'a'`.
@@ -96,6 +99,8 @@ pub struct ArrayStatus {
     pub replayed: Option<crate::ReplaySummary>,
     /// Its members, slot by slot.
     pub members: Vec<MemberStatus>,
+    /// Lost members whose cells are on distributed spares, or are to be.
+    pub lost_members: Vec<LostMember>,
     /// Background work.
     pub jobs: Vec<crate::background::JobStatus>,
     /// How its last jobs ended, oldest first.
@@ -245,10 +250,11 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         name: array.name().to_owned(),
         uuid: superblock.array_uuid,
         geometry: *array.geometry(),
+        enclosures: superblock.enclosures,
         state: state_of(array),
         taken_over_by: array.taken_over_by().map(str::to_owned),
         pause: array.pause(),
-        tolerates: tolerates(array).unwrap_or(0),
+        tolerates: array.tolerated_losses().unwrap_or(0),
         policy: superblock.policy,
         checksums: superblock.checksums,
         checksum_cache: array.checksums.as_ref().map(Checksums::usage),
@@ -263,6 +269,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         scrub_end: array.jobs.last_scrub(),
         replayed: local.coordinator().replayed.get(),
         members: slots.map(|slot| member_of(local, &superblock, slot)).collect(),
+        lost_members: array.spare_cells.as_ref().map_or_else(Vec::new, |cells| cells.status()),
         jobs: crate::background::status(&local.array),
         ended_jobs: array.jobs.ends(),
         counts: array.counts(),
@@ -346,16 +353,8 @@ fn last_device(
     Some(DeviceIdentity { serial: Some(serial), ..DeviceIdentity::default() })
 }
 
-/// Members that may still be lost; `None` if some stripe lacks too much already.
-fn tolerates(array: &Array) -> Option<usize> {
-    array.layouts.tolerates(|member| {
-        let slot = array.slot(member);
-        slot.state() != SlotState::InSync || slot.fails()
-    })
-}
-
 fn state_of(array: &Array) -> ArrayState {
-    if tolerates(array).is_none() {
+    if array.tolerated_losses().is_none() {
         ArrayState::Failed
     } else if array.is_read_only() {
         ArrayState::ReadOnly

@@ -11,6 +11,7 @@ use crate::local_array::LocalArray;
 use crate::stripe::work::{Answer, StripeWork};
 use crate::worker::Worker;
 use ashlar_volume::VolumeErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// Start one more task of this worker.
@@ -22,7 +23,8 @@ async fn work_on_stripes(worker: Rc<Worker>) {
     let _parting = worker.parting();
     loop {
         let (local, piece, reply) = worker.next_piece().await;
-        let answer = perform(&local, piece).await;
+        // Pinned where it is: what is awaited by value is moved first, and this is large.
+        let answer = pin!(perform(&local, piece)).await;
         drop(local);
         worker.end_piece(reply, answer);
     }
@@ -44,6 +46,10 @@ async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
         },
         // Boxed: rare next to client requests, and its future is large.
         StripeWork::Step(step) => Answer::Stepped(Box::pin(step::take(local, step)).await),
+        StripeWork::Settle => done(match local.log() {
+            Some(log) if !log.settle_all(local).await => Err(VolumeErrorKind::Io),
+            _ => Ok(()),
+        }),
         StripeWork::GiveBack(run) => {
             Box::pin(discard::take(local, run)).await;
             Answer::Done

@@ -1,12 +1,13 @@
 //! An array as exports see it: a volume on one worker.
 
 use crate::datapath::submit::submit;
+use crate::datapath::turn::turn;
 use crate::local_array::LocalArray;
 use ashlar_iobuf::BufMut;
 use ashlar_ring::Handle;
 use ashlar_units::{Extent, StripeNo};
 use ashlar_volume::{
-    AllocationRun, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
+    AllocationRun, Reply, Request, Transfer, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
 };
 use std::rc::Rc;
 
@@ -30,6 +31,12 @@ impl ArrayVolume {
 impl Volume for ArrayVolume {
     fn facts(&self) -> VolumeFacts {
         VolumeFacts { read_only: self.local.array.is_read_only(), ..self.local.facts.clone() }
+    }
+
+    async fn turn(&self, transfer: Transfer, bytes: u64) {
+        if self.local.array.tuning.limiter.is_set() {
+            Box::pin(turn(&self.local, transfer, bytes)).await;
+        }
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {

@@ -4,8 +4,9 @@
 //! - needs: what is needed of the machine
 //! - settings: what engines are set to, and several values to be tried
 //! - imagined: what an engine would be told, for a dry run
+//! - loops: block devices for members that are files
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
-//! - ashlar, btrfs, mdadm, lvm, zfs, device: one engine each
+//! - ashlar, btrfs, mdadm, device: one engine each
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure
 //! halfway; an adapter writes only to the members it was given; it never asks a question on a
@@ -16,11 +17,10 @@ pub mod btrfs;
 pub mod commands;
 pub mod device;
 pub mod imagined;
-pub mod lvm;
+pub mod loops;
 pub mod mdadm;
 pub mod needs;
 pub mod settings;
-pub mod zfs;
 
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -52,9 +52,6 @@ pub struct Served {
 
 /// A RAID engine that the lab can drive. It may be asked from a second thread whether it is busy.
 pub trait Engine: Send + Sync {
-    /// Its name: `ashlar`.
-    fn name(&self) -> &'static str;
-
     /// Name, version, kernel and tunables, read from the engine itself.
     ///
     /// # Errors
@@ -117,13 +114,11 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
         "ashlar" => Ok(Box::new(ashlar::Ashlar::new(rest))),
         "btrfs" => Ok(Box::new(btrfs::Btrfs::set(settings::parse(rest, &["mount"])?))),
         "mdadm" => Ok(Box::new(mdadm::Mdadm::set(settings::parse(rest, &[])?))),
-        "lvm" if rest.is_empty() => Ok(Box::<lvm::Lvm>::default()),
-        "zfs" => Ok(Box::new(zfs::Zfs::set(settings::parse(rest, &[])?))),
         "device" if !rest.is_empty() => Ok(Box::new(device::HandedOver::new(Path::new(rest)))),
         _ => Err(Refusal::cannot_run(
             "engine.unknown",
             format!("'{name}' is no engine that the lab can drive; nothing was done"),
-            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs or device:PATH; \
+            "say ashlar, ashlar:POLICY, btrfs, mdadm or device:PATH; \
              settings follow as mdadm:group_thread_cnt=64",
         )),
     }

@@ -2,7 +2,6 @@
 //! can inspect.
 
 use crate::Refusal;
-use crate::inspect::measure;
 use crate::inspect::server::Server;
 use crate::source::{Origin, Source, folder};
 use std::path::PathBuf;
@@ -20,10 +19,6 @@ pub struct Args {
     /// Directory for the capture; created if it does not exist, else it must be empty.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-
-    /// Load memory and processors fully for some seconds, and record their rates.
-    #[arg(long)]
-    measure: bool,
 
     /// How long one program may take, in seconds.
     #[arg(long, value_name = "S", default_value_t = 20)]
@@ -44,10 +39,7 @@ struct Answer {
 /// The directory cannot be written, or holds something.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let source = Source::live(Duration::from_secs(args.limit));
-    let server = Server::read(&source);
-    if args.measure {
-        measure::live(&source, &server);
-    }
+    let _recorded = Server::read(&source);
     let silent = source.silent_tools();
     let mut capture = source.into_capture();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -16,9 +16,9 @@ pub const BEGIN: &str = "Where to begin:
   # Make one HTML file that opens anywhere.
   ashlar lab report runs/first
 
-`ashlar lab COMMAND --help` has an example of each. Only the commands `run`, `compare` and `purge` \
-write to devices: to those named with --destroy, and to devices without any data that the lab \
-recognises. `cpu` and `trace` run the command that you give them, whatever it does.";
+`ashlar lab COMMAND --help` has an example of each. Only the commands `run`, `compare` and \
+`qualify` write to devices: to those named with --destroy, and to devices without any data that \
+the lab recognises. `cpu` and `trace` run the command that you give them, whatever it does.";
 
 /// What `lab` is asked for.
 #[derive(clap::Args, Debug)]
@@ -32,20 +32,18 @@ pub struct Args {
 /// The parts of the lab.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
-    /// Save runs as a named baseline for later comparison.
-    Baseline(crate::compare::baseline::Args),
     /// Save what `inspect` reads of this server, for analysis elsewhere.
     Capture(crate::capture::Args),
     /// Compare two engines in turns, or two stored runs.
-    Compare(crate::compare::cli::Args),
+    Compare(Box<crate::compare::cli::Args>),
     /// Attribute CPU time to engines, contexts, tasks and cores.
     Cpu(Box<crate::cpu::verb::Args>),
     /// Inspect a server: its parts, its faults and its narrowest link.
     Inspect(crate::inspect::Args),
     /// Find mistakes in a benchmark, before or after it runs.
     Lint(Box<crate::lint::cli::Args>),
-    /// Erase drives completely by sanitize, format or discard. All data is lost.
-    Purge(crate::purge::cli::Args),
+    /// Qualify a server: inspect it, burn it in, measure drives, arrays, losses and a rebuild.
+    Qualify(crate::qualify::Args),
     /// Copy a capture or a run without serial numbers, WWNs, UUIDs, host names, IP and MAC
     /// addresses.
     Redact(crate::redact::Args),
@@ -64,13 +62,12 @@ pub enum Verb {
 /// The one line that says why not.
 pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
     match args.verb {
-        Verb::Baseline(args) => crate::compare::baseline::run(&args, json),
         Verb::Capture(args) => crate::capture::run(&args, json),
         Verb::Compare(args) => crate::compare::cli::run(&args, json),
         Verb::Cpu(args) => crate::cpu::verb::run(&args, json),
         Verb::Inspect(args) => crate::inspect::run(&args, json),
         Verb::Lint(args) => crate::lint::cli::run(&args, json),
-        Verb::Purge(args) => crate::purge::cli::run(&args, json),
+        Verb::Qualify(args) => crate::qualify::run(&args, json),
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
         Verb::Run(args) => crate::plan::cli::run(&args, json),

@@ -7,7 +7,6 @@
 //! - series: bandwidth logs, added over jobs
 //! - measure: results as measurements
 //! - run: starting fio through the forensic log
-//! - hosts: several hosts at once, by fio's client/server mode
 //! - histogram: fio's latency histograms over time
 //!
 //! What must stay true: no input, however broken, makes a parser panic; it is read, or refused in
@@ -16,7 +15,6 @@
 
 pub mod args;
 pub mod histogram;
-pub mod hosts;
 pub mod job;
 pub mod measure;
 pub mod result;

@@ -6,7 +6,6 @@
 
 use crate::adapter::commands::Commands;
 use crate::adapter::word;
-use crate::fio::hosts::Host;
 use crate::lint::live::extent::reads_zeros;
 use crate::lint::live::signature;
 use crate::refusal::Refusal;
@@ -29,31 +28,6 @@ pub fn refuse_unless_named(
             return Err(Refusal::cannot_run("target.twice", said, "name each target once"));
         }
         refuse_one(commands, target, named)?;
-    }
-    Ok(())
-}
-
-/// As [`refuse_unless_named`] for `targets` on other hosts, where nothing can be looked at: each is
-/// named as `HOST:PORT:PATH`.
-///
-/// # Errors
-/// The first target that was not named.
-pub fn refuse_unless_named_on(
-    hosts: &[Host],
-    targets: &[PathBuf],
-    named: &[String],
-) -> Result<(), Refusal> {
-    for (host, target) in hosts.iter().flat_map(|host| targets.iter().map(move |it| (host, it))) {
-        let wanted = format!("{host}:{}", target.display());
-        if !named.contains(&wanted) {
-            let said = format!(
-                "{} on host {host} would be overwritten, and what is on it cannot be seen from \
-                 here; nothing was written",
-                target.display()
-            );
-            let hint = format!("if it may go, say --destroy {wanted}");
-            return Err(Refusal::new("target.not_named", said, hint));
-        }
     }
     Ok(())
 }
@@ -172,10 +146,8 @@ fn signatures(commands: &dyn Commands, target: &Path) -> Result<String, Refusal>
 
 #[cfg(test)]
 mod tests {
-    use super::{refuse_unless_named, refuse_unless_named_on};
+    use super::refuse_unless_named;
     use crate::adapter::commands::Recorded;
-    use crate::fio::hosts::Host;
-    use std::path::PathBuf;
 
     #[test]
     fn a_blank_file_may_be_used_and_one_with_a_signature_only_if_named() {
@@ -201,20 +173,6 @@ mod tests {
         let twice = refuse_unless_named(&Recorded::default(), &[path.clone(), path], &named)
             .expect_err("twice");
         assert_eq!(twice.code, "target.twice");
-    }
-
-    #[test]
-    fn a_target_on_another_host_is_written_only_if_it_is_named_with_its_host() {
-        let hosts = ["a:1", "b"].map(|text| Host::parse(text).expect("a host"));
-        let target = [PathBuf::from("/dev/sdb")];
-        let named = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            refuse_unless_named_on(&hosts, &target, &names)
-        };
-        named(&["a:1:/dev/sdb", "b:8765:/dev/sdb"]).expect("both named");
-        for names in [&["/dev/sdb"][..], &["a:1:/dev/sdb"], &["a:1:/dev/sdb", "b:/dev/sdb"]] {
-            assert_eq!(named(names).expect_err("refused").code, "target.not_named");
-        }
     }
 
     #[test]

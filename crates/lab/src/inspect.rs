@@ -3,7 +3,6 @@
 //! - server: the model, read from the live machine or from a capture
 //! - models: what makers state about drives, by model and capacity
 //! - topology: its links with their bandwidths, and what flows over them
-//! - measure: trying memory and processors, when that is asked for
 //! - checks: what is judged, each by a stable name
 //! - resources: utilisation, saturation and errors of every resource, empty cells and all
 //! - diagram: the links as text and as SVG
@@ -14,7 +13,6 @@
 
 pub mod checks;
 pub mod diagram;
-pub mod measure;
 pub mod models;
 pub mod page;
 pub mod resources;
@@ -24,6 +22,7 @@ pub mod topology;
 use crate::Refusal;
 use crate::metrics::bandwidth::Rate;
 use crate::record::Check;
+use crate::rules;
 use crate::source::{Source, bare, folder};
 use crate::validity::{Outcome, Severity};
 use diagram::Measured;
@@ -72,11 +71,6 @@ pub struct Args {
     /// Rate between two CPU sockets in GB/s, one way, from the processor's data sheet.
     #[arg(long, value_name = "GB/S", value_parser = giga)]
     inter_socket: Option<Rate>,
-
-    /// Load memory and processors fully for some seconds, and compare their rates with their data
-    /// sheets.
-    #[arg(long, conflicts_with = "from")]
-    measure: bool,
 
     /// Show passing checks too.
     #[arg(long)]
@@ -153,7 +147,7 @@ impl Inspection {
 
 fn verdict(checks: &[Check]) -> Verdict {
     let has = |outcome: Outcome| {
-        let mut decide = checks.iter().filter(|it| checks::severity(&it.name) == Severity::Error);
+        let mut decide = checks.iter().filter(|it| rules::of(&it.name).weight == Severity::Error);
         decide.any(|check| check.outcome == outcome)
     };
     match (has(Outcome::Fail), has(Outcome::CannotTell)) {
@@ -200,13 +194,8 @@ fn from_outputs(paths: &[PathBuf]) -> Result<Server, Refusal> {
 }
 
 /// Look at this machine.
-fn look(limit: Duration, measure: bool) -> Server {
-    let source = Source::live(limit);
-    let mut server = Server::read(&source);
-    if measure {
-        server.speeds = Some(measure::live(&source, &server));
-    }
-    server
+pub fn look(limit: Duration) -> Server {
+    Server::read(&Source::live(limit))
 }
 
 /// Do it.
@@ -215,7 +204,7 @@ fn look(limit: Duration, measure: bool) -> Server {
 /// A capture cannot be read, or the diagram not written.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let server = match args.from.as_slice() {
-        [] => look(Duration::from_secs(args.limit), args.measure),
+        [] => look(Duration::from_secs(args.limit)),
         [dir] if dir.join("manifest.json").exists() => captured(dir)?,
         outputs => from_outputs(outputs)?,
     };

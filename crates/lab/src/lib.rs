@@ -4,6 +4,7 @@
 //! - cli: the verbs of `ashlar lab`; each verb's flags stand beside the verb
 //! - refusal: the one clear line when something cannot be done
 //! - validity: VALID, VALID-WITH-NOTES or INVALID, and the rules that say so
+//! - rules: all rules and checks in one table: needs, threshold, why, next step
 //! - record: what a run writes down, line by line, and what a report is made from
 //! - say: standard output
 //! - store: the run directory on disk
@@ -16,12 +17,12 @@
 //! - guard: nothing is written to a device that carries something, unless its user names it
 //! - host_cpu: CPU time of the machine around a piece of work
 //! - meter: what flowed over drives and links around a piece of work
-//! - purge: drives that forget everything, with a record of it
-//! - switch: drives' write caches, switched and restored
 //! - compare: two engines in turns, or two stored runs
 //! - plan: a run by plan: stages around fio job files
+//! - qualify: the whole cycle, ending with QUALIFIED or what must be changed
 //! - metrics: the formulas, without any I/O
 //! - watch: what is watched while a run measures
+//! - pen: what every picture is drawn with
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown and CSV
 //! - verdict: the limiting factor, with its evidence and the next experiment
@@ -47,16 +48,17 @@ pub mod inspect;
 pub mod lint;
 pub mod meter;
 pub mod metrics;
+pub mod pen;
 pub mod plan;
-pub mod purge;
+pub mod qualify;
 pub mod record;
 pub mod redact;
 pub mod refusal;
 pub mod report;
+pub mod rules;
 pub mod say;
 pub mod source;
 pub mod store;
-pub mod switch;
 pub mod trace;
 pub mod units;
 pub mod validity;

@@ -25,30 +25,12 @@ mod tests;
 pub mod tools;
 
 use crate::fio::Job;
+use crate::rules::Rule;
 use crate::validity::{Finding, Severity};
 use machine::{HostFacts, Machine, TargetFacts};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use subject::Subject;
-
-/// A rule.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    /// `L01`.
-    pub id: &'static str,
-    /// What it complains about, half a sentence.
-    pub title: &'static str,
-    /// How much it usually weighs; it may weigh more for figures that are to be published.
-    pub severity: Severity,
-    /// Why it matters, some sentences for `--explain`.
-    pub why: &'static str,
-    /// Example it complains about: a job file, or a result if it begins with `{`.
-    pub bad: &'static str,
-    /// The same, corrected.
-    pub good: &'static str,
-    /// Looks at a case and says what it finds.
-    check: fn(&mut Case<'_>),
-}
 
 /// The rule that keeps data from being destroyed: where it cannot tell, nothing is VALID.
 const SAFETY: &str = "L18";
@@ -99,9 +81,10 @@ pub fn lint(subject: &Subject, machine: &dyn Machine) -> Vec<Remark> {
     let targets = names.map(|name| (name.clone(), machine.target(&name))).collect();
     let host = machine.host();
     let mut remarks: Vec<Remark> = Vec::new();
-    for rule in rules::all() {
+    for (id, look) in rules::LOOKS {
+        let rule = crate::rules::of(id);
         let mut case = Case { rule, subject, targets: &targets, host: &host, remarks: Vec::new() };
-        (rule.check)(&mut case);
+        look(&mut case);
         // Copies of a job that are reported one by one would all be told the same.
         let first = remarks.len();
         for remark in case.remarks {
@@ -132,12 +115,12 @@ impl<'a> Case<'a> {
         reason: impl Into<String>,
         correction: impl Into<String>,
     ) {
-        self.say_as(self.rule.severity, job, key, (reason.into(), correction.into()));
+        self.say_as(self.rule.weight, job, key, (reason.into(), correction.into()));
     }
 
     fn say_as(&mut self, severity: Severity, job: &Job, key: &str, said: (String, String)) {
         self.remarks.push(Remark {
-            rule: self.rule.id,
+            rule: &self.rule.id,
             severity,
             job: job.name.clone(),
             line: job.line_of(key),
@@ -150,7 +133,7 @@ impl<'a> Case<'a> {
     /// Say that something could not be found out.
     fn cannot_tell(&mut self, job: &Job, what: &str, why: &str) {
         self.remarks.push(Remark {
-            rule: self.rule.id,
+            rule: &self.rule.id,
             severity: if SAFETY == self.rule.id { Severity::Warning } else { Severity::Info },
             job: job.name.clone(),
             line: job.line,

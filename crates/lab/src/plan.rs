@@ -9,9 +9,7 @@
 //! - stripes: how an array's stripes lie over its drives
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
 //! - alone: what each raw drive did alone, against all at once and against its maker's figures
-//! - paths: what the way to the drives carries, apart from their media
 //! - memory: memory while an array is rebuilt
-//! - numa: the load from each NUMA node in turn
 //! - width: what spinning drives allow an array over its whole width
 //! - findings: what is concluded from several points: slow members, cliffs, steady state, zones
 //! - progress: a bar on a terminal, plain lines elsewhere
@@ -32,8 +30,6 @@ pub mod findings;
 pub mod made;
 pub mod memory;
 pub mod mounted;
-pub mod numa;
-pub mod paths;
 pub mod points;
 pub mod profile;
 pub mod progress;

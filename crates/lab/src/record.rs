@@ -101,7 +101,7 @@ pub struct Check {
 /// Which engine was measured: kernel and tunables make it another one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct EngineIdentity {
-    /// `ashlar`, `mdadm`, `zfs`, `btrfs`, `lvm`, `device`, `raw`.
+    /// `ashlar`, `mdadm`, `btrfs`, `lvm`, `device`, `raw`.
     pub name: String,
     /// Its own version, as it says it.
     pub version: String,
@@ -222,26 +222,6 @@ pub struct Direction {
     pub p99_series: Vec<(u64, f64)>,
 }
 
-/// What one host did of a measurement that several hosts made together.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct HostFigures {
-    /// `NAME:PORT` of its `fio --server`.
-    pub host: String,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// I/Os done.
-    pub ios: u64,
-    /// Bytes a second.
-    pub bytes_per_s: f64,
-    /// I/Os a second.
-    pub iops: f64,
-    /// Mean completion latency, nanoseconds.
-    pub latency_mean_ns: f64,
-    /// p99 of completion latency, nanoseconds; `None` with too few I/Os for it.
-    #[serde(default)]
-    pub p99_ns: Option<u64>,
-}
-
 /// CPU time around a measurement, seconds over all cores.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CpuCost {
@@ -294,9 +274,6 @@ pub struct Measurement {
     /// What drives and links carried over the same time, if it was taken.
     #[serde(default)]
     pub path: Option<PathLoad>,
-    /// What each host did, if several made the load; none if it was made here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<HostFigures>,
     /// Which rules have something to say.
     #[serde(default)]
     pub findings: Vec<Finding>,
@@ -326,6 +303,15 @@ impl Measurement {
             RateUnit::Iops => self.iops(),
         }
     }
+}
+
+/// A measurement of the made-up run, for unit tests to change.
+#[cfg(test)]
+pub(crate) fn sample() -> Measurement {
+    let text = include_str!("../tests/data/two-engines/records.jsonl");
+    let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
+    let mut all = text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok());
+    all.find_map(only).expect("one")
 }
 
 /// A map of numbers as a list of pairs: JSON's keys are strings, which a tagged record cannot turn

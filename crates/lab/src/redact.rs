@@ -135,7 +135,7 @@ pub fn redact(capture: &Capture, salt: &str) -> (Capture, BTreeMap<&'static str,
     let runs = capture.runs.iter().map(|(name, run)| (names.clean(name), clean(run))).collect();
     let mut origin = capture.origin.clone();
     origin.is_redacted = true;
-    (Capture { tree, runs, origin, speeds: capture.speeds.clone() }, counts)
+    (Capture { tree, runs, origin }, counts)
 }
 
 #[cfg(test)]

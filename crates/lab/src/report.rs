@@ -15,7 +15,6 @@
 //! - page: the HTML page
 //! - pictures: flame graphs inside the page, and how many fit
 //! - sections: the tables as plain rows, for Markdown and CSV
-//! - switches: drives with something switched on and off
 //! - text: Markdown and CSV
 //! - cli: `ashlar lab report`
 //!
@@ -35,7 +34,6 @@ pub mod points;
 pub mod production;
 pub mod sections;
 pub mod sweeps;
-pub mod switches;
 pub mod tables;
 pub mod text;
 pub mod waterfall;

@@ -5,7 +5,6 @@
 //! - tool: one run of a program, with a time limit
 //! - folder: a capture as a directory
 //! - bare: outputs of programs without a manifest
-//! - speeds: what memory and processors did when they were tried, which no file tells
 //!
 //! What must stay true: a capture holds exactly what was asked of the live machine, so both give
 //! the same answers; what could not be read is absent, never empty or zero; nothing is ever written
@@ -13,12 +12,11 @@
 
 pub mod bare;
 pub mod folder;
-pub mod speeds;
 pub mod tool;
 pub mod tree;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 pub use tool::Run;
@@ -33,8 +31,6 @@ pub struct Capture {
     pub runs: BTreeMap<String, Run>,
     /// Who captured it and when.
     pub origin: Origin,
-    /// What memory and processors did, if that was tried.
-    pub speeds: Option<speeds::Speeds>,
 }
 
 /// Who captured, and when.
@@ -68,11 +64,6 @@ impl Source {
     /// What was captured before. Nothing of this machine is looked at.
     pub fn captured(capture: Capture) -> Source {
         Source { root: None, limit: Duration::ZERO, capture: RefCell::new(capture) }
-    }
-
-    /// Whether this is the live machine.
-    pub fn is_live(&self) -> bool {
-        self.root.is_some()
     }
 
     /// All that was asked so far and what came back; a capture gives itself.
@@ -156,26 +147,11 @@ impl Source {
         run.is_good().then_some(run.stdout)
     }
 
-    /// What memory and processors did when they were tried; None if nobody tried.
-    pub fn speeds(&self) -> Option<speeds::Speeds> {
-        self.capture.borrow().speeds.clone()
-    }
-
-    /// Keep what memory and processors did, so that a capture holds it.
-    pub fn keep_speeds(&self, speeds: speeds::Speeds) {
-        self.capture.borrow_mut().speeds = Some(speeds);
-    }
-
     /// Programs that gave nothing, each with its reason.
     pub fn silent_tools(&self) -> BTreeMap<String, String> {
         let capture = self.capture.borrow();
         let silent = capture.runs.iter().filter(|(_, run)| !run.is_good());
         silent.map(|(name, run)| (name.clone(), run.why_not())).collect()
-    }
-
-    /// Files that are there and may not be read.
-    pub fn unreadable(&self) -> BTreeSet<String> {
-        self.capture.borrow().tree.unreadable()
     }
 
     fn entry(&self, path: &str, read: impl Fn(&PathBuf) -> Option<Entry>) -> Option<Entry> {

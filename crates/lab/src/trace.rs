@@ -5,8 +5,6 @@
 //! - event: one line of a trace
 //! - account: sizes, splits, merges, alignment
 //! - text: how an account looks
-//! - layers: a guest's trace beside its host's: which layer split
-//! - vm: how a guest's disks are attached
 //!
 //! What must stay true: the global trace buffer is never touched; nothing is written to a device by
 //! tracing it.
@@ -14,9 +12,7 @@
 pub mod account;
 pub mod event;
 pub mod instance;
-pub mod layers;
 pub mod text;
 pub mod verb;
-pub mod vm;
 
 pub use account::TraceAccount;

@@ -206,7 +206,6 @@ mod tests {
             write: Direction::default(),
             cpu: Some(CpuCost { per_core: per_core.to_vec(), ..CpuCost::default() }),
             path: None,
-            hosts: Vec::new(),
             findings: Vec::new(),
             argv: Vec::new(),
             evidence: None,

@@ -25,9 +25,10 @@ use crate::inspect::topology::Given;
 use crate::meter::{Meter, PathLoad};
 use crate::record::{Check, CpuCost, Measurement, Record, ResourceTable};
 use crate::refusal::Refusal;
+use crate::rules;
 use crate::source::Source;
 use crate::store::RunDir;
-use crate::validity::{Finding, Outcome, Severity};
+use crate::validity::{Finding, Outcome};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,15 +73,6 @@ pub struct Watched {
 }
 
 impl Watch {
-    /// Look at the server and write down what it is, unless the run has that already. `stacks`:
-    /// take them.
-    ///
-    /// # Errors
-    /// If a record or the diagram cannot be written.
-    pub fn new(dir: &RunDir, stacks: bool) -> Result<Watch, Refusal> {
-        Watch::with_models(dir, stacks, &Library::default())
-    }
-
     /// The same with what `models` say of the drives.
     ///
     /// # Errors
@@ -115,14 +107,10 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The same, with `percent` of all cores as the most that strangers may use; programs called
-    /// fio are none, if other hosts make the load (`are_hosts`).
+    /// The same, with `percent` of all cores as the most that strangers may use.
     #[must_use]
-    pub fn with_strangers(mut self, percent: f64, are_hosts: bool) -> Watch {
+    pub fn with_strangers(mut self, percent: f64) -> Watch {
         self.strangers_max = percent / 100.0;
-        if are_hosts {
-            self.own.claim_fio();
-        }
         self
     }
 
@@ -173,16 +161,18 @@ impl Watch {
     /// If it cannot be written.
     pub fn conclude(&self, dir: &RunDir) -> Result<(), Refusal> {
         if let Some(trouble) = self.around.as_ref().and_then(Around::trouble) {
-            dir.append(&Record::Check(Check {
-                name: "cpu.stacks".to_owned(),
-                target: "whole machine".to_owned(),
-                outcome: Outcome::CannotTell,
-                found: format!(
-                    "no stacks, so no function groups and no flame graphs: {}",
-                    trouble.message
-                ),
-                next: Some(trouble.hint),
-            }))?;
+            dir.append(&Record::Check(
+                rules::of("cpu.stacks")
+                    .check(
+                        "whole machine",
+                        Outcome::CannotTell,
+                        format!(
+                            "no stacks, so no function groups and no flame graphs: {}",
+                            trouble.message
+                        ),
+                    )
+                    .but(trouble.hint),
+            ))?;
         }
         self.draw(dir)
     }
@@ -217,17 +207,11 @@ fn idle() -> Result<Check, Refusal> {
     let seen = before.until(&HostCpu::now()?);
     let busy = seen.per_core.iter().sum::<f64>() / f64::from(seen.cores.max(1));
     let is_idle = busy <= BUSY_MAX;
-    Ok(Check {
-        name: "machine.idle".to_owned(),
-        target: "whole machine".to_owned(),
-        outcome: if is_idle { Outcome::Pass } else { Outcome::Fail },
-        found: format!("{} of all cores busy before the first load", crate::units::percent(busy)),
-        next: (!is_idle).then(|| {
-            "stop what else runs here: its time is in the CPU figures, \
-             and it takes from the rates"
-                .to_owned()
-        }),
-    })
+    Ok(rules::of("machine.idle").check(
+        "whole machine",
+        if is_idle { Outcome::Pass } else { Outcome::Fail },
+        format!("{} of all cores busy before the first load", crate::units::percent(busy)),
+    ))
 }
 
 /// How long the machine is looked at before the first load, nanoseconds.
@@ -264,15 +248,10 @@ impl Watched {
         let Some(mut account) = self.account else { return Ok(()) };
         account.of.clone_from(&measurement.id);
         let own = account.profiler.as_ref().map_or(0.0, |cost| cost.own_share);
-        measurement.findings.push(Finding {
-            rule: "A07".to_owned(),
-            severity: Severity::Info,
-            reason: format!(
-                "stacks were taken meanwhile; the sampler itself took {} of the machine",
-                crate::units::percent(own)
-            ),
-            correction: None,
-        });
+        measurement.findings.push(rules::of("A07").finding(format!(
+            "stacks were taken meanwhile; the sampler itself took {} of the machine",
+            crate::units::percent(own)
+        )));
         dir.append(&Record::Cpu(Box::new(account)))
     }
 }

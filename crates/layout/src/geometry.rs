@@ -376,13 +376,22 @@ impl Geometry {
         self.check_member(member);
         let mut sets = self.failure_sets();
         let own = sets.find(|set| set.contains(&member.at())).expect("each member is in one set");
-        self.losses_in(own, &|other| other != member && is_missing(other))
+        let domain = |member: MemberIdx| member.at() / self.domain_members();
+        self.losses_in(own, &|other| domain(other) != domain(member) && is_missing(other))
     }
 
-    /// A stripe has at most one strip on each member, so it cannot lack more than its width.
+    /// A stripe has at most one strip in each failure domain, so it cannot lack more than its
+    /// width.
     fn losses_in(&self, set: Range<usize>, is_missing: &impl Fn(MemberIdx) -> bool) -> usize {
-        let missing = set.map(MemberIdx::from_at).filter(|member| is_missing(*member)).count();
-        missing.min(self.stripe_width())
+        let size = self.domain_members();
+        let is_hit = |first: &usize| (*first..first + size).map(MemberIdx::from_at).any(is_missing);
+        set.step_by(size).filter(is_hit).count().min(self.stripe_width())
+    }
+
+    /// Members of a failure domain, which have consecutive slots and share no stripe; 1: each for
+    /// itself.
+    pub fn domain_members(&self) -> usize {
+        self.declustered().map_or(1, |map| map.parts().domain_members)
     }
 
     #[inline]
@@ -434,14 +443,12 @@ impl GeometryParts {
         Ok(())
     }
 
-    /// Domains need an account of losses of their own, which nothing keeps yet.
     fn check_spread(&self) -> Result<(), ShapeError> {
         let level = self.level;
-        let has_domains = self.spread.is_some_and(|spread| spread.domain_members != 1);
         if level.is_grouped() || level.is_mirror() || self.parity_strips == 0 {
             return Err(ShapeError::NotDeclustered { level });
         }
-        if has_domains { Err(ShapeError::Domains) } else { Ok(()) }
+        Ok(())
     }
 
     /// All numbers of a declustered layout.

@@ -99,7 +99,7 @@ impl Level {
 
     /// Parity strips when the level fixes them; `None` for mirrors and n+m, where the operator
     /// says.
-    pub(crate) fn fixed_parity(self) -> Option<usize> {
+    pub fn fixed_parity(self) -> Option<usize> {
         match self.inner() {
             Level::Raid0 => Some(0),
             Level::Raid5 => Some(1),

@@ -28,12 +28,14 @@
 //! - `view`       what may be done with each strip now, and the error when that is too little
 //! - `write_plan` full stripe, read-modify-write, reconstruct-write or decode-then-write, band by
 //!   band
+//! - `block_update` the same for one block of a healthy stripe, in a few steps
 //! - `strip_io`   the reads and writes of a plan, merged per strip
 //! - `read_plan`  what to read for a part of a stripe, and which survivors reconstruct what cannot
 //!   be read
 
 #![forbid(unsafe_code)]
 
+mod block_update;
 mod capacity;
 pub mod declustered;
 mod geometry;
@@ -53,6 +55,7 @@ mod write_plan;
 #[cfg(test)]
 mod tests;
 
+pub use block_update::{BlockUpdate, plan_block};
 pub use capacity::{rows_for, unused_bytes};
 pub use geometry::{Geometry, GeometryParts, LAYOUT_VERSION, MEMBERS_MAX, Place, Spread};
 pub use level::{Level, ParseLevelError};

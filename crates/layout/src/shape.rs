@@ -39,7 +39,9 @@ pub struct Shape {
 pub struct DeclusteredShape {
     /// Strips per stripe, data and parity together.
     pub stripe_width: usize,
-    /// Members that the distributed spares shall replace at a time.
+    /// Members of each failure domain, which follow each other; 1: each for itself.
+    pub domain_members: usize,
+    /// Members of a domain that the distributed spares shall replace at a time.
     pub spare_columns: usize,
     /// Bytes of a cell; `None`: as on flash.
     pub cell_bytes: Option<u64>,
@@ -187,9 +189,6 @@ pub enum ShapeError {
         /// The level asked for.
         level: Level,
     },
-    /// A declustered array with failure domains, made by a newer program.
-    #[error("failure domains of a declustered array are not known here; use a newer ashlar")]
-    Domains,
     /// Numbers that are no declustered array.
     #[error(transparent)]
     Declustered(#[from] DeclusteredError),
@@ -262,7 +261,7 @@ impl Shape {
         let cell_bytes = wish.cell_bytes.unwrap_or(CELL_BYTES_FLASH);
         Spread {
             members: self.members,
-            domain_members: 1,
+            domain_members: wish.domain_members,
             spare_columns: wish.spare_columns,
             cell_rows: (cell_bytes / self.strip_bytes.max(1)).max(1),
             seed: DECLUSTERED_SEED,

@@ -31,11 +31,15 @@ pub struct Areas {
     pub checksums: Extent,
     /// Data: `rows` strips.
     pub data: Extent,
+    /// States of cells of lost members, if the array has distributed spares.
+    pub spare_states: Extent,
+    /// Room for a later reshape; nothing in it has a meaning.
+    pub reshape: Extent,
 }
 
 impl Areas {
     /// The areas' names, in the order of the area table.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 10] = [
         "head_copies",
         "tail_copies",
         "heartbeat",
@@ -44,10 +48,15 @@ impl Areas {
         "intent_log",
         "checksums",
         "data",
+        "spare_states",
+        "reshape",
     ];
 
+    /// Where the area table has each of them.
+    pub(crate) const ENTRIES: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
     /// Each area with its name, in the order of the area table.
-    pub fn named(&self) -> [(&'static str, Extent); 8] {
+    pub fn named(&self) -> [(&'static str, Extent); 10] {
         let extents = [
             self.head_copies,
             self.tail_copies,
@@ -57,6 +66,8 @@ impl Areas {
             self.intent_log,
             self.checksums,
             self.data,
+            self.spare_states,
+            self.reshape,
         ];
         std::array::from_fn(|at| (Self::NAMES[at], extents[at]))
     }
@@ -72,9 +83,19 @@ impl Areas {
         Areas { tail_copies: Extent::new(end - TAIL_COPIES_BYTES, TAIL_COPIES_BYTES), ..self }
     }
 
-    pub(crate) fn from_extents(extents: [Extent; 8]) -> Self {
-        let [head, tail, heartbeat, write_intent, written_map, intent_log, checksums, data] =
-            extents;
+    pub(crate) fn from_extents(extents: [Extent; 10]) -> Self {
+        let [
+            head,
+            tail,
+            heartbeat,
+            write_intent,
+            written_map,
+            intent_log,
+            checksums,
+            data,
+            spare_states,
+            reshape,
+        ] = extents;
         Areas {
             head_copies: head,
             tail_copies: tail,
@@ -84,6 +105,8 @@ impl Areas {
             intent_log,
             checksums,
             data,
+            spare_states,
+            reshape,
         }
     }
 
@@ -115,9 +138,17 @@ impl Areas {
         }
         // In order and apart: each begins where the one before ended or later.
         let mut free_from = FIRST_AREA_OFFSET;
-        for area in
-            [self.write_intent, self.written_map, self.intent_log, self.checksums, self.data]
-        {
+        let in_order = [
+            self.write_intent,
+            self.written_map,
+            self.intent_log,
+            self.checksums,
+            self.spare_states,
+            self.reshape,
+            self.data,
+        ];
+        // Entries that are zero are no areas.
+        for area in in_order.into_iter().filter(|area| *area != Extent::default()) {
             let end = area.checked_end().ok_or("areas")?;
             if area.offset < free_from || !area.is_aligned_to(AREA_ALIGN) {
                 return Err("areas");

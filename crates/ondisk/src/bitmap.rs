@@ -15,7 +15,7 @@ use uuid::Uuid;
 use zerocopy::little_endian::U64;
 use zerocopy::transmute_ref;
 
-use crate::format::{BITS_PER_PAGE, WRITE_INTENT_MAGIC, WRITTEN_MAP_MAGIC};
+use crate::format::{BITS_PER_PAGE, SPARE_STATES_MAGIC, WRITE_INTENT_MAGIC, WRITTEN_MAP_MAGIC};
 use crate::page::{PageFault, PageLabel};
 
 /// 64-bit words of bits in one page.
@@ -29,13 +29,15 @@ pub const FIRST_SEQUENCE: u64 = 1;
 /// The bits of one page.
 pub type PageBits = [u64; WORDS_PER_PAGE];
 
-/// Which of the two maps a page belongs to.
+/// Which of the maps a page belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BitmapKind {
     /// A set bit: the region may be inconsistent.
     WriteIntent,
     /// A set bit: the stripe was written since creation or its last discard.
     WrittenMap,
+    /// Two bits for each cell of a lost member: where it is (`spare_table.rs`).
+    SpareStates,
 }
 
 /// Where a bit lies.
@@ -125,6 +127,7 @@ impl PageIdentity {
         match self.kind {
             BitmapKind::WriteIntent => WRITE_INTENT_MAGIC,
             BitmapKind::WrittenMap => WRITTEN_MAP_MAGIC,
+            BitmapKind::SpareStates => SPARE_STATES_MAGIC,
         }
     }
 }

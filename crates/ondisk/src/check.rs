@@ -66,7 +66,8 @@ impl Superblock {
             return Err("jobs");
         }
         self.areas.check(&self.geometry, self.region_bytes, self.member_bytes)?;
-        self.check_members()
+        self.check_members()?;
+        self.check_spare_table()
     }
 
     fn check_features(&self) -> Result<(), &'static str> {
@@ -77,6 +78,11 @@ impl Superblock {
         let declustered = self.features.incompatible & Features::DECLUSTERED != 0;
         if self.geometry.is_declustered() != declustered {
             return Err("layout_version");
+        }
+        self.check_enclosures()?;
+        let has_room = self.features.compatible & Features::RESHAPE_AREA != 0;
+        if has_room != (self.areas.reshape.bytes != 0) {
+            return Err("areas.reshape");
         }
         let parity_only = self.features.incompatible & Features::PARITY_ONLY_RECORDS != 0;
         if parity_only && !log {
@@ -105,6 +111,23 @@ impl Superblock {
             return Err("areas.checksums");
         }
         Ok(())
+    }
+
+    /// Without enclosures each member is a failure domain of its own.
+    fn check_enclosures(&self) -> Result<(), &'static str> {
+        let has_domains = self.features.incompatible & Features::FAILURE_DOMAINS != 0;
+        // Spare cells would bring strips of a stripe back into one enclosure.
+        if self.enclosures.is_some() != has_domains || has_domains && self.has_distributed_spares()
+        {
+            return Err("enclosure_domains");
+        }
+        match self.enclosures {
+            Some(own) => own.check(&self.geometry),
+            None if self.geometry.spread.is_some_and(|spread| spread.domain_members != 1) => {
+                Err("domain_members")
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_members(&self) -> Result<(), &'static str> {

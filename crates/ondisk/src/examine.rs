@@ -225,6 +225,15 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
             ByteSize(geometry.volume_bytes()),
         ),
     )?;
+    if let Some(enclosures) = superblock.enclosures {
+        let (slots, kind) = (enclosures.slots(geometry), enclosures.kind.name());
+        let (count, strips) = (usize::from(geometry.slots()) / slots, enclosures.domains);
+        line(
+            f,
+            "domains",
+            format_args!("{count} of {slots} slots by {kind}, at most {strips} strips of a stripe"),
+        )?;
+    }
     line(f, "generation", format_args!("{}", superblock.generation))?;
     line(f, "incarnation", format_args!("{}", superblock.incarnation))?;
     // An array is marked so from its start to its stop. The device's holder tells whether it runs.
@@ -250,6 +259,19 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
         line(f, "last scrub", format_args!("{} mismatches", scrub.mismatches))?;
     }
     line(f, "this member", format_args!("slot {} ({})", superblock.slot, superblock.member_uuid))?;
+    slot_lines(f, superblock)?;
+    for job in &superblock.jobs {
+        let paused = if job.paused { ", paused" } else { "" };
+        let done = format_args!("at stripe {} of {}{paused}", job.checkpoint, geometry.stripes());
+        line(f, job.kind.name(), done)?;
+    }
+    for (name, area) in superblock.areas.named() {
+        line(f, name, format_args!("{} at {}", ByteSize(area.bytes), area.offset))?;
+    }
+    Ok(())
+}
+
+fn slot_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Result {
     for entry in &superblock.members {
         let since = match entry.role {
             Role::Out => format!(" since generation {}", entry.out_since),
@@ -263,14 +285,6 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
             serial => format!(" serial {serial}"),
         };
         line(f, &label, format_args!("{role}{since} {}{serial}{whole}", entry.uuid))?;
-    }
-    for job in &superblock.jobs {
-        let paused = if job.paused { ", paused" } else { "" };
-        let done = format_args!("at stripe {} of {}{paused}", job.checkpoint, geometry.stripes());
-        line(f, job.kind.name(), done)?;
-    }
-    for (name, area) in superblock.areas.named() {
-        line(f, name, format_args!("{} at {}", ByteSize(area.bytes), area.offset))?;
     }
     Ok(())
 }

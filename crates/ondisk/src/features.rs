@@ -45,6 +45,9 @@ impl Features {
     /// Compatible: flush marks count. A program that does not know them drops the flag, and they
     /// count no more.
     pub const FLUSH_MARKS: u64 = 2;
+    /// Compatible: members have room for a later reshape. A program that does not know it drops the
+    /// flag and the entry of the area, and the room is only lost.
+    pub const RESHAPE_AREA: u64 = 4;
     /// Read-only compatible: the checksum table is kept; writing without updating it would spoil
     /// it.
     pub const CHECKSUM_TABLE: u64 = 1;
@@ -63,15 +66,22 @@ impl Features {
     /// survives a killed process. A program that does not look there would read answered writes as
     /// zeros.
     pub const KEPT_MAP: u64 = 16;
+    /// Incompatible: cells of lost members may lie on distributed spares; the spare table and the
+    /// area of states say which.
+    pub const DISTRIBUTED_SPARES: u64 = 32;
+    /// Incompatible: the members of a declustered array are in failure domains.
+    pub const FAILURE_DOMAINS: u64 = 64;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
-        compatible: Features::WHOLE_MAP | Features::FLUSH_MARKS,
+        compatible: Features::WHOLE_MAP | Features::FLUSH_MARKS | Features::RESHAPE_AREA,
         read_only_compatible: Features::CHECKSUM_TABLE,
         incompatible: Features::INTENT_LOG
             | Features::PARITY_ONLY_RECORDS
             | Features::MEMBER_PAGES
             | Features::DECLUSTERED
-            | Features::KEPT_MAP,
+            | Features::KEPT_MAP
+            | Features::DISTRIBUTED_SPARES
+            | Features::FAILURE_DOMAINS,
     };
 
     /// What a program that knows `supported` may do.

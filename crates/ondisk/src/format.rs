@@ -32,6 +32,8 @@ pub const WRITE_INTENT_MAGIC: [u8; 4] = *b"AWIB";
 pub const WRITTEN_MAP_MAGIC: [u8; 4] = *b"AWRM";
 /// First four bytes of a page of the checksum table.
 pub const CHECKSUM_MAGIC: [u8; 4] = *b"AWCT";
+/// First four bytes of every page of states of cells.
+pub const SPARE_STATES_MAGIC: [u8; 4] = *b"ASCS";
 /// First eight bytes of a batch of the stripe intent log.
 pub const LOG_BATCH_MAGIC: [u8; 8] = *b"ASHLARLG";
 
@@ -138,6 +140,16 @@ pub const BY_PATH_BYTES: usize = 56;
 pub const ENCLOSURE_BYTES: usize = 24;
 /// Longest name of a bay, and of a host, in a drive page, in bytes.
 pub const BAY_BYTES: usize = 16;
+/// Entries of the spare table.
+pub const SPARE_ENTRIES_MAX: usize = 64;
+/// Places that each page of states of cells has, one after the other.
+pub const SPARE_STATE_PLACES: u64 = 2;
+/// Spare entry flag: the entry is in use.
+pub const SPARE_FLAG_IN_USE: u8 = 1;
+/// Spare entry flag: every cell of the member was in its place when the member was lost.
+pub const SPARE_FLAG_WAS_WHOLE: u8 = 2;
+/// A spare column that means "none".
+pub const NO_COLUMN: u8 = u8::MAX;
 /// A slot number that means "none".
 pub const NO_SLOT: u16 = u16::MAX;
 
@@ -229,6 +241,17 @@ record! {
 }
 
 record! {
+    /// One entry of the spare table.
+    RawSpareEntry, SPARE_ENTRY_FIELDS {
+        slot: U16,
+        flags: u8,
+        column: u8,
+        reserved_0: [u8; 4],
+        since: U64,
+    }
+}
+
+record! {
     /// The superblock's fixed header.
     RawHeader, HEADER_FIELDS {
         magic: [u8; 8],
@@ -272,11 +295,13 @@ record! {
         members: U16,
         domain_members: U16,
         spare_columns: U16,
-        reserved_3: [u8; 2],
+        enclosure_domains: u8,
+        enclosure_kind: u8,
         cell_rows: U32,
         reserved_4: [u8; 4],
         seed: U64,
-        reserved_2: [u8; 3000],
+        reserved_2: [u8; 1976],
+        spare_table: [RawSpareEntry; SPARE_ENTRIES_MAX],
         kept_map_boot: [u8; 16],
     }
 }

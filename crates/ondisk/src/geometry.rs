@@ -138,6 +138,15 @@ impl GeometryRecord {
         }
     }
 
+    /// The most strips that one stripe lacks when these slots of a failure set are missing. Slots
+    /// of one failure domain share no stripe.
+    pub fn losses_in(&self, set: Range<usize>, is_missing: impl Fn(usize) -> bool) -> usize {
+        let domain = usize::from(self.spread.map_or(1, |spread| spread.domain_members)).max(1);
+        let end = set.end;
+        let domains = set.step_by(domain).map(|first| first..(first + domain).min(end));
+        domains.filter(|domain| domain.clone().any(&is_missing)).count()
+    }
+
     /// The parts, if this program knows the level and the layout.
     fn known_parts(&self) -> Option<GeometryParts> {
         self.to_parts()

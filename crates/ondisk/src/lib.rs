@@ -8,8 +8,10 @@
 //! In reading order:
 //! - `format`: every constant, offset and record; `docs/on-disk-format.md` draws it
 //! - `text`, `features`, `policy`, `geometry`, `member`, `job`: the parts of a superblock
+//! - `enclosures`: which slots of a declustered array fail together
 //! - `areas`: where everything lies; `plan`: how large it is and how many rows fit a device
 //! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
+//! - `spare_table`: lost members of an array with distributed spares, and states of their cells
 //! - `copies`: choose among the four of one device
 //! - `runner`: who a heartbeat says runs the array
 //! - `heartbeat`, `flush_mark`, `drives`, `bitmap`, `checksums`: the other records
@@ -25,6 +27,7 @@ mod check;
 pub mod checksums;
 mod copies;
 mod drives;
+mod enclosures;
 pub mod examine;
 mod fault;
 mod features;
@@ -41,6 +44,7 @@ mod policy;
 mod runner;
 mod seal;
 mod spare;
+pub mod spare_table;
 mod superblock;
 mod text;
 
@@ -48,6 +52,7 @@ pub use areas::Areas;
 pub use bitmap::{BitPlace, BitmapKind, BitmapPage, PageIdentity};
 pub use copies::{Choice, CopyState, Label, SuperblockCopies};
 pub use drives::{Drive, DrivePage, Drives};
+pub use enclosures::{EnclosureKind, EnclosureRecord};
 pub use fault::SuperblockFault;
 pub use features::{Access, Features};
 pub use flush_mark::FlushMark;
@@ -60,5 +65,6 @@ pub use plan::{AreaPlan, AreaRequest, LogReserve, PlanFault};
 pub use policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
 pub use runner::{ProcessName, RunnerName, tag_of};
 pub use spare::{DEFAULT_POOL, SpareSuperblock};
+pub use spare_table::SpareRecord;
 pub use superblock::{RecordFault, Superblock, UPDATE_ORDER};
 pub use text::{ArrayName, NameFault, Text};

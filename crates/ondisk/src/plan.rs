@@ -8,6 +8,7 @@
 //! bit for each stripe of the array; the stripe intent log 1/256 of the data, 1 MiB to 128 MiB; the
 //! checksum table, if there is one, two places for each page, 0.2 % of the member. Arrays without
 //! one reserve 8 bytes per 4 KiB block for each parity strip (at least one, at most three of them).
+//! Members with 8 GiB of data or more reserve 64 MiB for a later reshape.
 
 use ashlar_units::{BLOCK_BYTES, Extent};
 
@@ -38,6 +39,11 @@ pub const LOG_BYTES_LIMIT: u64 = 1 << 40;
 /// The log is this part of the data area by default.
 pub const LOG_PART: u64 = 256;
 
+/// Bytes that a member reserves for a later reshape.
+pub const RESHAPE_BYTES: u64 = 64 << 20;
+/// Bytes of data from which on a member reserves them: then they are less than one percent.
+pub const RESHAPE_DATA_BYTES_MIN: u64 = 8 << 30;
+
 /// How large the stripe intent log is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LogReserve {
@@ -64,12 +70,14 @@ pub struct AreaRequest {
     pub checksum_table: bool,
     /// Whether a checksum table is kept: then it is as large as it has to be.
     pub keeps_checksums: bool,
+    /// Whether to reserve room for a later reshape, on members that are large enough.
+    pub reshape: bool,
     /// Places for each page of the written map: 2, or 1 as the first arrays had it.
     pub written_map_places: u64,
 }
 
 impl AreaRequest {
-    /// Everything by default: log and checksum table reserved, region by size.
+    /// Everything by default: log, checksum table and reshape reserved, region by size.
     pub fn new(geometry: GeometryRecord) -> Self {
         AreaRequest {
             geometry,
@@ -77,6 +85,7 @@ impl AreaRequest {
             intent_log: LogReserve::Usual,
             checksum_table: true,
             keeps_checksums: false,
+            reshape: true,
             written_map_places: 2,
         }
     }
@@ -203,6 +212,14 @@ impl AreaPlan {
         let written_map = place(map_bytes * request.written_map_places);
         let intent_log = place(intent_log_bytes);
         let checksums = place(checksum_bytes(request, &geometry));
+        let spare_states = match geometry.spare_states_bytes() {
+            0 => Extent::default(),
+            bytes => place(bytes),
+        };
+        let reshape = match reshape_bytes(request, &geometry) {
+            0 => Extent::default(),
+            bytes => place(bytes),
+        };
         let data = Extent::new(at.next_multiple_of(DATA_ALIGN), geometry.member_data_bytes());
         let member_bytes = (data.end() + TAIL_COPIES_BYTES).max(MEMBER_BYTES_MIN);
         let areas = Areas {
@@ -214,6 +231,8 @@ impl AreaPlan {
             intent_log,
             checksums,
             data,
+            spare_states,
+            reshape,
         };
         Ok(AreaPlan {
             geometry,
@@ -296,6 +315,12 @@ fn log_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> Result<u64, Pl
             .clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
     };
     Ok(bytes.next_multiple_of(AREA_ALIGN))
+}
+
+/// More rows never need less room, since it depends on the rows alone.
+fn reshape_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> u64 {
+    let is_large = geometry.member_data_bytes() >= RESHAPE_DATA_BYTES_MIN;
+    if request.reshape && is_large { RESHAPE_BYTES } else { 0 }
 }
 
 fn checksum_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> u64 {

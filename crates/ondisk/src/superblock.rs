@@ -20,18 +20,20 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::areas::{Areas, pages_bytes};
 use crate::bitmap::array_tag;
 use crate::check::GENERATION_READ_END;
+use crate::enclosures::EnclosureRecord;
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
 use crate::format::{
     AREAS_MAX, BITS_PER_PAGE, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX,
-    MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea, RawHeader, RawJob, RawMember,
-    SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES,
+    MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea, RawHeader, RawJob, RawMember, RawSpareEntry,
+    SPARE_ENTRIES_MAX, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES,
 };
 use crate::geometry::{GeometryRecord, SpreadRecord};
 use crate::job::{JobRecord, ScrubRecord};
 use crate::member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
 use crate::seal::{is_zero, open, seal, short};
+use crate::spare_table::SpareRecord;
 use crate::text::{ArrayName, Text};
 
 /// The copies to write in the first step and in the second; after each step comes a flush.
@@ -83,6 +85,9 @@ pub struct Superblock {
     pub updated_at_s: u64,
     /// Level, strips, groups and rows.
     pub geometry: GeometryRecord,
+    /// Which slots of a declustered array fail together; it has some while
+    /// [`Features::FAILURE_DOMAINS`] is set.
+    pub enclosures: Option<EnclosureRecord>,
     /// The volume's logical block, in bytes: 512 or 4096.
     pub logical_block_bytes: u32,
     /// How the array stays consistent over a crash.
@@ -104,6 +109,8 @@ pub struct Superblock {
     pub members: Vec<MemberEntry>,
     /// Background work to continue; at most [`JOBS_MAX`].
     pub jobs: Vec<JobRecord>,
+    /// The lost members of an array with distributed spares, by entry.
+    pub spares: Vec<SpareRecord>,
 }
 
 impl Superblock {
@@ -228,10 +235,12 @@ impl Superblock {
             .iter_mut()
             .find(|entry| entry.uuid == member)
             .ok_or(RecordFault::NotListed { member })?;
+        let (slot, before) = (entry.slot, entry.role);
         *entry = entry.next(event, update)?;
         if !entry.role.is_joining_device() {
             self.jobs.retain(|job| job.member != Some(member));
         }
+        self.follow_in_spare_table(slot, before, event);
         Ok(())
     }
 
@@ -282,6 +291,10 @@ impl Superblock {
         for (place, job) in jobs.iter_mut().zip(&self.jobs) {
             *place = job.to_raw();
         }
+        let mut spare_table = [RawSpareEntry::new_zeroed(); SPARE_ENTRIES_MAX];
+        for record in &self.spares {
+            spare_table[record.entry] = record.to_raw();
+        }
         let spread = self.geometry.spread;
         let count = |of: fn(SpreadRecord) -> u16| spread.map_or(0, of).into();
         RawHeader {
@@ -325,8 +338,11 @@ impl Superblock {
             members: count(|spread| spread.members),
             domain_members: count(|spread| spread.domain_members),
             spare_columns: count(|spread| spread.spare_columns),
+            enclosure_domains: self.enclosures.map_or(0, |own| own.domains),
+            enclosure_kind: self.enclosures.map_or(0, |own| own.kind.code()),
             cell_rows: spread.map_or(0, |spread| spread.cell_rows).into(),
             seed: spread.map_or(0, |spread| spread.seed).into(),
+            spare_table,
             ..RawHeader::new_zeroed()
         }
     }
@@ -348,6 +364,10 @@ impl Superblock {
         for job in &raw.jobs {
             jobs.extend(JobRecord::from_raw(job, lenient)?);
         }
+        let mut spares = Vec::new();
+        for (entry, place) in raw.spare_table.iter().enumerate() {
+            spares.extend(SpareRecord::from_raw(entry, place, lenient)?);
+        }
         let superblock = Superblock {
             features,
             generation: raw.generation.get(),
@@ -365,6 +385,7 @@ impl Superblock {
             created_at_s: raw.created_at_s.get(),
             updated_at_s: raw.updated_at_s.get(),
             geometry: geometry_of(raw),
+            enclosures: EnclosureRecord::from_raw(raw)?,
             logical_block_bytes: raw.logical_block_bytes.get(),
             policy: ConsistencyPolicy::from_code(raw.consistency_policy)
                 .ok_or("consistency_policy")?,
@@ -379,6 +400,7 @@ impl Superblock {
             areas: areas_of(&raw.areas, lenient)?,
             members: members_of(rest, usize::from(raw.member_count.get()), lenient)?,
             jobs,
+            spares,
         };
         superblock.check()?;
         if superblock.generation >= GENERATION_READ_END {
@@ -402,8 +424,9 @@ fn has_spread_of_its_layout(raw: &RawHeader) -> bool {
     let counts = [raw.members, raw.domain_members, raw.spare_columns];
     let is_empty = counts.iter().all(|count| count.get() == 0)
         && raw.cell_rows.get() == 0
-        && raw.seed.get() == 0;
-    raw.reserved_3 == [0; 2] && raw.reserved_4 == [0; 4] && (is_declustered || is_empty)
+        && raw.seed.get() == 0
+        && (raw.enclosure_domains, raw.enclosure_kind) == (0, 0);
+    raw.reserved_4 == [0; 4] && (is_declustered || is_empty)
 }
 
 fn spread_of(raw: &RawHeader) -> Option<SpreadRecord> {
@@ -440,19 +463,20 @@ fn scrub_of(raw: &RawHeader) -> Result<Option<ScrubRecord>, &'static str> {
 
 fn raw_areas(areas: &Areas) -> [RawArea; AREAS_MAX] {
     let mut raw = [RawArea::new_zeroed(); AREAS_MAX];
-    for (place, (_, extent)) in raw.iter_mut().zip(areas.named()) {
-        *place = RawArea { offset: U64::new(extent.offset), bytes: U64::new(extent.bytes) };
+    for (entry, (_, extent)) in Areas::ENTRIES.into_iter().zip(areas.named()) {
+        raw[entry] = RawArea { offset: U64::new(extent.offset), bytes: U64::new(extent.bytes) };
     }
     raw
 }
 
 fn areas_of(raw: &[RawArea; AREAS_MAX], lenient: bool) -> Result<Areas, &'static str> {
-    let named = Areas::NAMES.len();
-    if !lenient && raw[named..].iter().any(|area| !is_zero(area.as_bytes())) {
+    let is_reserved = |at: &usize| !Areas::ENTRIES.contains(at);
+    if !lenient && (0..AREAS_MAX).filter(is_reserved).any(|at| !is_zero(raw[at].as_bytes())) {
         return Err("areas.reserved");
     }
     Ok(Areas::from_extents(std::array::from_fn(|at| {
-        Extent::new(raw[at].offset.get(), raw[at].bytes.get())
+        let area = &raw[Areas::ENTRIES[at]];
+        Extent::new(area.offset.get(), area.bytes.get())
     })))
 }
 

@@ -7,7 +7,7 @@
 //! one another.
 //!
 //! `-- --peers` prints tables of our fastest kernel next to ISA-L (Debian's libisal2), and a word
-//! after it picks some of them; `-- --gate` fails when a kernel is much slower than it was; `--
+//! after it picks some of them; `-- --gate` fails when a kernel takes more instructions; `--
 //! update` (any word) runs the rows whose name contains it. `-- --test`, and `cargo test`, which
 //! does not say `--bench`, time nothing: every cell runs once on small strips and its answer is
 //! checked.

@@ -7,7 +7,8 @@
 //! - `reactor`: the seam to the world ([`Reactor`]); `virtual_time` is a world without I/O
 //!   ([`VirtualReactor`])
 //! - `ring`: the io_uring of one core ([`Ring`]), and the reactor that drives it
-//! - `oneshot`: pooled one-shots within an executor ([`Completions`])
+//! - `oneshot`: pooled one-shots within an executor ([`Completions`]); `group`: several answers for
+//!   one waiter ([`Group`])
 //! - `race`: whichever of two futures ends first ([`within`] a time, [`until`] something happens)
 //! - [`mailbox`]: messages to an executor from any thread
 //! - `notifier`: signals to another process ([`Notifier`])
@@ -23,6 +24,7 @@
 pub mod affinity;
 mod cloning;
 mod executor;
+mod group;
 mod inherited;
 pub mod local;
 pub mod mailbox;
@@ -38,6 +40,7 @@ mod virtual_time;
 
 pub use cloning::clone_fuse_device;
 pub use executor::{Executor, Handle, Schedule, YieldNow};
+pub use group::{Answers, GROUP_MAX, Group};
 pub use inherited::inherited_descriptors;
 pub use notifier::Notifier;
 pub use oneshot::{Completion, Completions, Pending};

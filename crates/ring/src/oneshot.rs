@@ -5,6 +5,7 @@
 //! allocation once the pool has seen its high-water mark. No value and no waker is dropped or run
 //! while the pool is borrowed. Not here: threads; see [`mailbox`](crate::mailbox).
 
+use crate::group::Places;
 use slab::Slab;
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -13,11 +14,13 @@ use std::task::{Context, Poll, Waker};
 
 /// A supply of one-shots that recycles them. Clone shares it.
 pub struct Completions<T> {
-    pool: Rc<Pool<T>>,
+    pub(crate) pool: Rc<Pool<T>>,
 }
 
-struct Pool<T> {
+pub(crate) struct Pool<T> {
     stages: RefCell<Slab<Stage<T>>>,
+    /// Of several answers each.
+    pub(crate) groups: RefCell<Places<T>>,
 }
 
 /// How far a one-shot is.
@@ -35,7 +38,10 @@ enum Stage<T> {
 }
 
 /// The place was given up.
-const SPENT: usize = usize::MAX;
+const SPENT: u32 = u32::MAX;
+
+/// The part of a completion that is no part of a group.
+const ALONE: u8 = u8::MAX;
 
 impl<T> Clone for Completions<T> {
     fn clone(&self) -> Self {
@@ -52,13 +58,15 @@ impl<T> Default for Completions<T> {
 impl<T> Completions<T> {
     /// An empty supply.
     pub fn new() -> Self {
-        Completions { pool: Rc::new(Pool { stages: RefCell::new(Slab::new()) }) }
+        let (stages, groups) = (RefCell::new(Slab::new()), RefCell::default());
+        Completions { pool: Rc::new(Pool { stages, groups }) }
     }
 
     /// A new one-shot: the first half completes it, the second half waits.
     pub fn pair(&self) -> (Completion<T>, Pending<T>) {
         let place = self.pool.stages.borrow_mut().insert(Stage::Fresh);
-        let completion = Completion { pool: Rc::clone(&self.pool), place };
+        let completion =
+            Completion { pool: Rc::clone(&self.pool), place: short(place), part: ALONE };
         let from = Source::Other { pool: Rc::clone(&self.pool), place };
         (completion, Pending { from })
     }
@@ -70,27 +78,60 @@ impl<T> Completions<T> {
 }
 
 /// One half of a local (same executor) one-shot: pooled, no allocation once warm.
+///
+/// The same for one answer of a [`Group`](crate::Group).
 pub struct Completion<T> {
     pool: Rc<Pool<T>>,
-    place: usize,
+    place: u32,
+    /// Which answer of its group, or [`ALONE`].
+    part: u8,
+}
+
+/// Every operation under way has one.
+const _: () = assert!(size_of::<Completion<u64>>() <= 16);
+
+/// The number of a place, in as few bytes as there are places for.
+fn short(place: usize) -> u32 {
+    u32::try_from(place).expect("fewer than 2^32 one-shots are under way")
 }
 
 impl<T> Completion<T> {
+    pub(crate) fn of_group(pool: Rc<Pool<T>>, place: usize, part: u8) -> Completion<T> {
+        Completion { pool, place: short(place), part }
+    }
+
+    fn at(&self) -> usize {
+        usize::try_from(self.place).expect("a place is an index")
+    }
+
     /// Hands over the value and wakes the waiter. Without a waiter, the value is dropped.
     pub fn complete(mut self, value: T) {
-        self.finish(Stage::Done(value));
+        self.end(Some(value));
     }
 
     /// Whether the waiting half was dropped, so that completing is in vain.
     pub fn is_orphaned(&self) -> bool {
-        matches!(self.pool.stages.borrow()[self.place], Stage::Orphaned)
+        if self.part != ALONE {
+            return self.pool.groups.borrow().is_orphaned(self.at());
+        }
+        matches!(self.pool.stages.borrow()[self.at()], Stage::Orphaned)
+    }
+
+    fn end(&mut self, value: Option<T>) {
+        if self.part != ALONE {
+            self.pool.answer(self.at(), self.part, value);
+            self.place = SPENT;
+            return;
+        }
+        self.finish(value.map_or(Stage::Abandoned, Stage::Done));
     }
 
     fn finish(&mut self, last: Stage<T>) {
+        let at = self.at();
         let mut stages = self.pool.stages.borrow_mut();
-        let stage = &mut stages[self.place];
+        let stage = &mut stages[at];
         if matches!(stage, Stage::Orphaned) {
-            stages.remove(self.place);
+            stages.remove(at);
             drop(stages);
             drop(last);
         } else {
@@ -107,7 +148,7 @@ impl<T> Completion<T> {
 impl<T> Drop for Completion<T> {
     fn drop(&mut self) {
         if self.place != SPENT {
-            self.finish(Stage::Abandoned);
+            self.end(None);
         }
     }
 }

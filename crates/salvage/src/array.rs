@@ -6,9 +6,10 @@
 use crate::copies::Reading;
 use crate::image::ReadAt;
 use crate::membership::{Choices, Judged, Membership, Refused, Standing};
-use crate::overlay::{LogSummary, Overlay};
+use crate::overlay::{Known, LogSummary, Overlay};
 use crate::pages::{Keeper, PAGE_BITS, Pages};
-use crate::place::BLOCK_BYTES;
+use crate::place::{BLOCK_BYTES, StripPlace};
+use crate::spares::Spares;
 use crate::sums::Sums;
 use crate::superblock::{Geometry, Superblock};
 use std::ops::Range;
@@ -31,6 +32,7 @@ pub struct Salvage<I> {
     pub(crate) sources: Vec<Vec<Source>>,
     written_map: Pages,
     write_intent: Pages,
+    spares: Spares,
     pub(crate) overlay: Overlay,
     /// The known checksums of blocks, on an array with checksums.
     pub(crate) sums: Option<Sums>,
@@ -73,6 +75,7 @@ impl<I: ReadAt> Salvage<I> {
                 newest.has_whole_map,
             ),
             write_intent: Pages::write_intent(newest.write_intent),
+            spares: Spares::of(newest),
             overlay: Overlay::default(),
             sums: newest.checksums.map(|area| Sums::new(&array, area, images.len())),
             images,
@@ -80,8 +83,11 @@ impl<I: ReadAt> Salvage<I> {
             membership,
         };
         let has_head: Vec<bool> = salvage.readings.iter().map(Reading::has_head).collect();
-        let is_written = |stripe| salvage.is_written(stripe);
-        salvage.overlay = Overlay::of(&salvage.images, &salvage.membership, &has_head, is_written);
+        let known = Known {
+            is_written: &|stripe| salvage.is_written(stripe),
+            strip_place: &|stripe, strip| salvage.strip_place(stripe, strip),
+        };
+        salvage.overlay = Overlay::of(&salvage.images, &salvage.membership, &has_head, &known);
         Ok(salvage)
     }
 
@@ -124,10 +130,20 @@ impl<I: ReadAt> Salvage<I> {
     pub fn has_enough(&self, stripe: u64) -> bool {
         let geometry = self.geometry();
         let is_here = |strip: &usize| {
-            let sources = &self.sources[geometry.strip_place(stripe, *strip).slot];
+            let at = self.strip_place(stripe, *strip);
+            let sources = at.map_or(&[][..], |at| &self.sources[at.slot]);
             sources.iter().any(|source| stripe < source.until_stripe)
         };
         (0..geometry.stripe_width()).filter(is_here).count() >= geometry.k()
+    }
+
+    /// Where a strip is; `None` if its member is lost and its cell is on no spare.
+    pub(crate) fn strip_place(&self, stripe: u64, strip: usize) -> Option<StripPlace> {
+        let geometry = self.geometry();
+        if self.spares.is_empty() {
+            return Some(geometry.strip_place(stripe, strip));
+        }
+        self.spares.strip_place(geometry, (stripe, strip), &self.keepers())
     }
 
     /// Whether a stripe was ever written. One that nobody can tell about was.
@@ -229,11 +245,17 @@ impl<I: ReadAt> Salvage<I> {
     }
 }
 
+fn is_lost(membership: &Membership, judged: &Judged) -> bool {
+    membership.newest.spares.iter().any(|entry| Some(entry.slot) == judged.slot)
+}
+
 fn sources(membership: &Membership) -> Vec<Vec<Source>> {
     let mut sources = vec![Vec::new(); usize::from(membership.newest.geometry.slots())];
     for (image, judged) in membership.images.iter().enumerate() {
         let until_stripe = match (judged.standing, judged.by_hand) {
             (Standing::Current, _) | (_, true) => u64::MAX,
+            // Which cells of it count, the states say.
+            (Standing::Until(_), _) if is_lost(membership, judged) => u64::MAX,
             (Standing::Until(stripe), _) => stripe,
             _ => continue,
         };

@@ -1,8 +1,8 @@
 //! The map of a declustered array: layout version 2, from docs/on-disk-format.md.
 //!
 //! What must stay true: pure arithmetic on numbers that [`Declustered::new`] has checked, so that
-//! nothing overflows for stripes of the array. The letters are those of the page. Not here:
-//! distributed spares, which no array has yet.
+//! nothing overflows for stripes of the array. The letters are those of the page. Not here: which
+//! cells are on distributed spares (`spares.rs`).
 
 use crate::bytes::index;
 use std::fmt;
@@ -91,6 +91,35 @@ impl Declustered {
     /// P.
     pub fn members(&self) -> u64 {
         self.of.members
+    }
+
+    /// E.
+    pub fn domain_members(&self) -> u64 {
+        self.of.domain_members
+    }
+
+    /// H.
+    pub fn cell_rows(&self) -> u64 {
+        self.of.cell_rows
+    }
+
+    /// Cells of a member, those behind the last whole slice as well.
+    pub fn cells(&self) -> u64 {
+        self.of.rows / self.of.cell_rows
+    }
+
+    /// The member in spare column `column`, counted among the spare ones, of the sub-slice that
+    /// this member has its cell of the row in.
+    pub fn spare_member(&self, row: u64, member: usize, column: u64) -> Option<usize> {
+        if column >= self.of.spare_columns {
+            return None;
+        }
+        let (slice, size) = (row / self.rows_of_slice(), self.of.domain_members);
+        let member = u64::try_from(member).ok()?;
+        let (domain, unit) = (member / size, member % size);
+        let sub_slice = (unit + size - self.turn(slice, domain)) % size;
+        let spare = self.domain(slice, self.data_columns + column);
+        Some(index(spare * size + (sub_slice + self.turn(slice, spare)) % size))
     }
 
     /// Stripes of the array.

@@ -35,6 +35,7 @@ mod overlay;
 pub mod pages;
 pub mod place;
 pub mod read;
+pub mod spares;
 mod sums;
 pub mod superblock;
 

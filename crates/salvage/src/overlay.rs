@@ -10,6 +10,7 @@ use crate::bytes::block_checksum;
 use crate::image::ReadAt;
 use crate::log::{Batch, BlockChange, Kind, Record, Writer, has_hole, read};
 use crate::membership::{Membership, Standing};
+use crate::place::StripPlace;
 use std::collections::{BTreeMap, HashMap};
 
 /// Rows of a strip; a strip has at most 256.
@@ -66,6 +67,12 @@ pub(crate) struct Overlay {
     pub(crate) summary: LogSummary,
 }
 
+/// What the judgement needs besides logs: the written map, and where strips are.
+pub(crate) struct Known<'k> {
+    pub(crate) is_written: &'k dyn Fn(u64) -> bool,
+    pub(crate) strip_place: &'k dyn Fn(u64, usize) -> Option<StripPlace>,
+}
+
 /// A device in service: its image, and its batches if its log can be read.
 struct Device {
     image: usize,
@@ -77,12 +84,12 @@ type Copies<'a> = BTreeMap<usize, &'a Record>;
 
 impl Overlay {
     /// Read the logs of all devices in service and judge them. `has_head` says of each image
-    /// whether nobody overwrote its first areas; `is_written` is the written map.
+    /// whether nobody overwrote its first areas.
     pub(crate) fn of<I: ReadAt>(
         images: &[I],
         membership: &Membership,
         has_head: &[bool],
-        is_written: impl Fn(u64) -> bool,
+        known: &Known<'_>,
     ) -> Overlay {
         let newest = &membership.newest;
         let mut overlay = Overlay::default();
@@ -106,7 +113,7 @@ impl Overlay {
             devices.insert(log_tag, Device { image, batches });
         }
         for (_, copies) in updates(&devices) {
-            overlay.judge((images, membership), &devices, &copies, &is_written);
+            overlay.judge((images, membership), &devices, &copies, known);
         }
         overlay
     }
@@ -116,7 +123,7 @@ impl Overlay {
         (images, membership): (&[I], &Membership),
         devices: &HashMap<u64, Device>,
         copies: &Copies<'_>,
-        is_written: &impl Fn(u64) -> bool,
+        known: &Known<'_>,
     ) {
         let Some(record) = copies.values().next() else { return };
         let geometry = &membership.newest.geometry;
@@ -134,11 +141,11 @@ impl Overlay {
             self.summary.dropped += 1;
             return;
         }
-        if !is_written(record.stripe) {
+        if !(known.is_written)(record.stripe) {
             return;
         }
         if let Kind::ParityOnly(change) = record.kind
-            && !self.is_new((images, membership), devices, (record, change))
+            && !self.is_new((images, membership), devices, (record, change), known)
         {
             self.summary.dropped += 1;
             return;
@@ -161,7 +168,9 @@ impl Overlay {
             let strip = usize::from(holder.strip);
             let is_a_strip = strip < geometry.stripe_width();
             let slot = membership.images[device.image].slot.map(usize::from);
-            if !is_a_strip || slot != Some(geometry.strip_place(record.stripe, strip).slot) {
+            let place = || (known.strip_place)(record.stripe, strip).map(|at| at.slot);
+            // One that holds the strip no more counts as a holder all the same.
+            if !is_a_strip || slot != place() {
                 continue;
             }
             let Some(copy) = copies.get(&device.image) else {
@@ -185,13 +194,15 @@ impl Overlay {
         (images, membership): (&[I], &Membership),
         devices: &HashMap<u64, Device>,
         (record, change): (&Record, BlockChange),
+        known: &Known<'_>,
     ) -> bool {
         let newest = &membership.newest;
         let (stripe, strip) = (record.stripe, usize::from(change.strip));
         if strip >= newest.geometry.k() || record.row_count != 1 {
             return false;
         }
-        let place = newest.geometry.strip_place(stripe, strip);
+        // The block of a strip that is lost is gone, and then the record counts.
+        let Some(place) = (known.strip_place)(stripe, strip) else { return true };
         let row = u64::from(record.first_row);
         let at = newest.data.offset + (place.first_block + row) * 4096;
         let is_its_place = |it: &&Device| {

@@ -23,6 +23,8 @@ pub struct Pages {
     places: u64,
     /// Zeros are a page that was never written.
     has_blanks: bool,
+    /// What tells its pages from those of an earlier use of the area.
+    life_tag: u64,
     latest: RefCell<Option<(u64, Option<Vec<u8>>)>>,
 }
 
@@ -52,8 +54,21 @@ impl Pages {
         Pages::new(*b"AWIB", area, 1)
     }
 
+    /// The states of cells of an entry of the spare table.
+    pub fn spare_states(area: Area, life_tag: u64) -> Pages {
+        Pages { life_tag, has_blanks: false, ..Pages::new(*b"ASCS", area, 2) }
+    }
+
     fn new(magic: [u8; 4], area: Area, places: u64) -> Pages {
-        Pages { magic, area, places, has_blanks: true, latest: RefCell::new(None) }
+        Pages { magic, area, places, has_blanks: true, life_tag: 0, latest: RefCell::new(None) }
+    }
+
+    /// The pair of bits `number` of page `page`, by the newest copy; 0 if nobody has it.
+    pub fn pair<I: ReadAt>(&self, page: u64, number: u64, keepers: &[Keeper<'_, I>]) -> u8 {
+        let bit = index(2 * number);
+        self.with_page(page, keepers, |bits| {
+            bits.map_or(0, |bits| bits[HEADER_BYTES + bit / 8] >> (bit % 8) & 3)
+        })
     }
 
     /// Pages that lie in the first `bytes` of a member.
@@ -125,7 +140,7 @@ impl Pages {
         }
         let is_ours = page[..4] == self.magic
             && u64::from(u32_at(&page, 8)) == number
-            && keeper.tags.contains(&u64_at(&page, 16))
+            && keeper.tags.contains(&(u64_at(&page, 16) ^ self.life_tag))
             && u32_at(&page, 4) == checksum(&page, 4);
         is_ours.then(|| (u64_at(&page, 24), page))
     }

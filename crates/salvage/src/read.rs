@@ -106,9 +106,9 @@ impl<I: ReadAt> Salvage<I> {
         let geometry = self.geometry();
         assert!(buffer.len() == index(geometry.strip_bytes), "a buffer of one strip");
         let blocks = index(geometry.strip_blocks());
-        let at = geometry.strip_place(stripe, strip);
-        let source = self.sources[at.slot].first();
-        if let Some(source) = source.filter(|it| !it.by_hand && stripe < it.until_stripe)
+        let at = self.strip_place(stripe, strip);
+        let source = at.and_then(|at| Some((at, self.sources[at.slot].first()?)));
+        if let Some((at, source)) = source.filter(|(_, it)| !it.by_hand && stripe < it.until_stripe)
             && self.sums.is_none()
             && self.is_written(stripe)
             && !self.overlay.touches(stripe)
@@ -135,7 +135,7 @@ impl<I: ReadAt> Salvage<I> {
 
     /// One block of one strip of a stripe, data or parity, as its member has it or is to have it.
     pub(crate) fn cell(&self, stripe: u64, strip: usize, block: u64, ask: Ask) -> Option<Cell> {
-        let (slot, number) = self.address(stripe, strip, block);
+        let (slot, number) = self.address(stripe, strip, block)?;
         let may = |source: &&Source| {
             let proven = !source.by_hand && !self.overlay.is_unproven(source.image, stripe, block);
             stripe < source.until_stripe && (ask == Ask::Everybody || proven)
@@ -162,7 +162,7 @@ impl<I: ReadAt> Salvage<I> {
         if self.overlay.is_in_doubt(stripe, block) {
             return true;
         }
-        let (slot, number) = self.address(stripe, strip, block);
+        let Some((slot, number)) = self.address(stripe, strip, block) else { return false };
         let known = self.known(source, number);
         known.is_none_or(|known| known == sum_of(slot, number, bytes))
     }
@@ -171,16 +171,16 @@ impl<I: ReadAt> Salvage<I> {
         self.sums.as_ref()?.known((source.image, &self.images[source.image]), number)
     }
 
-    /// The slot of a block, and its number in the data area there.
-    fn address(&self, stripe: u64, strip: usize, block: u64) -> (usize, u64) {
-        let at = self.geometry().strip_place(stripe, strip);
-        (at.slot, at.first_block + block)
+    /// The slot of a block, and its number in the data area there; `None` if it is lost.
+    fn address(&self, stripe: u64, strip: usize, block: u64) -> Option<(usize, u64)> {
+        let at = self.strip_place(stripe, strip)?;
+        Some((at.slot, at.first_block + block))
     }
 
     /// What is known of a block whose member gives back something else.
     pub(crate) fn known_of_wrong(&self, stripe: u64, strip: usize, block: u64) -> Option<u32> {
         self.sums.as_ref()?;
-        let (slot, number) = self.address(stripe, strip, block);
+        let (slot, number) = self.address(stripe, strip, block)?;
         let mut sources = self.sources[slot].iter();
         let source = sources.find(|it| !it.by_hand && stripe < it.until_stripe)?;
         let mut bytes = [0; BLOCK];
@@ -194,7 +194,7 @@ impl<I: ReadAt> Salvage<I> {
     /// it, or if it is what lies there after all, for then what is known is old.
     fn repaired(&self, place: Place, known: u32) -> Result<Found, Lost> {
         let bytes = self.reconstructed(place, Ask::Proven).ok_or(Lost)?;
-        let (slot, number) = self.address(place.stripe, place.strip, place.block);
+        let (slot, number) = self.address(place.stripe, place.strip, place.block).ok_or(Lost)?;
         if sum_of(slot, number, &bytes) == known {
             return Ok(Found { bytes, how: How::Repaired });
         }

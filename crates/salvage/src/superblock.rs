@@ -17,6 +17,8 @@ const SLOTS_MAX: u64 = 480;
 /// Where the numbers of layout version 2 begin, and end.
 const SPREAD_AT: usize = 1056;
 const SPREAD_END: usize = 1080;
+/// Domains of an enclosure, and what an enclosure is.
+const ENCLOSURE_AT: usize = 1062;
 /// The most entries that a member table has.
 pub const ENTRIES_MAX: usize = 480;
 
@@ -82,6 +84,35 @@ pub struct Entry {
     pub log_tag: u64,
 }
 
+/// A lost member of an array with distributed spares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpareEntry {
+    /// The number of its entry.
+    pub number: u64,
+    /// Its slot.
+    pub slot: u16,
+    /// Its spare column, if it has one.
+    pub column: Option<u64>,
+    /// Generation of the update that made the entry.
+    pub since: u64,
+}
+
+impl SpareEntry {
+    /// What its pages of states carry besides what other pages of their member do.
+    pub fn life_tag(&self) -> u64 {
+        self.since.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    fn decode(number: usize, bytes: &[u8]) -> Option<SpareEntry> {
+        (bytes[2] & 1 == 1).then(|| SpareEntry {
+            number: u64::try_from(number).unwrap_or(u64::MAX),
+            slot: u16_at(bytes, 0),
+            column: (bytes[3] != u8::MAX).then(|| bytes[3].into()),
+            since: u64_at(bytes, 8),
+        })
+    }
+}
+
 /// Background work that was under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -94,7 +125,13 @@ pub struct Job {
 }
 
 /// Incompatible feature bits that this reader knows.
-const KNOWN_INCOMPATIBLE: u64 = 0b1_1111;
+const KNOWN_INCOMPATIBLE: u64 = 0b111_1111;
+/// Where the spare table lies, before the kept map's boot, and its entries.
+const SPARE_TABLE_AT: usize = KEPT_MAP_BOOT_AT - SPARE_ENTRIES * SPARE_ENTRY_BYTES;
+const SPARE_ENTRIES: usize = 64;
+const SPARE_ENTRY_BYTES: usize = 16;
+/// The incompatible feature of arrays whose lost cells may lie on distributed spares.
+const DISTRIBUTED_SPARES: u64 = 32;
 /// Where the boot of the kept map lies: the end of the header.
 const KEPT_MAP_BOOT_AT: usize = HEADER_BYTES - 16;
 
@@ -121,6 +158,8 @@ pub struct Superblock {
     pub array_name: String,
     /// Where blocks lie.
     pub geometry: Geometry,
+    /// Slots of each enclosure: they follow each other, and fail together. None: nothing is said.
+    pub enclosure_slots: Option<u64>,
     /// 1 bitmap, 2 none, 3 log.
     pub consistency_policy: u8,
     /// Bytes of the volume per bit of the write-intent bitmap.
@@ -143,6 +182,10 @@ pub struct Superblock {
     pub checksums: Option<Area>,
     /// The strips.
     pub data: Area,
+    /// States of cells of lost members.
+    pub spare_states: Area,
+    /// The lost members of an array with distributed spares.
+    pub spares: Vec<SpareEntry>,
     /// Background work.
     pub jobs: Vec<Job>,
     /// The member table.
@@ -186,7 +229,8 @@ impl Copy {
             return Copy::Damaged("checksum");
         }
         // Bits 0 and 1 of the incompatible features are the stripe intent log and its parity-only
-        // records, bit 2 pages that name their member, bit 3 layout version 2, bit 4 a kept map.
+        // records, bit 2 pages that name their member, bit 3 layout version 2, bit 4 a kept map,
+        // bit 5 distributed spares, bit 6 failure domains.
         // Bit 0 of the read-only compatible ones are checksums, and reading without them is no
         // worse than before they existed.
         if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) & !KNOWN_INCOMPATIBLE != 0 {
@@ -225,6 +269,7 @@ impl Superblock {
             resync_dirty: u32_at(bytes, 132) & 2 == 2,
             array_name: text(&bytes[136..200]),
             geometry: Geometry::decode(bytes)?,
+            enclosure_slots: None,
             consistency_policy: bytes[244],
             region_bytes: u64_at(bytes, 248),
             has_whole_map: u64_at(bytes, 24) & 1 == 1,
@@ -236,24 +281,36 @@ impl Superblock {
             intent_log: area(5),
             checksums: (bytes[245] == 1).then(|| area(6)),
             data: area(7),
+            spare_states: area(8),
+            spares: spare_table(bytes),
             jobs: (0..8).map(|number| Job::decode(&bytes[544 + 64 * number..])).collect(),
             entries: entries.collect::<Result<_, _>>()?,
             shared: shared(bytes),
         };
-        superblock.check(bytes).map(|()| superblock)
+        superblock.check(bytes)?;
+        let map = superblock.geometry.declustered.as_ref();
+        let enclosure_slots = map
+            .map(|map| u64::from(bytes[ENCLOSURE_AT]) * map.domain_members())
+            .filter(|slots| *slots != 0);
+        Ok(Superblock { enclosure_slots, ..superblock })
     }
 
     fn check(&self, bytes: &[u8]) -> Result<(), &'static str> {
-        let flags_known = u64_at(bytes, 24) <= 3 && u64_at(bytes, 32) <= 1;
+        let flags_known = u64_at(bytes, 24) <= 7 && u64_at(bytes, 32) <= 1;
         let is_declustered = self.geometry.declustered.is_some();
         let reserved = if is_declustered { SPREAD_END } else { SPREAD_AT };
-        let padding = u16_at(bytes, 1062) != 0 || u32_at(bytes, 1068) != 0;
-        if flags_known && (padding || !is_blank(&bytes[reserved..KEPT_MAP_BOOT_AT])) {
+        let padding = u32_at(bytes, 1068) != 0;
+        if flags_known && (padding || !is_blank(&bytes[reserved..SPARE_TABLE_AT])) {
             return Err("reserved_2");
+        }
+        let has_spares = u64_at(bytes, 40) & DISTRIBUTED_SPARES != 0;
+        if !has_spares && !is_blank(&bytes[SPARE_TABLE_AT..KEPT_MAP_BOOT_AT]) {
+            return Err("spare_table");
         }
         if is_declustered != (u64_at(bytes, 40) & 8 == 8) {
             return Err("layout_version");
         }
+        self.check_domains(bytes)?;
         let geometry = &self.geometry;
         let wanted = u128::from(geometry.rows) * u128::from(geometry.strip_bytes);
         let end = self.data.offset.checked_add(self.data.bytes);
@@ -275,6 +332,33 @@ impl Superblock {
         Ok(())
     }
 
+    /// Enclosures and their domains are there together with bit 6.
+    fn check_domains(&self, bytes: &[u8]) -> Result<(), &'static str> {
+        let domains = u64::from(bytes[ENCLOSURE_AT]);
+        let has_spares = u64_at(bytes, 40) & DISTRIBUTED_SPARES != 0;
+        if (domains != 0) != (u64_at(bytes, 40) & 64 == 64) || domains != 0 && has_spares {
+            return Err("enclosure_domains");
+        }
+        let Some(map) = &self.geometry.declustered else {
+            return if domains == 0 { Ok(()) } else { Err("enclosure_domains") };
+        };
+        match (domains, bytes[ENCLOSURE_AT + 1]) {
+            (0, _) if map.domain_members() != 1 => return Err("domain_members"),
+            (0, 0) => return Ok(()),
+            (1.., 1..=4) => {}
+            _ => return Err("enclosure_kind"),
+        }
+        let enclosure = domains * map.domain_members();
+        let is_possible = domains <= u64::from(self.geometry.parity_strips)
+            && map.members().is_multiple_of(enclosure);
+        if is_possible { Ok(()) } else { Err("enclosure_domains") }
+    }
+
+    /// Whether a device is on its way into a slot that nobody serves.
+    pub fn is_being_filled(&self, slot: u16) -> bool {
+        self.entries.iter().any(|entry| entry.slot == slot && entry.role == Role::Rebuilding)
+    }
+
     /// What pages of bits carry that lie on a member.
     pub fn page_tag(&self, member_uuid: &Uuid) -> u64 {
         let of_member = if self.has_member_pages { array_tag(member_uuid) } else { 0 };
@@ -291,6 +375,15 @@ impl Superblock {
         let mut jobs = self.jobs.iter().filter(|job| matches!(job.kind, 1 | 2));
         jobs.find(|job| job.member_uuid == *member_uuid).map_or(0, |job| job.checkpoint_stripe)
     }
+}
+
+/// The lost members.
+fn spare_table(bytes: &[u8]) -> Vec<SpareEntry> {
+    if u64_at(bytes, 40) & DISTRIBUTED_SPARES == 0 {
+        return Vec::new();
+    }
+    let entries = bytes[SPARE_TABLE_AT..KEPT_MAP_BOOT_AT].chunks_exact(SPARE_ENTRY_BYTES);
+    entries.enumerate().filter_map(|(number, entry)| SpareEntry::decode(number, entry)).collect()
 }
 
 /// A superblock without what is its own on each member.

@@ -141,7 +141,9 @@ impl Device for SimDevice {
                 let host = state.host;
                 let disk = &mut state.disks[self.at];
                 let kind = command.kind();
-                let wait = disk.draw_latency(kind);
+                let (rate, bytes) = (disk.options.bytes_per_second, command.bytes());
+                let wait =
+                    disk.draw_latency(kind) + disk.gate.pass(at, rate, (kind, offset, bytes));
                 let begun = begin(disk, Place { number, host, offset, is_inside }, command);
                 state.stop_if_due(number, (kind, offset));
                 Some((wait, begun))

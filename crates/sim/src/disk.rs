@@ -13,6 +13,7 @@ use std::time::Duration;
 use ashlar_device::{CommandKind, DeviceFacts, DeviceKind, Fault, FaultKind};
 use ashlar_units::{Extent, SECTOR_BYTES, to_usize};
 
+use crate::gate::Traffic;
 use crate::lies::Lie;
 use crate::state::{Change, Content, DiskState, Fate, Faults};
 use crate::world::World;
@@ -41,6 +42,8 @@ pub struct DiskOptions {
     pub serial: Option<String>,
     /// How long commands take.
     pub latency: Latency,
+    /// Bytes that it reads and writes in a second, one command after the other; `None`: any number.
+    pub bytes_per_second: Option<u64>,
 }
 
 /// How long commands take: drawn evenly from these ranges.
@@ -93,6 +96,7 @@ impl DiskOptions {
             store: None,
             serial: None,
             latency: Latency::default(),
+            bytes_per_second: None,
         }
     }
 
@@ -175,6 +179,18 @@ impl SimDisk {
     /// Commands that nobody waits for any more and that it still has.
     pub fn owed(&self) -> usize {
         self.with(|disk| disk.owed)
+    }
+
+    /// Counts from now on what is read and written there.
+    pub fn count_traffic(&self, place: Extent) {
+        self.with(|disk| {
+            (disk.gate.counted, disk.gate.traffic) = (place, Traffic::default());
+        });
+    }
+
+    /// What [`count_traffic`](Self::count_traffic) has counted.
+    pub fn traffic(&self) -> Traffic {
+        self.with(|disk| disk.gate.traffic)
     }
 
     /// How many commands that change it were submitted so far.

@@ -8,6 +8,7 @@
 //! Map, in reading order:
 //! - `world`: [`SimWorld`], which runs a program until it ends or is stopped
 //! - `disk`: [`SimDisk`], what a test does to a disk; [`DiskOptions`]
+//! - `gate`: how fast a disk is, and what passed it
 //! - `opener`: [`SimOpener`], how the program finds the disks by name
 //! - `state`: what a disk holds, durably and in its cache, and what a power cut leaves of it
 //! - `lies`: writes that are acknowledged and not stored as they should be, rot, and what of it is
@@ -19,6 +20,7 @@
 
 mod device;
 mod disk;
+mod gate;
 mod lies;
 mod memory;
 mod opener;
@@ -29,6 +31,7 @@ mod trace;
 mod world;
 
 pub use disk::{DiskImage, DiskOptions, KeptDisk, Latency, SimDisk};
+pub use gate::Traffic;
 pub use lies::Lie;
 pub use memory::{MemoryImage, SimMemory};
 pub use opener::SimOpener;

@@ -29,6 +29,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Random bytes: words as [`Random::next_u64`] gives them, little-endian; the last one in part.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(8) {
+            part.copy_from_slice(&self.next_u64().to_le_bytes()[..part.len()]);
+        }
+    }
+
     /// A number below `bound`.
     ///
     /// # Panics

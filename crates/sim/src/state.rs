@@ -5,7 +5,7 @@
 //! power cut keeps a random subset of all other writes, each whole or torn at sectors, in a random
 //! order. Not here: time and completions (`device`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,6 +15,7 @@ use ashlar_iobuf::BufMut;
 use ashlar_units::{SECTOR_BYTES, to_u64, to_usize};
 
 use crate::disk::DiskOptions;
+use crate::gate::Gate;
 use crate::lies::Lies;
 use crate::pages::Pages;
 use crate::random::Random;
@@ -44,7 +45,7 @@ pub(crate) struct Content {
     /// Pages that differ from the durable ones, or may.
     cached: Pages,
     /// Completed and not yet durable, in order of completion, with their numbers in that order.
-    unflushed: Vec<(u64, Change)>,
+    unflushed: VecDeque<(u64, Change)>,
     completed: u64,
 }
 
@@ -87,6 +88,8 @@ pub(crate) struct DiskState {
     pub(crate) owed: usize,
     /// Commands that wait until it is not silent any more.
     pub(crate) waiting: Vec<Waker>,
+    /// What passed it, and when it is free.
+    pub(crate) gate: Gate,
 }
 
 /// What is wrong with the disk at the moment.
@@ -131,10 +134,10 @@ impl Content {
             None => self.cached.zero_over(&self.durable, change.offset, change.bytes),
         }
         self.completed += 1;
-        self.unflushed.push((self.completed, change));
+        self.unflushed.push_back((self.completed, change));
         if self.unflushed.len() > CACHED_WRITES_MAX {
-            let (_, oldest) = self.unflushed.remove(0);
-            self.store(&oldest);
+            let oldest = self.unflushed.pop_front();
+            self.store(&oldest.expect("there are many").1);
         }
     }
 
@@ -162,9 +165,12 @@ impl Content {
     fn store_through(&mut self, change: &Change) {
         self.completed += 1;
         self.store(change);
-        let older = std::mem::take(&mut self.unflushed);
-        for (number, old) in older {
-            self.unflushed.extend(outside(&old, change).map(|rest| (number, rest)));
+        // Most durable writes lie beside all that is cached. Then nothing is cut and copied.
+        if self.unflushed.iter().any(|(_, old)| overlap(old, change)) {
+            let older = std::mem::take(&mut self.unflushed);
+            for (number, old) in older {
+                self.unflushed.extend(outside(old, change).map(|rest| (number, rest)));
+            }
         }
         if self.unflushed.is_empty() {
             self.cached.clear();
@@ -205,6 +211,7 @@ impl DiskState {
             changes: 0,
             owed: 0,
             waiting: Vec::new(),
+            gate: Gate::default(),
         }
     }
 
@@ -446,12 +453,21 @@ pub(crate) fn part(change: &Change, unit: u64, count: u64, unit_bytes: u64) -> C
     cut(change, start, end)
 }
 
+fn overlap(one: &Change, other: &Change) -> bool {
+    one.offset < other.offset + other.bytes && other.offset < one.offset + one.bytes
+}
+
 /// What of `change` lies outside `other`.
-fn outside(change: &Change, other: &Change) -> impl Iterator<Item = Change> {
+fn outside(change: Change, other: &Change) -> impl Iterator<Item = Change> {
     let (start, end) = (change.offset, change.offset + change.bytes);
-    let before = cut(change, start, other.offset.clamp(start, end));
-    let after = cut(change, (other.offset + other.bytes).clamp(start, end), end);
-    [before, after].into_iter().filter(|rest| rest.bytes > 0)
+    let rests = if overlap(&change, other) {
+        let before = cut(&change, start, other.offset.clamp(start, end));
+        let after = cut(&change, (other.offset + other.bytes).clamp(start, end), end);
+        [Some(before), Some(after)]
+    } else {
+        [Some(change), None]
+    };
+    rests.into_iter().flatten().filter(|rest| rest.bytes > 0)
 }
 
 /// The part of `change` from `start` to `end`, which lie within it.

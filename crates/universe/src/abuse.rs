@@ -12,6 +12,7 @@ use crate::drive_slot::{DriveSlot, DriveSlots, Rest, Trouble};
 use crate::ledger::{Change, Ending};
 use crate::life::{Outlook, assemble, engine, stop};
 use crate::marks::ABUSES;
+use crate::spares;
 use crate::stage::Stage;
 use crate::universe::draw_stop;
 use ashlar_device::CommandKind;
@@ -305,13 +306,7 @@ impl Abuses<'_> {
 
     /// The required outcome, if one member with the truth is left.
     fn demand(&self, (damage, useless): (Damage, Vec<usize>), rest: &Rest) -> Option<Demand> {
-        let slots = self.stage.config().shape.members;
-        let mut out = self.drive_slots.out_at_rest(rest, slots);
-        for at in &useless {
-            if let Some((slot, Role::Active)) = rest.places[*at] {
-                out[slot] = true;
-            }
-        }
+        let is_beyond = spares::must_be_refused(self.drive_slots, rest, &useless)?;
         let is_stale = matches!(damage, Damage::StaleCopy | Damage::StaleCopies);
         let is_strange =
             |older: &Older| useless.contains(&older.at) && older.may_have_lived_on(&rest.newest);
@@ -319,8 +314,9 @@ impl Abuses<'_> {
         if is_stranger {
             self.stage.mark("abuse.stale_copy_of_another_member");
         }
-        let is_refused =
-            self.drive_slots.is_beyond(&out) || damage == Damage::TooManyGone || is_stranger;
+        // With cells on distributed spares as many may be gone.
+        let is_too_many = damage == Damage::TooManyGone && !rest.newest.has_distributed_spares();
+        let is_refused = is_beyond || is_too_many || is_stranger;
         // One member with the truth must be left.
         let knows = |at: &usize| {
             // The same number under another start is another history.
@@ -331,7 +327,7 @@ impl Abuses<'_> {
             is_newest && self.drive_slots.all[*at].trouble.is_none() && !useless.contains(at)
         };
         let is_known = (0..self.drive_slots.all.len()).any(|at| knows(&at));
-        if !is_known && damage != Damage::TooManyGone {
+        if !is_known && !is_too_many {
             return None;
         }
         if is_stale {

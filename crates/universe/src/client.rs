@@ -4,7 +4,7 @@
 //! errors that the contract does not allow end the universe.
 
 use crate::config::Profile;
-use crate::ledger::{Change, Ending};
+use crate::ledger::{Begun, Change, Ending};
 use crate::stage::Stage;
 use ashlar_engine::ArrayVolume;
 use ashlar_sim::Random;
@@ -27,6 +27,16 @@ pub(crate) struct Who {
     /// Requests that are left to later lives.
     pub(crate) floor: usize,
     pub(crate) life: u64,
+}
+
+/// A change that was submitted.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) begun: Begun,
+    pub(crate) fua: bool,
+    pub(crate) may_unmap: bool,
+    /// The array lacked a member wherever it went.
+    pub(crate) lacks: bool,
 }
 
 struct Client {
@@ -52,13 +62,20 @@ enum Step {
 /// The answer means that the array is going.
 struct Gone;
 
-/// Make requests until there are none left or the array stops.
-pub(crate) async fn run(volume: ArrayVolume, stage: Stage, who: Who) {
+/// Send `again` what was not answered in an earlier life; then make requests until there are none
+/// left or the array stops.
+pub(crate) async fn run(volume: ArrayVolume, stage: Stage, who: Who, again: Option<Sent>) {
     let _guard = stage.enter();
     let purpose = 0x1000 + who.life * 16 + u64::try_from(who.number).expect("few clients");
     let random = Random::stream(stage.config().seed, purpose);
     let mut client = Client { volume, stage, random, who, stream_at: 0, is_second: false };
     client.stream_at = client.whole_window().bytes / 16 * u64::try_from(who.number).expect("few");
+    if let Some(sent) = again {
+        let command = client.command(&sent).await;
+        if client.send(sent, command).await.is_err() {
+            return;
+        }
+    }
     while client.stage.take_request(who.floor) {
         let step = client.draw();
         if client.take(step).await.is_err() {
@@ -199,15 +216,33 @@ impl Client {
             ledger.fill(begun, &mut buffer);
             begun
         };
-        let id = begun.id.0;
-        self.stage.note(|| format!("write {id} at {extent}{}", if fua { " with FUA" } else { "" }));
-        let answer = self.ask(Command::Write(buffer.freeze()), extent, fua).await;
+        let sent = Sent { begun, fua, may_unmap: false, lacks };
+        self.send(sent, Command::Write(buffer.freeze())).await
+    }
+
+    async fn zero(&mut self, change: Change, extent: Extent) -> Result<(), Gone> {
+        let may_unmap = change != Change::Discard && self.random.percent(50);
+        let begun = self.stage.ledger().begin(change, extent, self.who.number);
+        let sent = Sent { begun, fua: false, may_unmap, lacks: false };
+        let command = self.command(&sent).await;
+        self.send(sent, command).await
+    }
+
+    /// Submit a change that is in the ledger, and wait for its answer.
+    async fn send(&mut self, sent: Sent, command: Command) -> Result<(), Gone> {
+        let Sent { begun, fua, lacks, .. } = sent;
+        let (id, extent, change) = (begun.id.0, begun.extent, begun.change);
+        self.stage.export().remember(self.who.number, sent);
+        let with = if fua { " with FUA" } else { "" };
+        self.stage.note(|| format!("{change:?} {id} at {extent}{with}"));
+        let answer = self.ask(command, extent, fua).await;
         let ending = match (&answer, fua) {
             (Ok(_), true) => Ending::Durable,
             (Ok(_), false) => Ending::Done,
             (Err(_), _) => Ending::Failed,
         };
         self.stage.ledger().end(begun, ending);
+        self.stage.export().forget(self.who.number);
         let was_rebuilt = || self.stage.was_rebuilt();
         if lacks
             && answer.is_ok()
@@ -216,23 +251,21 @@ impl Client {
         {
             self.stage.mark("uncertain.ended_by_a_write");
         }
-        self.stage.note(|| format!("write {id} {ending:?}"));
-        self.judge(answer.map(drop), &format!("write {id} at {extent}"))
-    }
-
-    async fn zero(&mut self, change: Change, extent: Extent) -> Result<(), Gone> {
-        let begun = self.stage.ledger().begin(change, extent, self.who.number);
-        let id = begun.id.0;
-        self.stage.note(|| format!("{change:?} {id} at {extent}"));
-        let command = match change {
-            Change::Discard => Command::Discard,
-            _ => Command::WriteZeroes { may_unmap: self.random.percent(50) },
-        };
-        let answer = self.ask(command, extent, false).await;
-        let ending = if answer.is_ok() { Ending::Done } else { Ending::Failed };
-        self.stage.ledger().end(begun, ending);
         self.stage.note(|| format!("{change:?} {id} {ending:?}"));
         self.judge(answer.map(drop), &format!("{change:?} {id} at {extent}"))
+    }
+
+    async fn command(&self, sent: &Sent) -> Command {
+        let extent = sent.begun.extent;
+        match sent.begun.change {
+            Change::Discard => Command::Discard,
+            Change::Zeroes => Command::WriteZeroes { may_unmap: sent.may_unmap },
+            Change::Write => {
+                let mut buffer = self.volume.buffer(to_usize(extent.bytes)).await;
+                self.stage.ledger().fill(sent.begun, &mut buffer);
+                Command::Write(buffer.freeze())
+            }
+        }
     }
 
     async fn flush(&mut self) -> Result<(), Gone> {

@@ -347,9 +347,10 @@ fn decluster(random: &mut Random, shape: &mut Shape, is_wished: bool) {
     }
     let stripe_width = shape.members;
     shape.members += to_usize(random.below(4));
-    let spare_columns = to_usize(random.below(to_u64(shape.members - stripe_width + 1).min(2)));
+    let spare_columns = to_usize(random.below(to_u64(shape.members - stripe_width + 1).min(3)));
     let cell_bytes = Some(shape.strip_bytes * (1 + random.below(3)));
-    shape.declustered = Some(DeclusteredShape { stripe_width, spare_columns, cell_bytes });
+    shape.declustered =
+        Some(DeclusteredShape { domain_members: 1, stripe_width, spare_columns, cell_bytes });
 }
 
 fn draw_disks(random: &mut Random, count: usize) -> Vec<DiskOptions> {

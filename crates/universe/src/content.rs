@@ -33,12 +33,7 @@ pub fn fill(payload: Payload, unit: u64, id: WriteId, target: &mut [u8]) {
             parts.fill(tag);
             rest.copy_from_slice(&tag[..rest.len()]);
         }
-        Payload::Random => {
-            let mut random = Random::stream(id.0, unit);
-            for part in target.chunks_mut(8) {
-                part.copy_from_slice(&random.next_u64().to_le_bytes()[..part.len()]);
-            }
-        }
+        Payload::Random => Random::stream(id.0, unit).fill(target),
     }
 }
 

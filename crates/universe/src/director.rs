@@ -13,7 +13,7 @@ use ashlar_engine::{Array, Engine, Refusal, SlotState, event_names};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
 use ashlar_sim::{Latency, Lie, Random, Stop};
-use ashlar_units::{Extent, MemberIdx, SECTOR_BYTES, StripIdx, StripeNo, to_u64, to_usize};
+use ashlar_units::{Extent, MemberIdx, Nanos, SECTOR_BYTES, StripIdx, StripeNo, to_u64, to_usize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,13 +147,30 @@ impl Director<'_> {
         let (out, now) = (self.out(), self.handle.now());
         let is_victim = |at: &usize| {
             let drive_slot = &self.drive_slots.all[*at];
-            let may_go = |slot: usize| out[slot] || self.drive_slots.may_lose(slot, &out, now);
+            let may_go = |slot: usize| self.may_go(slot, &out, now);
             let place = drive_slot.slot.or(drive_slot.target_of);
             drive_slot.trouble.is_none()
                 && (place.is_some() || drive_slot.is_spare)
                 && place.is_none_or(may_go)
         };
         (0..self.drive_slots.all.len()).filter(is_victim).collect()
+    }
+
+    /// Whether the slot may be lost now, or is lost already.
+    fn may_go(&self, slot: usize, out: &[bool], now: Nanos) -> bool {
+        if !self.array.has_distributed_spares() {
+            return out[slot] || self.drive_slots.may_lose(slot, out, now);
+        }
+        // A device that is being filled serves what it has.
+        let states = self.array.slot_states();
+        let may = self.drive_slots.may_lose_of((slot, &states), self.array.tolerated_losses(), now);
+        if may
+            && !out[slot]
+            && out.iter().filter(|out| **out).count() >= self.stage.config().losses()
+        {
+            self.stage.mark("spares.bear_a_loss_more");
+        }
+        may
     }
 
     fn choose<T: Copy>(&mut self, items: &[T]) -> Option<T> {
@@ -423,13 +440,14 @@ impl Director<'_> {
             .iter()
             .map(|state| matches!(state, SlotState::Out | SlotState::Failing))
             .collect();
-        if self.drive_slots.is_needed(slot, &gone) {
+        let has_spares = self.array.has_distributed_spares();
+        if !has_spares && self.drive_slots.is_needed(slot, &gone) {
             let answer = self.engine.fail(TANK, MemberIdx::from_at(slot)).await;
             // Meanwhile this one may have gone.
             self.answered("put out a needed member", answer, &["member.needed"]);
             return;
         }
-        if self.drive_slots.may_lose(slot, &out, now) {
+        if self.may_go(slot, &out, now) {
             if let Some(at) = self.drive_slots.in_slot(slot) {
                 // Whatever comes of it, the slot counts as lost for a while.
                 let trouble = self.drive_slots.all[at].trouble;
@@ -465,7 +483,10 @@ impl Director<'_> {
         self.say(&format!("replace slot {slot} (out: {was_out}) by {name}"));
         let answer = self.engine.replace(TANK, MemberIdx::from_at(slot), &name, true).await;
         let is_taken = answer.is_ok();
-        let may_be = ["slot.taken", "member.not_joined", "device.failed", IN_USE];
+        let mut may_be = vec!["slot.taken", "member.not_joined", "device.failed", IN_USE];
+        if self.array.has_distributed_spares() && !was_out {
+            may_be.push("array.members_lost");
+        }
         self.answered("replace", answer, &may_be);
         if is_taken {
             self.stage.mark(if was_out { "operator.rebuild" } else { "operator.copy" });

@@ -143,7 +143,7 @@ impl DriveSlots {
         drive_slot.suspect_until = now.after(SUSPECT);
     }
 
-    fn is_uncertain(&self, slot: usize, now: Nanos) -> bool {
+    pub(crate) fn is_uncertain(&self, slot: usize, now: Nanos) -> bool {
         // A device that is to take the slot brings its trouble along.
         let is_here = |drive_slot: &&DriveSlot| {
             drive_slot.slot == Some(slot) || drive_slot.target_of == Some(slot)
@@ -152,7 +152,7 @@ impl DriveSlots {
         here.any(|drive_slot| drive_slot.trouble.is_some() || drive_slot.suspect_until > now)
     }
 
-    fn is_broken(&self, slot: usize) -> bool {
+    pub(crate) fn is_broken(&self, slot: usize) -> bool {
         let mut in_slot = self.all.iter().filter(|drive_slot| drive_slot.slot == Some(slot));
         in_slot.any(|drive_slot| {
             drive_slot.disk.unreadable_sectors() > 0 || drive_slot.disk.is_damaged_anywhere()

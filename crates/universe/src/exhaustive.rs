@@ -219,8 +219,12 @@ impl Case {
             _ => Level::Raid7,
         };
         let stripe_width = self.data + self.parity;
-        let spread =
-            DeclusteredShape { stripe_width, spare_columns: 0, cell_bytes: Some(STRIP_BYTES) };
+        let spread = DeclusteredShape {
+            domain_members: 1,
+            stripe_width,
+            spare_columns: 0,
+            cell_bytes: Some(STRIP_BYTES),
+        };
         Shape {
             level,
             members: self.members(),

@@ -9,6 +9,8 @@
 //! - *kill*: a killed program loses nothing that was answered.
 //! - *crash*: of the rest each unit keeps any one state, old or new. The first read afterwards
 //!   settles which.
+//! - *replay*: a write under way at a kill that is sent again is carried out once or again. From
+//!   the start on it is under way, and its answer puts it over everything that ended before.
 //! - *trim*: reads as before or as zeros. A read settles which.
 //! - *uncertain*: only one kind of block is excepted from the rule of crashes: blocks of a
 //!   whole-stripe write that an array with a log had not made durable at a crash. `uncertain` has
@@ -101,8 +103,10 @@ pub struct Begun {
     /// Its number.
     pub id: WriteId,
     begin: u64,
-    extent: Extent,
-    change: Change,
+    /// Bytes of the window.
+    pub extent: Extent,
+    /// What it is.
+    pub change: Change,
 }
 
 /// All units of a window.
@@ -231,28 +235,36 @@ impl Ledger {
     ) -> Begun {
         self.writes += 1;
         let id = WriteId(self.writes * 16 + to_u64(client));
-        let begin = self.tick();
-        let state = State {
-            id,
-            holds: if change == Change::Write { Holds::Payload } else { Holds::Zeros },
-            begin,
-            end: NEVER,
-            sure: NEVER,
-            is_durable: false,
-            is_discard: change == Change::Discard,
-            outlived: false,
-            is_failed: false,
-            is_past: false,
-            is_relaxed: false,
-            is_relaxed_if_whole: false,
-        };
+        let begun = Begun { id, begin: self.tick(), extent, change };
         for unit in self.range(extent) {
-            self.units[unit].push(state.clone());
+            self.units[unit].push(State::under_way(&begun));
         }
         if change != Change::Discard {
             self.note_whole_stripes(extent, lacks);
         }
-        Begun { id, begin, extent, change }
+        begun
+    }
+
+    /// A change that was not answered when the program was killed is submitted once more, before
+    /// anything else. It is under way again, from now on: where it has shown it stays, and what
+    /// begins before it is answered may be under it or above it.
+    pub fn resume(&mut self, begun: Begun, lacks: bool) -> Begun {
+        let begun = Begun { begin: self.tick(), ..begun };
+        for unit in self.range(begun.extent) {
+            let states = &mut self.units[unit];
+            match states.iter().position(|state| state.id == begun.id) {
+                Some(at) if states[at].sure != NEVER => states[at].end = NEVER,
+                Some(at) => {
+                    states.remove(at);
+                    states.push(State::under_way(&begun));
+                }
+                None => states.push(State::under_way(&begun)),
+            }
+        }
+        if begun.change != Change::Discard {
+            self.note_whole_stripes(begun.extent, lacks);
+        }
+        begun
     }
 
     /// The payload of a write that has begun.
@@ -430,6 +442,23 @@ impl Ledger {
 }
 
 impl State {
+    fn under_way(begun: &Begun) -> State {
+        State {
+            id: begun.id,
+            holds: if begun.change == Change::Write { Holds::Payload } else { Holds::Zeros },
+            begin: begun.begin,
+            end: NEVER,
+            sure: NEVER,
+            is_durable: false,
+            is_discard: begun.change == Change::Discard,
+            outlived: false,
+            is_failed: false,
+            is_past: false,
+            is_relaxed: false,
+            is_relaxed_if_whole: false,
+        }
+    }
+
     /// Whether it was answered and is there after this end.
     fn outlives(&self, crash: Crash) -> bool {
         match crash {

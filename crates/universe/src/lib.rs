@@ -14,7 +14,9 @@
 //!   `client`  its clients
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `drive_slot`  the devices and the budget of losses
+//! - `spares`  what distributed spares change about the budget
 //! - `abuse`  misuse of members between lives, undone afterwards
+//! - `replay`  the export: what was not answered when the program was killed is sent again
 //! - `rehearsal`  dry runs and starts, compared with each other
 //! - `two_runners`  one array run by two programs through different paths to its devices
 //! - `damaged`  what devices with checksums lie about, and that they are named for it
@@ -47,7 +49,9 @@ mod life;
 mod marks;
 mod menu;
 mod rehearsal;
+mod replay;
 mod shrink;
+mod spares;
 mod stage;
 mod two_runners;
 mod universe;

@@ -11,6 +11,7 @@ use crate::damaged;
 use crate::director::{Director, TANK};
 use crate::drive_slot::{DriveSlots, out_of_sync};
 use crate::kept;
+use crate::replay;
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
@@ -90,6 +91,7 @@ impl Life<'_> {
             let devices: Vec<String> =
                 (0..config.shape.members).map(|at| format!("disk{at}")).collect();
             let spec = CreateSpec {
+                enclosures: None,
                 name: TANK.to_owned(),
                 destroy: if again { devices.clone() } else { Vec::new() },
                 devices,
@@ -583,11 +585,13 @@ fn note_uncertain(
 
 async fn begin_clients(running: &Running, stage: &Stage, (life, floor): (u64, usize)) {
     let workers = stage.config().workers;
+    let again = replay::resume(stage);
     for (at, profile) in stage.config().clients.iter().copied().enumerate() {
         let own = stage.clone();
         let who = Who { number: at, profile, floor, life };
+        let again = again.get(&at).copied();
         let spawn = async move |volume: ashlar_engine::ArrayVolume| {
-            volume.handle().clone().spawn(client::run(volume, own, who));
+            volume.handle().clone().spawn(client::run(volume, own, who, again));
         };
         if let Err(refusal) = running.engine.with_volume(at % workers, TANK, spawn).await {
             stage.fail(format!("no volume: {refusal}"));

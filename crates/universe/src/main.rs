@@ -22,7 +22,7 @@ universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clie
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
          [--declustered] [--keeps-map | --keeps-no-map] [--jobs THREADS] [--marks]
          [--expect-marks] [--expect-goals]
-universe --exhaustive [--long [--part K/N]] [--states N] [--jobs THREADS]";
+universe --exhaustive [--long] [--part K/N] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a
 /// hundred with a crash (and the start after it), and with a crash during a start.

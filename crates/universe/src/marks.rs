@@ -125,6 +125,7 @@ pub const EXPECTED: &[&str] = &[
     "uncertain.on_a_lost_member",
     "uncertain.damaged",
     "uncertain.read",
+    "export.sent_again",
     "fault.flush_fails",
     "fault.lost_write",
     "fault.misdirected_write",

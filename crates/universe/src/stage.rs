@@ -7,6 +7,7 @@
 use crate::config::Config;
 use crate::ledger::{Crash, Ledger};
 use crate::marks::Marks;
+use crate::replay::Export;
 use ashlar_engine::{Array, Engine, SlotState, event_names};
 use ashlar_ring::Handle;
 use ashlar_sim::{SimMemory, Stop};
@@ -47,6 +48,7 @@ struct Parts {
     operations: Mutex<Option<ashlar_sim::SimSwitch>>,
     /// Memory that outlives a killed program.
     memory: Mutex<Option<SimMemory>>,
+    export: Mutex<Export>,
 }
 
 #[derive(Default)]
@@ -77,6 +79,7 @@ impl Stage {
             silent: Mutex::default(),
             operations: Mutex::default(),
             memory: Mutex::default(),
+            export: Mutex::default(),
             config,
         }))
     }
@@ -87,6 +90,11 @@ impl Stage {
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.0.ledger)
+    }
+
+    /// What the clients' export remembers.
+    pub(crate) fn export(&self) -> MutexGuard<'_, Export> {
+        lock(&self.0.export)
     }
 
     /// Count that `name` was reached.
@@ -162,6 +170,7 @@ impl Stage {
             Stop::PowerCut | Stop::Freeze => Crash::Power,
         };
         self.ledger().crashed(crash, was_rebuilt);
+        self.export().ended(stop);
     }
 
     /// Whether the array has a kept map while it runs.

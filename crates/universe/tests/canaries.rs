@@ -48,6 +48,10 @@ fn limits_for(canary: Canary) -> Limits {
         | Canary::TornBatchTaken
         | Canary::FirstWriteTooSoon
         | Canary::SpaceReusedUnflushed => logged,
+        Canary::SpareCopyMissesWrites
+        | Canary::CellFlippedUnrecorded
+        | Canary::DirtyCellsTrusted
+        | Canary::SpareCellsTrusted => Wish { declustered: true, ..logged },
         Canary::ReadUnverified
         | Canary::GatherUnverified
         | Canary::HealedNotStored

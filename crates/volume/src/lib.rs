@@ -13,7 +13,7 @@ mod request;
 pub use error::{VolumeError, VolumeErrorKind};
 pub use facts::{AllocationRun, VolumeFacts};
 pub use mem::MemVolume;
-pub use request::{Command, Reply, Request};
+pub use request::{Command, Reply, Request, Transfer};
 
 use ashlar_iobuf::BufMut;
 use ashlar_units::Extent;
@@ -27,6 +27,11 @@ use std::future::Future;
 pub trait Volume: Clone + 'static {
     /// Size, block sizes and abilities. May change (a resize): ask again when a session starts.
     fn facts(&self) -> VolumeFacts;
+
+    /// Wait until the limits of the volume let a transfer of `bytes` begin. An export waits here
+    /// once for each read and write, or for each piece of one, before it takes a buffer: so
+    /// transfers that wait hold no buffers that others need.
+    fn turn(&self, transfer: Transfer, bytes: u64) -> impl Future<Output = ()>;
 
     /// A buffer of exactly `bytes` for a request's payload; waits while the pool is empty.
     ///

@@ -1,7 +1,11 @@
 //! A volume in plain memory, to test exports without an engine.
+//!
+//! What must stay true: an export that submits a read or a write without having waited for its turn
+//! fails its tests.
 
 use crate::{
-    AllocationRun, Command, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
+    AllocationRun, Command, Reply, Request, Transfer, Volume, VolumeError, VolumeErrorKind,
+    VolumeFacts,
 };
 use ashlar_iobuf::{BufMut, Pool, PoolClass};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
@@ -24,6 +28,9 @@ struct State {
     written: Vec<bool>,
     failing: Option<Extent>,
     flush_count: u64,
+    /// Bytes whose turn has come and that were not submitted.
+    read_turns: u64,
+    write_turns: u64,
 }
 
 impl MemVolume {
@@ -48,6 +55,8 @@ impl MemVolume {
             written: vec![false; to_usize(size_bytes / BLOCK_BYTES)],
             failing: None,
             flush_count: 0,
+            read_turns: 0,
+            write_turns: 0,
         };
         MemVolume { state: Rc::new(RefCell::new(state)), pool: None }
     }
@@ -86,7 +95,26 @@ impl MemVolume {
 }
 
 impl State {
+    fn turns(&mut self, transfer: Transfer) -> &mut u64 {
+        match transfer {
+            Transfer::Read => &mut self.read_turns,
+            Transfer::Write => &mut self.write_turns,
+        }
+    }
+
+    /// A transfer that is submitted uses its turn.
+    fn use_turn(&mut self, request: &Request) {
+        let turns = match request.command {
+            Command::Read(_) => self.turns(Transfer::Read),
+            Command::Write(_) => self.turns(Transfer::Write),
+            _ => return,
+        };
+        let left = turns.checked_sub(request.extent.bytes);
+        *turns = left.unwrap_or_else(|| panic!("{request:?} has not waited for its turn"));
+    }
+
     fn apply(&mut self, request: Request) -> Result<Reply, VolumeError> {
+        self.use_turn(&request);
         self.facts.admit(&request)?;
         let extent = request.extent;
         let is_hit =
@@ -153,6 +181,10 @@ impl State {
 impl Volume for MemVolume {
     fn facts(&self) -> VolumeFacts {
         self.state.borrow().facts.clone()
+    }
+
+    async fn turn(&self, transfer: Transfer, bytes: u64) {
+        *self.state.borrow_mut().turns(transfer) += bytes;
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {

@@ -33,6 +33,15 @@ pub enum Command {
     },
 }
 
+/// The verbs that carry data, which a volume may limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfer {
+    /// To the client.
+    Read,
+    /// From the client.
+    Write,
+}
+
 impl Command {
     /// Whether the command changes the volume.
     pub fn is_change(&self) -> bool {

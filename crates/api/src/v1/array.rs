@@ -1,5 +1,6 @@
 //! Arrays: make one, put one together from its members, stop one; and how one is doing.
 
+use super::domain::{Domains, FailureDomains};
 use super::job::{JobEnd, JobStatus};
 use super::member::MemberStatus;
 use super::tuning::Tuning;
@@ -75,13 +76,16 @@ pub struct Create {
 pub struct Declustering {
     /// Strips of a stripe, data and parity together.
     pub stripe_width: u16,
-    /// Failed members that the array's own spare space replaces: 0, until that exists.
+    /// Failed members that the array's own spare space replaces.
     #[serde(default)]
     pub distributed_spares: u16,
     /// Bytes of a cell: what a stripe's neighbours share a member for. Default 16 MiB on rotating
     /// drives and 1 MiB on others, less on small ones.
     #[serde(default)]
     pub cell_bytes: Option<u64>,
+    /// Failure domains: a stripe has as few strips in one as can be. Default: none.
+    #[serde(default)]
+    pub domains: Option<Domains>,
 }
 
 impl Call for Create {
@@ -291,6 +295,9 @@ pub struct ArrayStatus {
     /// Whether its stripes are narrower than it is and lie on changing members.
     #[serde(default)]
     pub is_declustered: bool,
+    /// Its failure domains, if it was created with some.
+    #[serde(default)]
+    pub domains: Option<FailureDomains>,
     /// Strip size in bytes.
     pub strip_bytes: u64,
     /// Usable size in bytes.
@@ -330,6 +337,9 @@ pub struct ArrayStatus {
     pub written_stripes: Share,
     /// In slot order.
     pub members: Vec<MemberStatus>,
+    /// Lost members of an array with distributed spares, until all their cells are in their places.
+    #[serde(default)]
+    pub lost_members: Vec<LostMember>,
     /// What goes on in the background.
     pub jobs: Vec<JobStatus>,
     /// How the last jobs ended since assembly, oldest first; at most 32.
@@ -371,6 +381,22 @@ impl ArrayStatus {
     pub fn by_group(&self) -> impl Iterator<Item = &[MemberStatus]> {
         self.members.chunks((self.members.len() / usize::from(self.groups).max(1)).max(1))
     }
+}
+
+/// A lost member of an array with distributed spares: where its cells are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LostMember {
+    /// Its slot.
+    pub slot: u16,
+    /// Its spare column; none, if all were taken when it was lost.
+    pub spare_column: Option<u16>,
+    /// Cells that are to be rebuilt. Its own spare cells that hold nothing count as well until a
+    /// device is there.
+    pub missing_cells: u64,
+    /// Cells on distributed spares.
+    pub spare_cells: u64,
+    /// Cells on the device that replaces it.
+    pub in_place_cells: u64,
 }
 
 /// An array whose writes wait for space.
@@ -524,6 +550,12 @@ pub struct ArrayCounters {
     pub log_settles: u64,
     /// Updates that waited for space in the log.
     pub log_space_waits: u64,
+    /// Client reads and writes that waited because of a limit of the volume.
+    #[serde(default)]
+    pub limit_waits: u64,
+    /// How long they waited in all, microseconds.
+    #[serde(default)]
+    pub limit_wait_us: u64,
     /// Pieces of requests handed to another worker.
     pub handed_over: u64,
 }

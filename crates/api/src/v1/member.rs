@@ -41,6 +41,10 @@ pub struct Replace {
     /// next start on. Default: nothing is stated.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
+    /// Take the device although it is in another failure domain, and the loss of that domain could
+    /// then lose data.
+    #[serde(default)]
+    pub other_domain: bool,
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,

@@ -2,6 +2,7 @@
 //!
 //! - array: create, assemble, stop; the state of an array
 //! - policy: what an array promises, by name (its level is `layout`'s)
+//! - domain: failure domains, and what the loss of one costs
 //! - member: fail, replace, re-add; the state of a member
 //! - spare: pools of devices that wait for a slot
 //! - job: rebuild, resync and scrub; pause, resume, cancel
@@ -14,6 +15,7 @@
 
 pub mod array;
 pub mod check;
+pub mod domain;
 pub mod event;
 pub mod export;
 pub mod job;

@@ -83,7 +83,7 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 58] = [
+pub const KINDS: [Kind; 59] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
@@ -136,6 +136,7 @@ pub const KINDS: [Kind; 58] = [
     kind("member.slow", Severity::Warning, "a member is much slower than its peers"),
     kind("member.slow_no_more", Severity::Notice, "a member is as fast as its peers again"),
     kind("member.superblock_damaged", Severity::Warning, "copies of a superblock were damaged"),
+    kind("member.whole", Severity::Notice, "a lost member is in service again"),
     kind("notify.failed", Severity::Warning, "a notification cannot be delivered"),
     kind("notify.recovered", Severity::Notice, "notifications are delivered again"),
     kind("scrub.mismatch_found", Severity::Warning, "a scrub found a mismatch"),

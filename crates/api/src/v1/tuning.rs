@@ -49,9 +49,22 @@ pub struct Tuning {
     /// Members are told what clients gave back, once that is safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pass_discards: Option<bool>,
+    /// Bytes of client reads that begin in a second; 0: without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_rate_max: Option<u64>,
+    /// Bytes of client writes that begin in a second; 0: without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_rate_max: Option<u64>,
+    /// Client reads that begin in a second; 0: without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_iops_max: Option<u64>,
+    /// Client writes that begin in a second; 0: without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_iops_max: Option<u64>,
 }
 
-/// Change tunables of a running array. They are in force until it stops.
+/// Change tunables of a running array. The changes are remembered over a restart of the array, if
+/// the daemon remembers anything.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetTuning {
@@ -59,6 +72,12 @@ pub struct SetTuning {
     pub array: String,
     /// What is to change.
     pub tuning: Tuning,
+    /// The changes are in force until the array stops.
+    #[serde(default)]
+    pub not_remembered: bool,
+    /// Forget first what was remembered; what is in force stays so until the array stops.
+    #[serde(default)]
+    pub forget: bool,
 }
 
 impl Call for SetTuning {

@@ -20,7 +20,7 @@ pub struct Args {
 
     /// Find members, group them by array, and start each array that is complete. An array that
     /// lacks members waits for them and then starts degraded. An array that ran last on another
-    /// host starts only if it is named.
+    /// host starts only if --name or --uuid names it.
     #[arg(long, short, conflicts_with_all = FORCES)]
     scan: bool,
 
@@ -28,8 +28,8 @@ pub struct Args {
     #[arg(long, visible_alias = "run", requires = "scan")]
     degraded: bool,
 
-    /// Tell the daemon that this device has appeared. Called by udev. Without a daemon nothing
-    /// happens: it looks at all devices when it starts.
+    /// Tell the daemon that this device has appeared. Called by udev. Without a daemon, this does
+    /// nothing. The daemon looks at all devices when it starts.
     #[arg(long, short = 'I', value_name = "DEVICE", conflicts_with_all = FORCES)]
     #[arg(conflicts_with_all = ["devices", "scan", "name", "uuid", "not_remembered", "dry_run"])]
     incremental: Option<PathBuf>,
@@ -46,16 +46,16 @@ pub struct Args {
     #[arg(long)]
     read_only: bool,
 
-    /// Start read-write after a crash although members are missing. Parity with policy `bitmap`
-    /// always needs this; with policy `log`, only an array whose resync had not ended. Blocks in
-    /// regions that were not in sync may then be wrong, even flushed ones.
+    /// Start read-write after a crash although members are missing. Arrays with parity and policy
+    /// `bitmap` always need this. With policy `log`, only those whose resync had not ended need it.
+    /// Blocks in regions that were not in sync may then be wrong, even flushed ones.
     #[arg(long)]
     accept_dirty_degraded: bool,
 
     /// Start although the map of written stripes is damaged on all members. Stripes that were never
-    /// written then return old contents of the devices instead of zeros. Also start although the
-    /// file is missing in which a killed daemon kept its latest changes of the map. The array then
-    /// starts as after a power cut.
+    /// written then return old contents of the devices instead of zeros. Also needed if a killed
+    /// daemon's kept map (`written` beside its control socket) is missing. First writes since the
+    /// last FLUSH may then be lost, as after a power cut.
     #[arg(long)]
     accept_lost_map: bool,
 
@@ -73,8 +73,8 @@ pub struct Args {
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 
-    /// Do not start the array when the daemon starts the next time, unless a scan or the
-    /// configuration does.
+    /// Do not remember the array. A later daemon starts it only if a scan finds it or the
+    /// configuration names it.
     #[arg(long, conflicts_with = "scan")]
     not_remembered: bool,
 

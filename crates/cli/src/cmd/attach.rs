@@ -6,7 +6,9 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::say;
+use crate::udev;
 use ashlar_api::v1::export::{Attach, Attached, Via};
+use std::path::Path;
 
 /// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
 ///
@@ -35,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     sector_size: String,
 
-    /// Do not attach the volume again when its array starts the next time.
+    /// Do not attach the volume by itself when its array starts later.
     #[arg(long)]
     not_remembered: bool,
 }
@@ -115,6 +117,12 @@ fn remark(attached: &Attached, is_chosen: bool) {
         ));
     }
     if let Some(link) = link {
-        say::complain(format_args!("ashlar: for /etc/fstab: {link}"));
+        udev::settle();
+        match udev::has_made(Path::new(link)) {
+            true => say::complain(format_args!("ashlar: for /etc/fstab: {link}")),
+            false => say::complain(format_args!(
+                "ashlar: udev has not made {link} yet; is its rule 60-ashlar.rules installed?"
+            )),
+        }
     }
 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 ///
 /// Without --via, the engine runs in this process, without any export.
 ///
-/// The members are memory, null devices or real devices. This erases real devices.
+/// The members are memory, null devices or the devices that you name. The benchmark erases the
+/// devices that you name.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
     sizes!(),
@@ -27,8 +28,8 @@ use std::time::Duration;
   ashlar bench --via nbd --random --depth 1 --turns 5"
 ))]
 pub struct Args {
-    /// Devices to measure on [default: memory devices of --span and 8G each; they take memory only
-    /// where they are written].
+    /// Devices to measure on. This erases them [default: as many memory devices as
+    /// --raid-devices says; they take memory only as they are written].
     #[arg(value_name = "DEVICE", conflicts_with_all = ["null", "raid_devices"])]
     devices: Vec<PathBuf>,
 
@@ -77,7 +78,7 @@ pub struct Args {
     #[arg(long)]
     write: bool,
 
-    /// Share of reads with --write, in percent.
+    /// With --write: percent of the requests that read.
     #[arg(
         long,
         value_name = "PERCENT",
@@ -98,7 +99,7 @@ pub struct Args {
     #[arg(short, long, value_name = "SIZE", default_value = "4K")]
     bytes: ByteSize,
 
-    /// Requests under way on each worker.
+    /// Queue depth: requests under way on each worker.
     #[arg(short, long, value_name = "COUNT", default_value_t = 32)]
     depth: usize,
 
@@ -120,9 +121,9 @@ pub struct Args {
     )]
     seconds: u64,
 
-    /// Measure this export of a private daemon whose array has memory devices. The engine alone
-    /// and an installed peer (nbdkit, qemu-nbd, qemu-storage-daemon or a loop device on tmpfs) are
-    /// measured in turns with it. --depth is that of the client.
+    /// Measure this export of a private daemon whose array has memory devices, in turns with the
+    /// engine alone and an installed peer. Peers are nbdkit, qemu-nbd, qemu-storage-daemon or a
+    /// loop device on tmpfs. --depth counts the client's requests under way.
     #[arg(long, value_enum, value_name = "EXPORT")]
     #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
     via: Option<ViaName>,

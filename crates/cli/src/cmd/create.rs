@@ -20,6 +20,7 @@ use std::path::PathBuf;
     sizes!(),
     "\n\nExamples:
   ashlar create tank0 --level 6 --spare /dev/sdl /dev/sd[b-k]
+  ashlar create pool0 --level 6 --declustered --domain enclosure /dev/sd[b-z]
   ashlar create big --level n+m --parity 4 /dev/sd[b-m]
   ashlar create try --level 6 memory:1G memory:1G memory:1G memory:1G"
 ))]
@@ -29,16 +30,17 @@ pub struct Args {
 
     /// Drives, partitions or files in slot order, or only memory devices: memory:SIZE or
     /// memory:NAME:SIZE. Memory devices lose their data when the daemon ends.
-    #[arg(required_unless_present = "drives", value_name = "DEVICE")]
+    #[arg(required_unless_present_any = ["drives", "domains"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For n+m type `n+m`,
-    /// and --parity. A declustered layout as ZFS writes it will do, too: draid2:8d:42c:0s.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For n+m, type `n+m`
+    /// itself and give --parity. ZFS's notation of declustered layouts is understood:
+    /// draid2:8d:42c:0s.
     #[arg(short, long)]
     level: LevelChoice,
 
-    /// Expected number of devices without spares. Guards against a pattern that matches too many
-    /// [default: no check].
+    /// Number of devices that you expect, without spares. Any other number is refused, for instance
+    /// if a shell pattern matched too many drives [default: no check].
     #[arg(short = 'n', long, value_name = "COUNT")]
     raid_devices: Option<usize>,
 
@@ -88,8 +90,8 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 
-    /// Do not start the array when the daemon starts the next time, unless a scan or the
-    /// configuration does.
+    /// Do not remember the array. A later daemon starts it only if a scan finds it or the
+    /// configuration names it.
     #[arg(long)]
     not_remembered: bool,
 
@@ -175,7 +177,6 @@ impl Args {
 
     fn wish(&self) -> Wish<'_> {
         Wish {
-            name: &self.name,
             level: self.level,
             parity: self.parity,
             strip_bytes: self.strip_size.0,
@@ -227,8 +228,11 @@ fn check_name(args: &Args) -> Result<(), Fault> {
     Err(Fault::new(codes::REQUEST_MALFORMED, message, meant))
 }
 
-pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+pub fn run(mut args: Args, reach: &Reach) -> Result<(), Fault> {
     check_name(&args)?;
+    if let Some(devices) = args.declustered.group(&args.devices)? {
+        args.devices = devices;
+    }
     if args.is_declustered() {
         args.check_count()?;
         check_strip(args.strip_size)?;

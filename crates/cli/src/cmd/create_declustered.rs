@@ -3,17 +3,19 @@
 //!
 //! A dry run needs no daemon and opens devices only to see their size. Nothing is written here.
 
+use super::create_domains::{DomainChoice, Grouped};
 use crate::fault::Fault;
 use crate::reach::Reach;
-use crate::render::table::aligned;
+use crate::render::{self, table::aligned};
 use ashlar_api::codes;
 use ashlar_api::v1::array::Declustering;
+use ashlar_api::v1::domain::FailureDomains;
 use ashlar_device::open_to_look;
 use ashlar_layout::Level;
 use ashlar_layout::declustered::{
     CELL_BYTES_FLASH, CELL_BYTES_ROTATING, DECLUSTERED_SEED, Declustered, DeclusteredParts,
-    DraidSpelling, DriveModel, EFFICIENCY_ROTATING, FlatCounts, Forecast, RebuildLoad, flat_counts,
-    flat_forecast, forecast,
+    DomainPlan, DomainWish, DraidSpelling, DriveModel, EFFICIENCY_ROTATING, FlatCounts, Forecast,
+    RebuildLoad, flat_counts, flat_forecast, forecast, plan_domains,
 };
 use ashlar_units::{ByteSize, MemberIdx, to_u64};
 use std::io::{Seek, SeekFrom};
@@ -36,10 +38,21 @@ pub struct DeclusteredArgs {
     #[arg(long, value_name = "COUNT")]
     stripe_width: Option<usize>,
 
-    /// Failed drives that a declustered array's own spare space replaces. Other than 0 only with
-    /// --dry-run yet [default: 0].
+    /// Spare space within a declustered array, in drives [default: 0]. Ashlar rebuilds so many
+    /// failed drives into that space at once, and copies the data back when you replace a drive.
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
+
+    /// Spread each stripe over failure domains of a declustered array: drives that share an
+    /// `enclosure`, a `path` or an `hba`, as the kernel names them, or NAME=DEVICE,DEVICE... for
+    /// each domain. Each domain holds as few strips of a stripe as possible. All domains need the
+    /// same number of drives [default: none].
+    #[arg(long = "domain", value_name = "WORD|LIST", conflicts_with = "drives")]
+    domains: Vec<DomainChoice>,
+
+    /// The drives by domains.
+    #[arg(skip)]
+    grouped: Option<Grouped>,
 
     /// With --declustered --dry-run: number of drives, if they are not there yet.
     #[arg(long, value_name = "COUNT", conflicts_with = "devices", requires = "drive_size")]
@@ -65,11 +78,24 @@ pub struct DeclusteredArgs {
 }
 
 impl DeclusteredArgs {
+    /// Groups the drives by failure domains, if there are to be some. Says their order then.
+    ///
+    /// # Errors
+    /// If it is not known where a drive belongs, or if domains are of unequal size.
+    pub fn group(&mut self, devices: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, Fault> {
+        if self.domains.is_empty() {
+            return Ok(None);
+        }
+        let grouped = self.grouped.insert(Grouped::of(&self.domains, devices)?);
+        Ok(Some(grouped.devices()))
+    }
+
     /// # Errors
     /// If one is given for an array that is not declustered.
     pub fn refuse_if_any(&self) -> Result<(), Fault> {
         let given = [
             ("--drives", self.drives.is_some()),
+            ("--domain", !self.domains.is_empty()),
             ("--stripe-width", self.stripe_width.is_some()),
             ("--distributed-spares", self.distributed_spares.is_some()),
         ];
@@ -109,7 +135,6 @@ impl FromStr for LevelChoice {
 
 /// What `create` knows besides.
 pub struct Wish<'a> {
-    pub name: &'a str,
     pub level: LevelChoice,
     pub parity: Option<u8>,
     pub strip_bytes: u64,
@@ -119,22 +144,14 @@ pub struct Wish<'a> {
 /// What an array has that is to be made.
 ///
 /// # Errors
-/// If it is to have what only a dry run knows; if no such layout exists.
+/// If drives are not there; if no such layout exists.
 pub fn asked(args: &DeclusteredArgs, wish: &Wish) -> Result<Asked, Fault> {
     if args.drives.is_some() {
         let message = "--drives is for drives that are not there; nothing was written";
         return Err(Fault::usage(message, "add --dry-run, or name the devices"));
     }
     let (data_strips, parity_strips, spares) = code(args, wish, wish.devices.len())?;
-    if spares != 0 {
-        let message = format!(
-            "{} was not created: Ashlar has no distributed spares yet; nothing was written",
-            wish.name
-        );
-        let hint = "say --distributed-spares 0 (draid...:0s) and add drives with --spare; \
-                    with --dry-run see what they would give";
-        return Err(Fault::new(codes::REQUEST_MALFORMED, message, hint));
-    }
+    refuse_spares_of_domains(args, spares)?;
     let level = match (wish.level, parity_strips) {
         (LevelChoice::Level(level), _) => level,
         (LevelChoice::Draid(_), 1) => Level::Raid5,
@@ -142,7 +159,11 @@ pub fn asked(args: &DeclusteredArgs, wish: &Wish) -> Result<Asked, Fault> {
         (LevelChoice::Draid(_), _) => Level::Raid7,
     };
     let stripe_width = u16::try_from(data_strips + parity_strips).unwrap_or(u16::MAX);
-    Ok(Asked { level, declustering: Declustering { stripe_width, ..Declustering::default() } })
+    let domains = args.grouped.as_ref().map(Grouped::asked);
+    let distributed_spares = u16::try_from(spares).unwrap_or(u16::MAX);
+    let declustering =
+        Declustering { stripe_width, distributed_spares, domains, ..Declustering::default() };
+    Ok(Asked { level, declustering })
 }
 
 /// A declustered array that is to be made.
@@ -217,6 +238,15 @@ fn is_flash(path: &Path) -> bool {
     text.is_some_and(|text| text.trim() == "0")
 }
 
+/// Spare cells would bring strips of a stripe back into one failure domain.
+fn refuse_spares_of_domains(args: &DeclusteredArgs, spares: usize) -> Result<(), Fault> {
+    if spares == 0 || args.grouped.is_none() {
+        return Ok(());
+    }
+    let message = "failure domains and distributed spares exclude each other; nothing was written";
+    Err(Fault::usage(message, "leave out --domain or the distributed spares"))
+}
+
 /// Data and parity strips, and spares.
 fn code(
     args: &DeclusteredArgs,
@@ -258,11 +288,13 @@ fn code(
 
 fn layout(args: &DeclusteredArgs, wish: &Wish, drives: &Drives) -> Result<Declustered, Fault> {
     let (data_strips, parity_strips, spare_columns) = code(args, wish, drives.count)?;
+    refuse_spares_of_domains(args, spare_columns)?;
+    let plan = domain_plan(args, (data_strips, parity_strips), spare_columns)?;
     let parts = DeclusteredParts {
         data_strips,
         parity_strips,
         members: drives.count,
-        domain_members: 1,
+        domain_members: plan.map_or(1, |plan| plan.domain_members),
         spare_columns,
         cell_rows: (drives.cell_bytes() / wish.strip_bytes).max(1),
         strip_bytes: wish.strip_bytes,
@@ -270,6 +302,25 @@ fn layout(args: &DeclusteredArgs, wish: &Wish, drives: &Drives) -> Result<Declus
         seed: DECLUSTERED_SEED,
     };
     Declustered::new(parts).map_err(|error| {
+        Fault::new(codes::REQUEST_MALFORMED, format!("{error}; nothing was written"), "")
+    })
+}
+
+/// How the layout holds the failure domains.
+fn domain_plan(
+    args: &DeclusteredArgs,
+    (data_strips, parity_strips): (usize, usize),
+    spares: usize,
+) -> Result<Option<DomainPlan>, Fault> {
+    let Some(grouped) = &args.grouped else { return Ok(None) };
+    let wish = DomainWish {
+        enclosures: grouped.domains.len(),
+        drives_each: grouped.domains.first().map_or(0, |(_, devices)| devices.len()),
+        width: data_strips + parity_strips,
+        parity_strips,
+        spares,
+    };
+    plan_domains(&wish).map(Some).map_err(|error| {
         Fault::new(codes::REQUEST_MALFORMED, format!("{error}; nothing was written"), "")
     })
 }
@@ -283,6 +334,7 @@ struct Preview {
     parity_strips: usize,
     distributed_spares: usize,
     cell_bytes: u64,
+    domains: Option<FailureDomains>,
     drive_bytes_per_second: u64,
     load_percent: u8,
     balance: Balance,
@@ -373,6 +425,7 @@ impl Preview {
             parity_strips: parts.parity_strips,
             distributed_spares: parts.spare_columns,
             cell_bytes: parts.cell_rows * parts.strip_bytes,
+            domains: args.grouped.as_ref().map(|own| own.status(map)),
             drive_bytes_per_second: args.drive_rate.0,
             load_percent: args.load,
             balance: Balance::of(map),
@@ -393,6 +446,9 @@ impl Preview {
             self.distributed_spares,
             ByteSize(self.cell_bytes)
         );
+        for line in self.domains.iter().flat_map(render::domains::lines) {
+            text.push_str(&format!("{line}\n"));
+        }
         text.push_str(&aligned(&self.rows()));
         let balance = &self.balance;
         text.push_str(&format!(

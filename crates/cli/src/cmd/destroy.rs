@@ -8,15 +8,15 @@ use std::io::IsTerminal;
 
 /// Destroy a running array: stop it and erase the RAID metadata of its devices. Its data is lost.
 ///
-/// Refused while clients use it. Asks for the name once more in a terminal; elsewhere it wants
-/// --confirm.
+/// Refused while clients use it. In a terminal, asks for the array's name. Elsewhere --confirm is
+/// needed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar destroy tank0 --confirm tank0")]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// The name once more.
+    /// The array's name again.
     #[arg(long, value_name = "ARRAY")]
     confirm: Option<String>,
 

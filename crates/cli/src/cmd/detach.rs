@@ -10,7 +10,7 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Remove the volume although a program has it open, if its array did not come back after the
+    /// Remove the block device although a program has it open, if its array stayed down after the
     /// daemon was killed. The program gets I/O errors.
     #[arg(long)]
     give_up: bool,

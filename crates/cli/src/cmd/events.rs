@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Show events, oldest first.
 ///
 /// Without --since, shows the events that the daemon has in memory: since it started, at most the
-/// newest 4096. With --since, reads the history on disk, also if no daemon runs.
+/// newest 4096. With --since, reads the history on disk, even if no daemon runs.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples: ashlar events --since 2h; \
                   ashlar events --since \"2 days\" --array tank0; \
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
 
-    /// Show only events that matter at least so much: info, notice, warning, error, critical.
+    /// Show only events of this severity and above: info, notice, warning, error, critical.
     #[arg(long, value_name = "SEVERITY", value_parser = severity)]
     severity: Option<Severity>,
 

@@ -12,7 +12,8 @@ use std::str::FromStr;
 
 /// List background jobs, wait for one, or pause, resume or cancel it.
 ///
-/// A job is called ARRAY/NUMBER, as `list` shows it. Numbers begin anew when the array starts.
+/// A job is called ARRAY/NUMBER, as `list` shows it. Numbers begin at 1 again when the array
+/// starts.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar job wait tank0/3")]
 pub struct Args {

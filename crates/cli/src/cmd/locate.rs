@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::member::Locate;
 
-/// Switch on the light of a slot's bay, also if its drive is dead or gone. Refused if another drive
+/// Switch on the light of a slot's bay, even if its drive is dead or gone. Refused if another drive
 /// is in the bay now.
 ///
 /// Uses the kernel's enclosure driver, else the program ledctl.

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod completions;
 pub mod create;
 pub mod create_declustered;
+pub mod create_domains;
 pub mod destroy;
 pub mod detach;
 pub mod events;

@@ -6,6 +6,7 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
+use crate::udev;
 use ashlar_api::codes;
 use ashlar_device::{Access, FileDevice, signatures};
 use ashlar_ondisk::SuperblockCopies;
@@ -27,8 +28,8 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Put one partition of Ashlar's own type on each blank drive, and print the partitions.
 ///
-/// A member looks blank to other programs. blkid, wipefs, parted, mkfs and installers see a
-/// partition. Needs no daemon, but the program sfdisk.
+/// Other programs take a member for a blank drive. But blkid, wipefs, parted, mkfs and installers
+/// recognise a partition. Needs the program sfdisk, and no daemon.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar create tank0 --level 6 $(ashlar partition /dev/sd[b-k])")]
 pub struct Args {
@@ -52,6 +53,11 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     let mut made = Vec::new();
     for drive in &drives {
         made.push(make(drive)?);
+    }
+    udev::settle();
+    if let Some(gone) = made.iter().find(|it| !udev::has_made(Path::new(it))) {
+        let next = "look at it with 'sfdisk --dump'; every drive has its partition";
+        return Err(Fault::new(codes::SYSTEM_FAULT, format!("{gone} has gone again"), next));
     }
     reach.print(&made, |made| made.join("\n"))
 }
@@ -104,7 +110,7 @@ fn read(file: &File, extent: Extent) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Write the table, and wait for the partition's node.
+/// Write the table, and wait until the kernel knows the partition.
 fn make(drive: &str) -> Result<String, Fault> {
     let failed = |why: String| {
         let next = "look at it with 'sfdisk --dump'; drives before it have their partition";

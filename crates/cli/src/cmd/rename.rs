@@ -4,8 +4,8 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::array::Rename;
 
-/// Rename a running array. Refused while clients use it: the array is stopped, and starts again
-/// under the new name.
+/// Rename a running array. This stops the array and starts it again under the new name. Refused
+/// while clients use it.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

@@ -22,8 +22,8 @@ pub struct Args {
     /// The new device. This erases it.
     device: PathBuf,
 
-    /// Erase the new device even if it holds a file system, a partition table or other RAID. DEVICE
-    /// is its path once more.
+    /// Erase the new device even if it holds a file system, a partition table or other RAID. Repeat
+    /// its path as DEVICE.
     #[arg(long, value_name = "DEVICE")]
     destroy: Option<PathBuf>,
 
@@ -32,6 +32,11 @@ pub struct Args {
     /// wrong, a power cut together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
+
+    /// Take the device although it is in another failure domain than its slot, and the loss of that
+    /// domain could then lose data.
+    #[arg(long)]
+    other_domain: bool,
 
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long, conflicts_with = "wait")]
@@ -50,6 +55,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         destroy: super::may_destroy(args.destroy.as_deref(), &device)?,
         device: device.clone(),
         atomic_write_bytes: args.atomic_write.map(super::atomic_write).transpose()?,
+        other_domain: args.other_domain,
         dry_run: args.dry_run,
     };
     reach.change(&request)?;

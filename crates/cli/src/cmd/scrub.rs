@@ -16,8 +16,8 @@ pub struct Args {
     array: String,
 
     /// With two or more parities, find and rewrite the wrong strip. With one parity, or if no
-    /// single strip explains a mismatch, trust the data and rewrite parity. Of a mirror, rewrite
-    /// the copy that differs from the others; of two copies, the second.
+    /// single strip explains a mismatch, trust the data and rewrite parity. On mirrors, rewrite the
+    /// copy that differs from the others; if there are only two, the second.
     #[arg(long)]
     repair: bool,
 

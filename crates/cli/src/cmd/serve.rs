@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Run the daemon: start arrays and export their volumes.
 ///
-/// SIGTERM and SIGINT stop all arrays cleanly. SIGUSR2 does too, but leaves volumes attached: their
-/// users wait for the next daemon.
+/// SIGTERM and SIGINT stop all arrays cleanly. So does SIGUSR2, but it leaves volumes attached.
+/// Their requests wait for the next daemon.
 ///
 /// Arrays and exports come from a TOML file, from options, or later from other commands.
 #[derive(clap::Args, Debug)]
@@ -42,13 +42,14 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
 
-    /// Require TLS 1.3 and a client certificate at the addresses of --nbd. The directory DIR holds
-    /// server-cert.pem, server-key.pem, and ca-cert.pem of the authority that signs the clients.
+    /// Require TLS 1.3 and a client certificate at the addresses of --nbd. DIR holds
+    /// server-cert.pem, server-key.pem and ca-cert.pem, the authority that signs the clients'
+    /// certificates.
     #[arg(long, value_name = "DIR", requires = "nbd")]
     nbd_tls: Option<PathBuf>,
 
-    /// Allow NBD over TCP without TLS. Everybody who can reach the addresses of --nbd may then read
-    /// and destroy every volume. Every local user can reach 127.0.0.1.
+    /// Allow NBD over TCP without TLS. Whoever can reach the addresses of --nbd may then read and
+    /// destroy every volume. Every local user can reach 127.0.0.1.
     #[arg(long)]
     nbd_trusted_network: bool,
 
@@ -57,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     nvme_tcp: Vec<String>,
 
-    /// Allow NVMe/TCP, which is not encrypted. Everybody who can reach the addresses sees the data.
+    /// Allow NVMe/TCP, which is not encrypted. Whoever can reach the addresses sees the data.
     /// Unless the configuration lists hosts with secrets, they may also destroy every volume.
     #[arg(long)]
     nvme_tcp_trusted_network: bool,
@@ -76,12 +77,13 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
 
-    /// Directory for what survives the daemon, such as the history of events [default:
-    /// /var/lib/ashlar with the default socket, else `state` beside the socket].
+    /// Directory for state that outlives the daemon, such as the history of events [default:
+    /// /var/lib/ashlar with root's default socket, else `state` beside the socket].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
-    /// Serve metrics, and a page for people, at this address, for instance 127.0.0.1:9309.
+    /// Serve metrics and a status page for browsers over HTTP at this address, for instance
+    /// 127.0.0.1:9309.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
 
@@ -94,7 +96,7 @@ pub struct Args {
     no_pin: bool,
 
     /// How long an idle worker polls for work before it sleeps, at most, in microseconds; 0 turns
-    /// polling off. A worker polls only while polling finds work [default: 50].
+    /// polling off. If polling found no work lately, the worker sleeps at once [default: 50].
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u16>,
 

@@ -10,26 +10,38 @@ use serde_json::{Map, Value};
 
 /// Show or change tunables of a running array.
 ///
-/// Changes are in force until the array stops. To keep them, write them into the configuration.
+/// If `remember` is set below `[start]` of the configuration, changes survive a restart. They
+/// override the configuration.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples: ashlar set tank0; ashlar set tank0 job_floor=64M slow_member=avoid"
+    after_help = "Examples: ashlar set tank0; ashlar set tank0 job_floor=64M slow_member=avoid; \
+                  ashlar set tank0 write_rate_max=200M read_iops_max=0"
 )]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Names and values, as ashlar.toml(5) lists them under tuning; none shows what is in force.
+    /// Names and values, as ashlar.toml(5) lists them under tuning. Without any, shows the values
+    /// in force.
     #[arg(value_name = "NAME=VALUE")]
     changes: Vec<String>,
+
+    /// Change the values until the array stops, and do not remember them.
+    #[arg(long)]
+    not_remembered: bool,
+
+    /// Forget what was set by hand. The next start takes the values of the configuration.
+    #[arg(long, conflicts_with_all = ["changes", "not_remembered"])]
+    forget: bool,
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    if args.changes.is_empty() {
+    if args.changes.is_empty() && !args.forget {
         return show(&args.array, reach);
     }
     let tuning = parse(&args.changes)?;
-    reach.change(&SetTuning { array: args.array, tuning }).map(drop)
+    let Args { array, not_remembered, forget, .. } = args;
+    reach.change(&SetTuning { array, tuning, not_remembered, forget }).map(drop)
 }
 
 fn show(array: &str, reach: &Reach) -> Result<(), Fault> {
@@ -53,16 +65,24 @@ fn parse(changes: &[String]) -> Result<Tuning, Fault> {
         let (name, value) = change.split_once('=').ok_or_else(|| {
             Fault::usage(format!("'{change}' is not NAME=VALUE"), "for example job_floor=64M")
         })?;
-        if fields.insert(name.to_owned(), value_of(name, value)?).is_some() {
+        let value = value_of(name, value)?;
+        let alone = Map::from_iter([(name.to_owned(), value.clone())]);
+        tuning(alone).map_err(|error| {
+            Fault::usage(format!("{change}: {error}"), "see 'ashlar set ARRAY' for the names")
+        })?;
+        if fields.insert(name.to_owned(), value).is_some() {
             return Err(Fault::usage(format!("{name} is given twice"), "give it once"));
         }
     }
+    Ok(tuning(fields).expect("each of them is sound"))
+}
+
+fn tuning(fields: Map<String, Value>) -> serde_json::Result<Tuning> {
     serde_json::from_value(Value::Object(fields))
-        .map_err(|error| Fault::usage(error.to_string(), "see 'ashlar set ARRAY' for the names"))
 }
 
 fn value_of(name: &str, value: &str) -> Result<Value, Fault> {
-    if name == "job_floor" {
+    if ["job_floor", "read_rate_max", "write_rate_max"].contains(&name) {
         let size: Result<ByteSize, _> = value.parse();
         let size = size.map_err(|error| Fault::usage(error.to_string(), "for example 64M"))?;
         return Ok(size.0.into());
@@ -85,8 +105,17 @@ mod tests {
 
     #[test]
     fn changes_are_typed_as_in_the_configuration() {
-        let typed = ["job_floor=64M", "slow_member=avoid", "pass_discards=true", "slow_times=5"];
+        let typed = [
+            "job_floor=64M",
+            "slow_member=avoid",
+            "pass_discards=true",
+            "slow_times=5",
+            "read_rate_max=200M",
+            "write_iops_max=1000",
+        ];
         let wanted = Tuning {
+            read_rate_max: Some(200 << 20),
+            write_iops_max: Some(1000),
             job_floor: Some(64 << 20),
             slow_member: Some("avoid".to_owned()),
             pass_discards: Some(true),
@@ -101,8 +130,8 @@ mod tests {
         for (typed, why) in [
             (&["slow"] as &[&str], "is not NAME=VALUE"),
             (&["slow=1"], "unknown field `slow`"),
-            (&["slow_times=x"], "invalid type"),
-            (&["slow_times=-1"], "invalid value"),
+            (&["slow_after_s=9", "slow_times=x"], "slow_times=x: invalid type"),
+            (&["slow_times=-1"], "slow_times=-1: invalid value"),
             (&["job_floor=x"], "x"),
             (&["slow_times=5", "slow_times=6"], "twice"),
         ] {

@@ -6,7 +6,7 @@ use ashlar_api::v1::member::Wipe;
 use std::path::PathBuf;
 
 /// Erase the RAID metadata of devices that no array needs. User data stays readable on them;
-/// `ashlar lab purge` erases all data of a drive.
+/// `nvme format` or `blkdiscard` erases all data of a drive.
 ///
 /// Refused for a device in use, and for a device that a stopped array may need.
 #[derive(clap::Args, Debug)]

@@ -1,8 +1,9 @@
 //! The screen of `ashlar status`: what is wrong stands out, what is right takes one line.
 
+use super::domains;
 use super::rate::progress;
 use super::table;
-use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
+use ashlar_api::v1::array::{ArrayState, ArrayStatus, LostMember, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
@@ -94,6 +95,25 @@ fn lost_with_the_daemon(array: &ArrayStatus) -> Option<String> {
     })
 }
 
+/// The limits of the volume, and how often they held a request up.
+fn limits(array: &ArrayStatus) -> Option<String> {
+    let (own, counters) = (&array.tuning, &array.counters);
+    let limit = |kind: &str, rate: Option<u64>, iops: Option<u64>| {
+        let rate = rate.filter(|it| *it > 0).map(|it| format!("{}/s", ByteSize(it)));
+        let iops = iops.filter(|it| *it > 0).map(|it| format!("{} a second", grouped(it)));
+        let both: Vec<String> = rate.into_iter().chain(iops).collect();
+        (!both.is_empty()).then(|| format!("{kind} {}", both.join(" and ")))
+    };
+    let reads = limit("reads", own.read_rate_max, own.read_iops_max);
+    let writes = limit("writes", own.write_rate_max, own.write_iops_max);
+    let all: Vec<String> = reads.into_iter().chain(writes).collect();
+    (!all.is_empty()).then(|| {
+        let seconds = counters.limit_wait_us / 1_000_000;
+        let waits = grouped(counters.limit_waits);
+        format!("limits {}; {waits} requests have waited, {seconds} s in all", all.join(", "))
+    })
+}
+
 /// Faults that came in crowds, with how many.
 fn repeated(events: &[RepeatedEvent]) -> Option<String> {
     let told = |event: &RepeatedEvent| format!("{} {}", event.name, grouped(event.count));
@@ -118,9 +138,11 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
     ));
     lines.extend(lost_with_the_daemon(array));
     lines.push(summary(array));
+    lines.extend(array.domains.iter().flat_map(domains::lines));
     lines.extend(array.pause.as_ref().map(|pause| {
         format!("paused {pause} until there is some; 'ashlar stop --force' ends them with errors")
     }));
+    lines.extend(limits(array));
     lines.extend(array.replayed.as_ref().map(replayed));
     let is_to_be_seen = |it: &&MemberStatus| {
         it.state != MemberState::InSync
@@ -131,7 +153,8 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
     for member in array.members.iter().filter(is_to_be_seen) {
         lines.push(member_line(member, array));
     }
-    for job in array.jobs.iter().filter(|job| !job.is_rebuild()) {
+    lines.extend(array.lost_members.iter().map(lost_member));
+    for job in array.jobs.iter().filter(|job| !job.is_rebuild() || job.slot.is_none()) {
         let found = match job.kind {
             JobKind::Scrub => format!("  {} mismatches", job.mismatches),
             _ => String::new(),
@@ -145,6 +168,21 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         last_scrub(array)
     ));
     lines.extend(load(array));
+}
+
+/// Where the cells of a lost member are.
+fn lost_member(lost: &LostMember) -> String {
+    let place = match lost.spare_column {
+        Some(column) => format!("distributed spare {column}"),
+        None => "no distributed spare free".to_owned(),
+    };
+    format!(
+        "lost   slot {:<3} {place}   cells: {} missing, {} on spares, {} in place",
+        lost.slot,
+        grouped(lost.missing_cells),
+        grouped(lost.spare_cells),
+        grouped(lost.in_place_cells)
+    )
 }
 
 fn state(array: &ArrayStatus) -> String {

@@ -8,14 +8,15 @@ use super::Arrays;
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::drives::light::Wanted;
-use crate::{convert, look, memory_devices, repeats};
+use crate::{convert, domains, look, memory_devices, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::member::{Fail, Locate, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
-use ashlar_device::Physical;
+use ashlar_device::{Bay, Physical};
 use ashlar_engine::{MemberStatus, NewDevice, SlotState, SpareStatus};
 use ashlar_units::{ByteSize, MemberIdx};
+use std::path::PathBuf;
 
 impl Serves<Fail> for Arrays {
     async fn serve(&self, call: Fail) -> Result<Done, ApiError> {
@@ -48,7 +49,8 @@ impl Serves<Replace> for Arrays {
         if call.dry_run && !memory_devices::is_memory(&call.device) {
             may_take(&call.device, call.destroy).await?;
         }
-        let stated = self.said_of(Some(&call.array), &device).await?;
+        let mut stated = self.said_of(Some(&call.array), &device).await?;
+        stated.push_str(&self.where_it_is(&call, slot).await?);
         if call.dry_run {
             let message = format!(
                 "{} would be put into slot {slot}{stated}; nothing was written",
@@ -64,6 +66,19 @@ impl Serves<Replace> for Arrays {
             "{} is being filled for slot {slot} of '{}'{stated}",
             call.device, call.array
         )))
+    }
+}
+
+impl Arrays {
+    /// What is to be known of the failure domain that a new device is in.
+    async fn where_it_is(&self, call: &Replace, slot: MemberIdx) -> Result<String, ApiError> {
+        let all = self.status_of_all().await?;
+        let Some(array) = all.iter().find(|array| array.name == call.array) else {
+            return Ok(String::new());
+        };
+        let path = PathBuf::from(&call.device);
+        let bay = aside(move || Bay::at(&path)).await;
+        domains::check_replacement(array, (slot, &bay), call.other_domain)
     }
 }
 

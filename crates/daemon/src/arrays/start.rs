@@ -1,5 +1,5 @@
-//! What follows when an array has started: it is remembered if somebody started it by hand, and
-//! attached if that is configured or remembered.
+//! What follows when an array has started: it is remembered if somebody started it by hand, gets
+//! the tunables that are remembered, and is attached if that is configured or remembered.
 //!
 //! What must stay true: an array that has started runs, whatever fails here; that is told. Not
 //! here: how it is started.
@@ -35,8 +35,9 @@ impl Arrays {
 
     /// A slot was filled or taken back.
     pub(super) async fn slot_filled(&self, array: &str, slot: MemberIdx) {
-        if let Some(uuid) = self.uuid_of(array).await {
-            self.gather.filled(uuid, slot);
+        if let Some(own) = self.running().await.iter().find(|it| it.name == array) {
+            self.gather.filled(own.uuid, slot);
+            self.gather.note_members(own);
         }
     }
 
@@ -73,6 +74,7 @@ impl Arrays {
                 self.gather.remembered.change(uuid, change).err().map(|it| not_remembered(&it)),
             );
         }
+        told.extend(self.tune_as_remembered(uuid, name).await);
         if let Some(call) = self.attachment_of(uuid, name) {
             told.push(match self.serve(call).await {
                 Ok(Attached { device, file, .. }) => {

@@ -3,7 +3,7 @@
 //! What must stay true: nothing listens unless the file says that everybody who can reach the
 //! address is trusted. A secret that others than its owner may read is refused.
 
-use ashlar_nvme_protocol::auth::Secret;
+use ashlar_nvme_protocol::auth::{Group, Secret};
 use ashlar_nvme_protocol::nqn::{Admitted, Nqn};
 use ashlar_nvme_tcp::{HostTerms, Limits};
 use ashlar_session::SessionLimits;
@@ -46,6 +46,9 @@ pub struct HostConfig {
     pub secret: Option<PathBuf>,
     /// A file with the secret that the daemon proves that it knows, if the host asks.
     pub controller_secret: Option<PathBuf>,
+    /// The weakest Diffie-Hellman group of a proof, `none` or `ffdhe2048` to `ffdhe8192`; default
+    /// none.
+    pub least_dh_group: Option<String>,
 }
 
 /// Where state is kept unless the file says otherwise.
@@ -99,13 +102,18 @@ impl NvmeConfig {
         }
         let host = |host: &HostConfig| {
             let nqn: Nqn = host.nqn.parse().map_err(|fault| format!("nvme_tcp.host: {fault}"))?;
-            if host.secret.is_none() && host.controller_secret.is_some() {
-                return Err(format!("nvme_tcp.host {nqn}: controller_secret without secret"));
+            let others = [
+                ("controller_secret", host.controller_secret.is_some()),
+                ("least_dh_group", host.least_dh_group.is_some()),
+            ];
+            if let (None, Some((name, _))) = (&host.secret, others.iter().find(|(_, is)| *is)) {
+                return Err(format!("nvme_tcp.host {nqn}: {name} without secret"));
             }
             let read = |path: &Option<PathBuf>| path.as_deref().map(secret).transpose();
             let host_secret = read(&host.secret)?;
             let controller_secret = read(&host.controller_secret)?;
-            Ok((nqn, HostTerms { host_secret, controller_secret }))
+            let least_group = group(host.least_dh_group.as_deref())?;
+            Ok((nqn, HostTerms { host_secret, controller_secret, least_group }))
         };
         self.host.iter().map(host).collect::<Result<Vec<_>, String>>().map(Admitted::Only)
     }
@@ -157,6 +165,13 @@ impl NvmeConfig {
     }
 }
 
+fn group(name: Option<&str>) -> Result<Group, String> {
+    let Some(name) = name else { return Ok(Group::Null) };
+    let names = Group::ALL.map(Group::name).join(", ");
+    let unknown = || format!("nvme_tcp.host.least_dh_group '{name}' is none of {names}");
+    Group::from_name(name).ok_or_else(unknown)
+}
+
 /// Others than the owner may do something with a file of this mode.
 const OTHERS: u32 = 0o077;
 
@@ -176,6 +191,7 @@ fn secret(path: &Path) -> Result<Secret, String> {
 #[cfg(test)]
 mod tests {
     use super::{HostConfig, NvmeConfig};
+    use ashlar_nvme_protocol::auth::Group;
     use ashlar_nvme_protocol::nqn::Admitted;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
@@ -187,7 +203,8 @@ mod tests {
     }
 
     fn with_host(nqn: &str, secret: Option<PathBuf>) -> NvmeConfig {
-        let host = HostConfig { nqn: nqn.to_owned(), secret, controller_secret: None };
+        let nqn = nqn.to_owned();
+        let host = HostConfig { nqn, secret, controller_secret: None, least_dh_group: None };
         NvmeConfig { host: vec![host], ..NvmeConfig::default() }
     }
 
@@ -224,6 +241,15 @@ mod tests {
         assert!(refusal.contains("chmod 600"), "{refusal}");
         let Ok(Admitted::Only(list)) = mode(0o600) else { panic!("refused") };
         assert!(list[0].1.host_secret.is_some());
+        let mut asks = with_host("nqn.2014-08.org.nvmexpress:uuid:1", Some(path.clone()));
+        asks.host[0].least_dh_group = Some("ffdhe3072".to_owned());
+        let Ok(Admitted::Only(list)) = asks.hosts() else { panic!("refused") };
+        assert_eq!(list[0].1.least_group, Group::Ffdhe3072);
+        asks.host[0].least_dh_group = Some("modp2048".to_owned());
+        let refusal = asks.hosts().expect_err("no such group");
+        assert!(refusal.contains("ffdhe2048, ffdhe3072"), "{refusal}");
+        asks.host[0] = HostConfig { secret: None, ..asks.host[0].clone() };
+        assert!(asks.hosts().expect_err("no proof").contains("least_dh_group without secret"));
         std::fs::write(&path, "DHHC-1:00:AAEC:").unwrap();
         let refusal = mode(0o600).expect_err("no secret");
         assert!(!refusal.contains("AAEC"), "{refusal}");

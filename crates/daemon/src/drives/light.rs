@@ -6,7 +6,7 @@
 
 use super::{Failed, Tools};
 use ashlar_api::ApiError;
-use ashlar_device::{Bay, occupant, serial_at, set_light};
+use ashlar_device::{Bay, disk_at, occupant, serial_at, set_light};
 
 /// Which drive is meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,7 +53,9 @@ impl Tools {
             return Err(refused(wanted, "its bay is not known to this kernel, and it is not here"));
         }
         let word = if is_on { "locate" } else { "locate_off" };
-        match self.run(&self.ledctl, &[&format!("{word}={}", wanted.path)]) {
+        // It knows whole drives only.
+        let disk = disk_at(&wanted.path).unwrap_or_else(|| wanted.path.clone().into());
+        match self.run(&self.ledctl, &[&format!("{word}={}", disk.display())]) {
             Ok((_, 0)) => Ok(()),
             Ok((_, code)) => Err(refused(wanted, &format!("ledctl ended with {code}"))),
             Err(Failed::Broken(why)) => Err(refused(wanted, &why)),
@@ -112,7 +114,7 @@ mod tests {
         Wanted {
             path: "/dev/sdq".to_owned(),
             serial: Some(serial.to_owned()),
-            bay: Bay { by_path: None, enclosure, name },
+            bay: Bay { enclosure, name, ..Bay::default() },
             host: None,
             is_here: true,
         }

@@ -2,6 +2,7 @@
 //!
 //! - `block_devices` which devices of this machine are looked at
 //! - `judge`         what becomes of an array some of whose members are there
+//! - `members`       who has joined an array since
 //! - `remembered`    what is known of arrays from before: created, attached, members away
 //! - `returning`     members that come back while their array runs
 //!
@@ -12,6 +13,7 @@
 
 mod block_devices;
 mod judge;
+mod members;
 pub mod remembered;
 mod returning;
 

@@ -1,11 +1,12 @@
 //! What the daemon remembers of arrays over its restarts: which were created or assembled by hand,
-//! what is attached, and which members were not there when an array started degraded.
+//! what is attached, tunables, and which members were not there when an array started degraded.
 //!
 //! What must stay true: the members hold the truth about arrays. If this file is lost, a scan still
 //! finds every array on block devices of this host. A change is durable before the command that
 //! made it is answered; a file that cannot be read is kept aside, and the daemon starts without.
 
 use ashlar_api::v1::export::Via;
+use ashlar_api::v1::tuning::Tuning;
 use ashlar_nbd::only_we_change;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,13 @@ pub struct Remembered {
     pub attach: Option<RememberedAttach>,
     /// Slots whose members were not there when it started: they merely missed something.
     pub absent: BTreeSet<u16>,
+    /// Tunables that were set by hand.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tuning: Tuning,
+}
+
+fn is_default(tuning: &Tuning) -> bool {
+    *tuning == Tuning::default()
 }
 
 /// An attachment that was made by hand.
@@ -52,7 +60,8 @@ pub struct RememberedAttach {
 
 impl Remembered {
     fn says_nothing(&self) -> bool {
-        !self.start && self.attach.is_none() && self.absent.is_empty()
+        let is_plain = self.attach.is_none() && self.absent.is_empty();
+        !self.start && is_plain && is_default(&self.tuning)
     }
 }
 
@@ -87,6 +96,11 @@ impl RememberedArrays {
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<Uuid, Remembered>> {
         self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is remembered over a restart of the daemon.
+    pub fn is_kept(&self) -> bool {
+        self.folder.is_some()
     }
 
     /// What is remembered of this array.
@@ -182,6 +196,7 @@ mod tests {
             it.devices = vec!["/dev/a \"b\"".to_owned()];
             it.attach = attach;
             it.absent = [3, 1].into();
+            it.tuning.job_floor = Some(7 << 20);
         };
         arrays.change(one, filled).expect("written");
         arrays.change(other, filled).expect("written");

@@ -12,6 +12,7 @@ use crate::devices::{SlotDevice, Tags};
 use crate::error::Refusal;
 use crate::log::replay::WhyReadOnly;
 use crate::member::SlotState;
+use crate::spare_pages::NewestPlaces;
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
@@ -39,6 +40,8 @@ pub(super) struct Plan {
     pub(super) marks: (u64, u64),
     /// The logs say what was under way.
     pub(super) has_log: bool,
+    /// In which place each device has the newest states of cells.
+    pub(super) newest_places: NewestPlaces,
     /// The kept map is missing, and the operator accepts that.
     pub(super) lacks_kept_map: bool,
 }
@@ -147,6 +150,7 @@ pub(super) fn plan(
             && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
         marks: (verdict.newest_mark, verdict.flushed),
         has_log: superblock.unclean && is_logged,
+        newest_places: NewestPlaces::new(),
         lacks_kept_map: false,
         found: superblock.clone(),
         superblock: started,

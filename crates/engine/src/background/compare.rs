@@ -200,8 +200,7 @@ async fn read_by_block(
     report: &mut StepReport,
 ) {
     let array = &local.array;
-    let is_there =
-        |strip: &StripIdx| array.is_readable(tile.stripe, array.member_of(tile.stripe, *strip));
+    let is_there = |strip: &StripIdx| array.is_readable(tile.stripe, *strip);
     let broken: StripSet = unread.strips.iter().filter(is_there).collect();
     let mut whole = broken;
     for row in tile.rows.start..tile.rows.end {

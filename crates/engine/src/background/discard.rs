@@ -73,6 +73,10 @@ pub(crate) async fn take(local: &Rc<LocalArray>, run: Run) {
     let array = &local.array;
     let geometry = &array.layouts.of(run.first.epoch()).geometry;
     let all = RowRange::new(0, geometry.strip_blocks());
+    // Where a strip lies may change before such a command ends.
+    if array.spare_cells.as_ref().is_some_and(|cells| cells.has_losses()) {
+        return;
+    }
     // Locked in rising order and by nobody else more than one at a time: no two can wait for each
     // other.
     let mut held: Vec<RowGuard> = Vec::new();

@@ -8,7 +8,7 @@
 use super::course::{Course, Reach};
 use super::job::JobSpec;
 use super::sparing::look_again;
-use super::{notify, spawn, start, table};
+use super::{notify, spare_filling, spawn, start, table};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
@@ -30,6 +30,9 @@ pub(crate) fn resume(local: &Rc<LocalArray>) {
     for at in 0..local.array.slots.len() {
         let slot = MemberIdx::from_at(at);
         match (local.array.slot(slot).state(), superblock.joining_device(slot)) {
+            (SlotState::Rebuilding, Some(_)) if local.array.spare_cells.is_some() => {
+                spare_filling::resume(local, slot);
+            }
             (SlotState::Rebuilding, Some(entry)) => resume_rebuild(local, &superblock, *entry),
             (SlotState::InSync, Some(entry)) if local.replacement(slot).is_some() => {
                 resume_copy(local, &superblock, *entry);
@@ -37,6 +40,7 @@ pub(crate) fn resume(local: &Rc<LocalArray>) {
             _ => {}
         }
     }
+    spare_filling::begin(local);
     if let Some(record) = superblock.jobs.iter().find(|job| job.kind == JobKind::Scrub) {
         let spec = JobSpec {
             checkpoint: local.array.checkpoint_of(record),
@@ -198,6 +202,9 @@ pub(crate) fn replacement_took_over(
         // Writes planned before the slot was rebuilding have entered their regions when this
         // returns.
         everywhere(&local, |_| {}).await;
+        if local.array.spare_cells.is_some() {
+            return spare_filling::device_joined(&local, slot, false).await;
+        }
         let Some(entry) = local.coordinator().superblock().joining_device(slot).copied() else {
             return;
         };

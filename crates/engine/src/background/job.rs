@@ -105,7 +105,7 @@ impl Job {
         let device_epoch = match spec.work {
             Work::Rebuild { slot } => Some(array.slot(slot).device_epoch()),
             Work::Copy { slot } => Some(array.slot(slot).replacement_device_epoch()),
-            Work::Resync | Work::Scrub { .. } => None,
+            Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } => None,
         };
         if spec.work == Work::Resync {
             array.intent.resync_begins();
@@ -138,7 +138,7 @@ impl Job {
 
     pub(super) fn kind(&self) -> JobKind {
         match self.work {
-            Work::Rebuild { .. } => JobKind::Rebuild,
+            Work::Rebuild { .. } | Work::FillCells { .. } => JobKind::Rebuild,
             Work::Copy { .. } => JobKind::Replace,
             Work::Resync => JobKind::Resync,
             Work::Scrub { .. } => JobKind::Scrub,
@@ -148,8 +148,17 @@ impl Job {
     pub(super) fn slot(&self) -> Option<MemberIdx> {
         match self.work {
             Work::Rebuild { slot } | Work::Copy { slot } => Some(slot),
-            Work::Resync | Work::Scrub { .. } => None,
+            Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } => None,
         }
+    }
+
+    /// Of a job that goes from cell to cell: so many stripes more were visited, and so many are
+    /// left of what it knows of.
+    pub(super) fn note_cells(&self, done: u64, left: u64, report: StepReport) {
+        let mut progress = self.progress.borrow_mut();
+        progress.done_stripes += done;
+        progress.total_stripes = progress.done_stripes + left;
+        progress.report.add(report);
     }
 
     /// As the job table is to say. Everything below the checkpoint is done, but is it flushed?

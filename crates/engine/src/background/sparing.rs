@@ -87,7 +87,7 @@ async fn take_spare(local: &Rc<LocalArray>, member: MemberIdx, wanted: SlotState
             _ => join::with_uuid(local, member, joining_device, uuid).await,
         };
         let Err(refusal) = joined else { return true };
-        if refusal.code == join::SLOT_TAKEN || refusal.code == join::TAKES_NO_CHANGES {
+        if [join::SLOT_TAKEN, join::TAKES_NO_CHANGES, join::MEMBERS_LOST].contains(&refusal.code) {
             array.spares.add(Spare { opened, record });
             return true;
         }

@@ -28,7 +28,7 @@ use crate::stripe::StripRun;
 use crate::stripe::lock::Hold;
 use crate::stripe::work::{Step, StepReport, Work};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_layout::{Geometry, RowRange, StripIo, plan_decode};
+use ashlar_layout::{Geometry, RowRange, StripIo, Stripe, plan_decode};
 use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
@@ -52,6 +52,9 @@ pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {
                     refill(local, work, StripRun { stripe, strip, rows }, &mut report).await;
                 }
             }
+            Work::FillCells { strips } => {
+                fill_cells(local, stripe, strips, rows, &mut report).await;
+            }
             Work::Resync => compare::resync(local, stripe, rows, &mut report).await,
             Work::Scrub { is_repairing } => {
                 compare::scrub(local, stripe, rows, is_repairing, &mut report).await;
@@ -70,6 +73,62 @@ fn tiles(geometry: &Geometry) -> impl Iterator<Item = RowRange> + use<> {
     let step = u32::try_from(step).expect("a tile has few rows");
     let starts = (0..end).step_by(usize::try_from(step).expect("few"));
     starts.map(move |start| RowRange::new(start, (start + step).min(end)))
+}
+
+/// Fill these strips where the spare table wants them. One set of reads serves all that are lost;
+/// if that fails, each is filled by itself.
+async fn fill_cells(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+    strips: StripSet,
+    rows: RowRange,
+    report: &mut StepReport,
+) {
+    let lost: StripSet =
+        strips.iter().filter(|strip| !local.array.is_readable(stripe, *strip)).collect();
+    let mut done = StripSet::EMPTY;
+    if lost.count() > 1
+        && let Some((decoded, _leave)) = decode_several(local, stripe, lost, rows, report).await
+    {
+        for (strip, bytes) in lost.iter().zip(decoded) {
+            report.bytes += to_u64(bytes.len());
+            let part = StripRun { stripe, strip, rows };
+            report.is_target_gone |= !write_cell(local, part, bytes.freeze()).await;
+        }
+        done = lost;
+    }
+    let work = Work::FillCells { strips };
+    for strip in strips.minus(done).iter() {
+        refill(local, work, StripRun { stripe, strip, rows }, report).await;
+    }
+}
+
+/// Rows of several lost strips, rising; `None` if they cannot be had with one set of reads.
+async fn decode_several(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+    lost: StripSet,
+    rows: RowRange,
+    report: &mut StepReport,
+) -> Option<(Vec<BufMut>, Leave)> {
+    let view = local.array.view(stripe);
+    let sources = plan_decode(local.array.geometry_of(stripe), lost, &view).ok()?;
+    let bytes = to_usize(rows.bytes());
+    let (mut buffers, leave) = local.scratch.take(sources.count() + lost.count(), bytes).await;
+    let ios = sources.iter().map(|strip| StripIo { strip, rows });
+    report.bytes += to_u64(sources.count()) * rows.bytes();
+    local.counts().job_member_reads.add(to_u64(sources.count()));
+    let read = gather(local, stripe, ios, &mut buffers).await.ok()?;
+    let mut decoded = Vec::new();
+    for _ in lost.iter() {
+        let mut target = buffers.pop()?;
+        target.truncate(bytes);
+        decoded.push(target);
+    }
+    let mut targets: Vec<&mut [u8]> = decoded.iter_mut().map(|target| &mut target[..]).collect();
+    let plan = local.decode_plan(stripe, sources, lost);
+    plan.run(|strip| read.slice(strip, rows), &mut targets);
+    Some((decoded, leave))
 }
 
 /// Fill `part` on the target of the job. If it cannot be had as a whole, block by block: what is
@@ -96,12 +155,14 @@ async fn refill_rows(
     // What a rebuild fills is not read, whatever the slot says about the stripe.
     let avoid = match work {
         Work::Rebuild { .. } => StripSet::only(part.strip),
+        // What is lost is not read either, and the table says so.
         _ => StripSet::EMPTY,
     };
     let (bytes, _leave) = obtain(local, part, avoid, report).await?;
     report.bytes += to_u64(bytes.len());
     let is_stored = match work {
         Work::Copy { slot } => write_replacement(local, slot, part, bytes.freeze()).await,
+        Work::FillCells { .. } => write_cell(local, part, bytes.freeze()).await,
         _ => write_rebuilt(local, part, bytes.freeze()).await,
     };
     report.is_target_gone |= !is_stored;
@@ -168,6 +229,29 @@ async fn write_rebuilt(local: &Rc<LocalArray>, part: StripRun, content: Buf) -> 
     writes.start(local, part.stripe, Piece::new(part.strip, part.rows, content));
     let failed = writes.finish(local).await;
     let is_stored = failed.is_empty();
+    // Whether it can be put out or not: the stripe is not done.
+    let _recorded = take_out_failed(local, failed).await;
+    is_stored
+}
+
+/// Store where the spare table wants the strip: on the target of a lost cell, else on the devices
+/// that it is copied back to. What is whole is not written again. False if there is nowhere to
+/// store it any more, or a device fails.
+async fn write_cell(local: &Rc<LocalArray>, part: StripRun, content: Buf) -> bool {
+    let Ok(pins) = pin(local, part.stripe, one(part.strip, part.rows)).await else { return false };
+    let is_there = local.array.is_readable(part.stripe, part.strip);
+    let (member, copies) = local.array.write_places(part.stripe, part.strip);
+    let targets = if is_there { copies } else { std::iter::once(member).collect() };
+    let mut writes = Writes::noting(local, pins);
+    for target in &targets {
+        local.counts().job_member_writes.add(1);
+        let piece = Piece::new(part.strip, part.rows, content.clone());
+        if !writes.start_on(local, *target, part.stripe, piece) {
+            return false;
+        }
+    }
+    let failed = writes.finish(local).await;
+    let is_stored = failed.is_empty() && !targets.is_empty();
     // Whether it can be put out or not: the stripe is not done.
     let _recorded = take_out_failed(local, failed).await;
     is_stored

@@ -80,7 +80,7 @@ async fn flush_target(local: &Rc<LocalArray>, job: &Job) -> bool {
     let (slot, device) = match job.work {
         Work::Rebuild { slot } => (slot, local.device(slot)),
         Work::Copy { slot } => (slot, local.replacement(slot)),
-        Work::Resync | Work::Scrub { .. } => return true,
+        Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } => return true,
     };
     let (Some(device), Some(device_epoch)) = (device, job.device_epoch) else { return false };
     if map_writer::flush(local).await.is_err() {
@@ -127,6 +127,8 @@ async fn complete(local: &Rc<LocalArray>, job: &Job) -> bool {
         (Work::Rebuild { slot }, Some(member)) => complete_rebuild(local, job, slot, member).await,
         (Work::Copy { slot }, Some(member)) => complete_copy(local, job, slot, member).await,
         (Work::Rebuild { .. } | Work::Copy { .. }, None) => false,
+        // It ends by itself (`spare_filling.rs`).
+        (Work::FillCells { .. }, _) => true,
         (Work::Resync, _) => {
             // As long as regions are not trusted the table says so, for the next start.
             if local.array.intent.unsynced_count() == 0 {
@@ -174,6 +176,12 @@ async fn finish_scrub(local: &Rc<LocalArray>, job: &Job) {
 
 /// The joining device holds the slot from now on; its former holder is dismissed.
 fn enthrone(superblock: &mut Superblock, slot: MemberIdx, member: Uuid, job: JobRecord) {
+    enthrone_member(superblock, slot, member);
+    remove(superblock, job);
+}
+
+/// The same; its job goes with the event.
+pub(super) fn enthrone_member(superblock: &mut Superblock, slot: MemberIdx, member: Uuid) {
     let holders = superblock
         .members
         .iter()
@@ -183,7 +191,6 @@ fn enthrone(superblock: &mut Superblock, slot: MemberIdx, member: Uuid, job: Job
         superblock.record(holder, MemberEvent::Dismissed).expect("a holder can be dismissed");
     }
     superblock.record(member, MemberEvent::Completed).expect("it was on its way");
-    remove(superblock, job);
 }
 
 async fn complete_rebuild(

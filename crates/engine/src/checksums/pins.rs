@@ -15,8 +15,8 @@ use crate::checksums::page::Key;
 use crate::coordinator::map_writer;
 use crate::coordinator::messages::on_coordinator;
 use crate::local_array::LocalArray;
+use crate::slot::MemberDevice;
 use crate::slot::WriteTarget;
-use crate::slot::{DeviceEpoch, MemberDevice};
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, Stripe};
@@ -99,14 +99,15 @@ fn targets(
     stripe: Stripe,
     strip: ashlar_units::StripIdx,
 ) -> impl Iterator<Item = (WriteTarget, MemberDevice)> {
-    let member = local.array.member_of(stripe, strip);
-    let (device_epoch, replacement): (DeviceEpoch, DeviceEpoch) = local.device_epochs(member);
-    let current = MemberDevice { member, device_epoch };
-    let replacing = MemberDevice { member, device_epoch: replacement };
-    let current = local.device(member).map(|_| (WriteTarget::current(current), current));
+    let (member, copies) = local.array.write_places(stripe, strip);
+    let replacing = MemberDevice { member, device_epoch: local.device_epochs(member).1 };
     let replacing =
         local.replacement(member).map(|_| (WriteTarget::replacement(replacing), replacing));
-    current.into_iter().chain(replacing)
+    let current = std::iter::once(member).chain(copies).filter_map(|member| {
+        let current = MemberDevice { member, device_epoch: local.device_epochs(member).0 };
+        local.device(member).map(|_| (WriteTarget::current(current), current))
+    });
+    current.chain(replacing)
 }
 
 /// Blocks of a device are what they are: they have these checksums from now on.

@@ -12,7 +12,7 @@
 //! nothing is read from the device before the job has reached the stripe. After a crash in between,
 //! the device does not belong to the array.
 
-use super::{map_writer, proof, record};
+use super::{map_writer, proof, record, spare_states};
 use crate::array::Array;
 use crate::background::table;
 use crate::canary::{Canary, sings};
@@ -43,6 +43,9 @@ pub(crate) const SLOT_TAKEN: &str = "slot.taken";
 
 /// Code of the refusal when the array takes no changes.
 pub(crate) const TAKES_NO_CHANGES: &str = "array.read_only";
+/// Cells of lost members are on distributed spares, or on their way there: no member that serves
+/// is copied to another device meanwhile.
+pub(crate) const MEMBERS_LOST: &str = "array.members_lost";
 
 /// A new device, and how many bytes it is stated to write whole or not at all; 0: nothing is.
 pub(crate) struct Stated {
@@ -153,11 +156,13 @@ pub(crate) async fn replacement_with_uuid(
     joining_device: Stated,
     uuid: Uuid,
 ) -> Result<(), Refusal> {
+    expect_no_losses(local)?;
     let (entry, Prepared { opened, .. }) =
         made_ready(local, member, SlotState::InSync, joining_device, uuid).await?;
     let facts = opened.facts().clone();
     let gate = local.coordinator().gate().await;
     expect_state(local, member, SlotState::InSync)?;
+    expect_no_losses(local)?;
     let slot = local.array.slot(member);
     let device_epoch = slot.draw_device_epoch();
     slot.set_nothing_rebuilt();
@@ -240,6 +245,23 @@ fn expect_state(local: &LocalArray, member: MemberIdx, wanted: SlotState) -> Res
     Err(Refusal::new(SLOT_TAKEN, what, "see `ashlar status` for what each slot does"))
 }
 
+/// A copy of a member carries its own strips alone, not the cells that are on its spare space.
+fn expect_no_losses(local: &LocalArray) -> Result<(), Refusal> {
+    let cells = local.array.spare_cells.as_ref();
+    if cells.is_none_or(|cells| !cells.has_losses()) {
+        return Ok(());
+    }
+    let name = local.array.name();
+    Err(Refusal::new(
+        MEMBERS_LOST,
+        format!(
+            "array '{name}' has lost members on its distributed spares, and a copy of a member in \
+             service would leave these cells behind; nothing was changed"
+        ),
+        "replace the lost members first; to replace this one all the same, fail it first",
+    ))
+}
+
 fn serial_of(facts: &DeviceFacts) -> Text<{ ashlar_ondisk::format::SERIAL_BYTES }> {
     Text::cut(facts.serial.as_deref().unwrap_or(""))
 }
@@ -285,6 +307,9 @@ async fn fill(
     enlist: impl FnOnce(&mut Superblock),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
+    let spare_turn = local.coordinator().spare_gate.acquire().await;
+    // No page may say that a cell is in place on a device that was here before.
+    spare_states::store_all(local).await.map_err(|_| did_not_take(&facts))?;
     let gate = local.coordinator().gate().await;
     expect_state(local, member, SlotState::Out)?;
     let tags = Tags { log: log_tag, pages: local.coordinator().superblock().page_tag(uuid) };
@@ -321,10 +346,15 @@ async fn fill(
     let Some(entry) = entry.filter(|entry| has_joined && entry.role == Role::Rebuilding) else {
         return Err(did_not_take(&facts));
     };
+    drop(spare_turn);
     begin(local, member, &facts, "rebuilding").await;
     let policy = local.coordinator().superblock().policy;
     let is_readded = entry.out_since != 0 && policy != ConsistencyPolicy::None;
-    background::start_rebuild(local, entry, is_readded);
+    if local.array.spare_cells.is_some() {
+        background::device_joined(local, member, is_readded).await;
+    } else {
+        background::start_rebuild(local, entry, is_readded);
+    }
     Ok(())
 }
 

@@ -88,9 +88,11 @@ async fn write_intent_pages(
 }
 
 /// A page that every member is to get, each with its own name in it.
-struct PageToStore {
+pub(super) struct PageToStore {
     /// Where, bytes from a member's start.
     offset: u64,
+    /// What tells it from pages of an earlier use of its place; 0 if it has one use only.
+    life: u64,
     kind: BitmapKind,
     page: u32,
     sequence: u64,
@@ -98,7 +100,7 @@ struct PageToStore {
 }
 
 impl PageToStore {
-    fn new(
+    pub(super) fn new(
         coordinator: &Coordinator,
         kind: BitmapKind,
         page: usize,
@@ -108,11 +110,18 @@ impl PageToStore {
         let page = u32::try_from(page).expect("areas hold fewer than 2^32 pages");
         let mut bits = Box::new([0; WORDS_PER_PAGE]);
         bits[..words.len()].copy_from_slice(words);
-        PageToStore { offset, kind, page, sequence: coordinator.next_page_sequence(), bits }
+        let sequence = coordinator.next_page_sequence();
+        PageToStore { offset, life: 0, kind, page, sequence, bits }
+    }
+
+    /// The same, of this use of its place.
+    pub(super) fn of_life(self, life: u64) -> PageToStore {
+        PageToStore { life, ..self }
     }
 
     /// Its bytes on the member of that tag.
     fn encode(&self, owner_tag: u64) -> Buf {
+        let owner_tag = owner_tag ^ self.life;
         let identity = PageIdentity { kind: self.kind, owner_tag, page: self.page };
         aligned(&identity.encode(self.sequence, &self.bits))
     }
@@ -120,7 +129,11 @@ impl PageToStore {
 
 /// Write pages to every device in service, then flush it if asked. A member that fails goes out;
 /// false if the array cannot do without it.
-async fn write_everywhere(local: &Rc<LocalArray>, pages: &[PageToStore], is_durable: bool) -> bool {
+pub(super) async fn write_everywhere(
+    local: &Rc<LocalArray>,
+    pages: &[PageToStore],
+    is_durable: bool,
+) -> bool {
     let mut under_way = Vec::new();
     for (holder, device) in devices_in_service(local) {
         let mut writes = DeviceWrites::new(holder.member, &device);

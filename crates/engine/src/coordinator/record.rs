@@ -78,6 +78,8 @@ async fn taken(
     result: Result<(), ArrayLost>,
 ) -> Result<(), ArrayLost> {
     *local.coordinator().superblock.borrow_mut() = next;
+    // Recorded or not: a slot that is out has an entry before another device comes into it.
+    local.array.follow_spares(&local.coordinator().superblock.borrow(), result.is_ok());
     if result.is_ok() {
         drives::keep(local).await;
     }

@@ -14,7 +14,7 @@ use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
 use ashlar_units::MemberIdx;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// What the coordinator keeps for an array.
@@ -23,6 +23,11 @@ pub(crate) struct Coordinator {
     /// The generation that the members had when this start began.
     pub(crate) found_generation: u64,
     pub(super) gate: Semaphore,
+    /// Whose turn it is to change states of cells, or to have a device join that has some. Taken
+    /// before the gate.
+    pub(crate) spare_gate: Semaphore,
+    /// By page of states of cells: in which place it is stored next.
+    pub(super) next_spare_places: RefCell<BTreeMap<u32, u64>>,
     pub(super) intent_rounds: Rounds,
     pub(super) flush_rounds: Rounds,
     /// Whose turn it is to write intent pages: two writes of one page under way could land in
@@ -57,6 +62,8 @@ impl Coordinator {
             found_generation: superblock.generation,
             superblock: RefCell::new(superblock),
             gate: Semaphore::new(1),
+            spare_gate: Semaphore::new(1),
+            next_spare_places: RefCell::default(),
             intent_rounds: Rounds::default(),
             flush_rounds: Rounds::default(),
             intent_pages: Semaphore::new(1),

@@ -48,7 +48,12 @@ mod tests {
 
     #[test]
     fn small_members_get_shorter_cells_and_none_is_shorter_than_a_strip() {
-        let wish = DeclusteredShape { stripe_width: 5, spare_columns: 0, cell_bytes: None };
+        let wish = DeclusteredShape {
+            domain_members: 1,
+            stripe_width: 5,
+            spare_columns: 0,
+            cell_bytes: None,
+        };
         let shape = Shape {
             level: Level::Raid6,
             members: 7,

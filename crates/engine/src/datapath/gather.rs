@@ -90,7 +90,7 @@ pub(crate) async fn gather_within(
 }
 
 /// Why there is no content.
-enum NotRead {
+pub(super) enum NotRead {
     Broken,
     Failed,
     Slow,
@@ -103,11 +103,8 @@ fn start_read(
     buffer: BufMut,
 ) -> Option<MemberRead> {
     let array = &local.array;
-    let (member, offset) = array.place(stripe, io.strip, io.rows.start);
     // Since the plan was made another device may have come into the slot, with nothing on it yet.
-    if !array.is_readable(stripe, member) {
-        return None;
-    }
+    let (member, offset) = array.readable_place(stripe, io.strip, io.rows.start)?;
     let device_epoch = local.device_epochs(member).0;
     let pending = local.start(member, offset, Command::Read(buffer))?;
     local.tally(member).begin_read(io.rows.bytes());
@@ -138,9 +135,8 @@ async fn await_read(
             note_slow(local, member);
             Err(NotRead::Slow)
         }
-        Some(None) => Err(NotRead::Failed),
-        Some(Some(Outcome { result: Ok(()), buffer })) => {
-            let bytes = buffer.ok_or(NotRead::Failed)?;
+        Some(outcome) => {
+            let bytes = judge(local, device, outcome)?;
             if local.array.checksums.is_none() || sings(Canary::GatherUnverified) {
                 return Ok(bytes);
             }
@@ -154,7 +150,19 @@ async fn await_read(
                 }
             }
         }
-        Some(Some(Outcome { result: Err(fault), .. })) => {
+    }
+}
+
+/// What a read brought, before its checksum is looked at. A failure is held against its device.
+pub(super) fn judge(
+    local: &Rc<LocalArray>,
+    device: MemberDevice,
+    outcome: Option<Outcome>,
+) -> Result<BufMut, NotRead> {
+    let Some(Outcome { result, buffer }) = outcome else { return Err(NotRead::Failed) };
+    match result {
+        Ok(()) => buffer.ok_or(NotRead::Failed),
+        Err(fault) => {
             read_failed(local, device, fault);
             let is_media = fault.kind == FaultKind::Media;
             Err(if is_media { NotRead::Broken } else { NotRead::Failed })

@@ -29,7 +29,7 @@ use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::checksums::{UNKNOWN, locate};
-use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet};
+use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, StripIdx, StripSet};
 use std::rc::Rc;
 
 /// What came of it.
@@ -55,6 +55,7 @@ impl Healed {
 /// A block of the row as its device holds it.
 struct Block {
     strip: StripIdx,
+    member: MemberIdx,
     device_epoch: DeviceEpoch,
     /// Of the device: it may have left its slot, and another may be there, by the time something is
     /// said of it.
@@ -96,7 +97,7 @@ pub(crate) async fn heal(local: &Rc<LocalArray>, stripe: Stripe, rows: RowRange)
             say_mismatch(local, stripe, block);
         }
         for block in &vouched {
-            correct_table(local, stripe, block).await;
+            correct_table(local, block).await;
         }
         good.extend(vouched);
         let good: Vec<Source<'_>> = good.iter().filter_map(Block::as_source).collect();
@@ -140,7 +141,7 @@ fn vouched_for(
 /// Whether `sources` are enough to say what the block should be, and its checksum, which cannot be
 /// old, agrees.
 fn follows(local: &LocalArray, stripe: Stripe, sources: &[Source<'_>], block: &Block) -> bool {
-    let member = local.array.member_of(stripe, block.strip);
+    let member = block.member;
     let is_known = block.known != UNKNOWN && !block.may_be_old;
     is_known
         && decode(local, stripe, sources, block.strip)
@@ -152,10 +153,9 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
     let array = &local.array;
     let mut started = Vec::new();
     for strip in array.view(stripe).readable.iter() {
-        let member = array.member_of(stripe, strip);
+        let Some((member, offset)) = array.readable_place(stripe, strip, row) else { continue };
         let device_epoch = local.device_epochs(member).0;
         let read = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
-        let offset = array.device_offset(stripe, strip, row);
         let path = local.device(member).map(|device| device.facts().path.clone());
         if let Some(pending) = local.start(member, offset, read) {
             local.tally(member).begin_read(ashlar_units::BLOCK_BYTES);
@@ -194,6 +194,7 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
         let device_epoch = owner.device_epoch;
         blocks.push(Block {
             strip,
+            member: owner.member,
             device_epoch,
             path,
             number,
@@ -229,7 +230,7 @@ async fn repair(
     let Some(decoded) = decode(local, stripe, good, strip) else {
         return Repair::Lost;
     };
-    let member = local.array.member_of(stripe, strip);
+    let member = block.member;
     let run = StripRun { stripe, strip, rows: RowRange::new(row, row + 1) };
     let is_proven = block.known == sum_of(member, block.number, &decoded);
     // Any copy of a mirror that matches its checksum is whole by itself.
@@ -237,7 +238,7 @@ async fn repair(
         || local.array.geometry_of(stripe).data_strips() == 1;
     let is_held = block.bytes.as_ref().is_some_and(|bytes| bytes[..] == decoded[..]);
     if !is_proven && is_codeword && is_held {
-        correct_table(local, stripe, &block).await;
+        correct_table(local, &block).await;
         return Repair::NotNeeded;
     }
     let is_unknown = block.known == UNKNOWN || block.may_be_old;
@@ -271,20 +272,19 @@ fn decode(
 }
 
 /// The block is what it should be: what was known of it is old, or nothing was known.
-async fn correct_table(local: &Rc<LocalArray>, stripe: Stripe, block: &Block) {
+async fn correct_table(local: &Rc<LocalArray>, block: &Block) {
     let Some(bytes) = &block.bytes else { return };
     let mut content = BufMut::zeroed(bytes.len());
     content.copy_from_slice(bytes);
     local.counts().checksums_corrected.add(1);
-    let member = local.array.member_of(stripe, block.strip);
-    let owner = MemberDevice { member, device_epoch: block.device_epoch };
+    let owner = MemberDevice { member: block.member, device_epoch: block.device_epoch };
     // If the page cannot be had any more the block is looked at again another time.
     let _later = note_alone(local, Noted::new(owner, block.number, content.freeze())).await;
 }
 
 fn say_mismatch(local: &LocalArray, stripe: Stripe, block: &Block) {
     let array = &local.array;
-    let member = array.member_of(stripe, block.strip);
+    let member = block.member;
     local.tally(member).counters.checksum_mismatches.add(1);
     let offset = array.data_offset + block.number * ashlar_units::BLOCK_BYTES;
     let fields = vec![

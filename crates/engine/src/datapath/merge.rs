@@ -20,6 +20,7 @@ use ashlar_ring::{Pending, within};
 use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// Store a write, alone or together with those that continue it.
@@ -37,7 +38,7 @@ pub(crate) async fn write(
         && write.extent.is_aligned_to(BLOCK_BYTES)
         && stripe_bytes <= to_u64(local.worker.zeros.len());
     if !is_mergeable {
-        return write_stripe(local, write).await;
+        return pin!(write_stripe(local, write)).await;
     }
     match join(local, write) {
         Joined::Waits(result, write) => match result.await {
@@ -51,7 +52,8 @@ pub(crate) async fn write(
                 write_stripe(local, write).await
             }
         }
-        Joined::Not(write) => write_stripe(local, write).await,
+        // Pinned where it is: what is awaited by value is moved first.
+        Joined::Not(write) => pin!(write_stripe(local, write)).await,
     }
 }
 

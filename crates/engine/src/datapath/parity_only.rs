@@ -83,10 +83,13 @@ fn change_of(
 /// Whether what lies in the strip's place after a crash is a block, old or new.
 fn is_whole(local: &LocalArray, stripe: Stripe, strip: StripIdx) -> bool {
     let array = &local.array;
-    let member = array.member_of(stripe, strip);
+    let (member, copies) = array.write_places(stripe, strip);
     let slot = array.slot(member);
     let is_said = slot.writes_whole() || sings(Canary::ParityOnlyUnstated);
-    is_said && slot.state() == SlotState::InSync && local.replacement(member).is_none()
+    is_said
+        && slot.state() == SlotState::InSync
+        && local.replacement(member).is_none()
+        && copies.is_empty()
 }
 
 /// Carry out the writes of a parity-only update: the block, and when it is durable, parity.

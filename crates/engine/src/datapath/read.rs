@@ -139,11 +139,12 @@ fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started
         return Started::Zeros(buffer);
     }
     let part = source(local, part);
-    let (member, strip_offset) = array.place(part.stripe, part.strip, 0);
     let is_aligned = part.extent.is_aligned_to(BLOCK_BYTES);
-    if !array.is_readable(part.stripe, member) || !is_aligned || array.room.has_torn() {
+    let place = array.readable_place(part.stripe, part.strip, 0);
+    let place = place.filter(|_| is_aligned && !array.room.has_torn());
+    let Some((member, strip_offset)) = place else {
         return reconstruct_part(local, part, buffer, Missing::default());
-    }
+    };
     let offset = strip_offset + part.extent.offset;
     local.tally(member).begin_read(part.extent.bytes);
     local.counts().member_reads.add(1);
@@ -152,7 +153,7 @@ fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started
             let began = Began {
                 at: local.worker.handle.turn_now(),
                 device_epoch: local.device_epochs(member).0,
-                _awaited: Awaited { local: Rc::clone(local), member },
+                awaited: Awaited { local: Rc::clone(local), member },
             };
             Started::Straight(part, began, pending)
         }
@@ -237,7 +238,7 @@ async fn straight(
     began: Began,
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let member = local.array.member_of(part.stripe, part.strip);
+    let member = began.member();
     let asked = local.worker.handle.turn_now();
     let outcome = before_deadline(local, part.stripe, pending).await;
     let (tally, now) = (local.tally(member), local.worker.handle.turn_now());
@@ -266,12 +267,12 @@ async fn compared(
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
     let array = &local.array;
-    let (member, strip_offset) = array.place(part.stripe, part.strip, 0);
+    let strip_offset = array.device_offset(part.stripe, part.strip, 0);
     let first = (strip_offset - array.data_offset + part.extent.offset) / BLOCK_BYTES;
     if sings(Canary::ReadUnverified) {
         return Ok(buffer);
     }
-    match checksums::is_right(local, began.device(member), first, &buffer).await {
+    match checksums::is_right(local, began.device(), first, &buffer).await {
         Ok(true) => Ok(buffer),
         Ok(false) => {
             let broken = StripSet::only(part.strip);
@@ -292,11 +293,11 @@ async fn around(
     began: Began,
     outcome: Option<Option<Outcome>>,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let member = local.array.member_of(part.stripe, part.strip);
+    let member = began.member();
     let strip = StripSet::only(part.strip);
     let missing = match outcome {
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            read_failed(local, began.device(member), fault);
+            read_failed(local, began.device(), fault);
             match fault.kind {
                 FaultKind::Media => Missing { broken: strip, ..Missing::default() },
                 _ => Missing { failed: strip, ..Missing::default() },

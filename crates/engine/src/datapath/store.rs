@@ -25,11 +25,11 @@ use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
-use ashlar_units::{Nanos, StripSet, to_u64, to_usize};
+use ashlar_units::{MemberIdx, Nanos, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
 /// Writes that met no room: the how manieth each was, where it goes, and what it is.
-type NoRoom = Vec<(usize, WriteTarget, (u64, Buf))>;
+pub(super) type NoRoom = Vec<(usize, WriteTarget, (u64, Buf))>;
 
 /// Writes under way.
 pub(crate) struct Writes {
@@ -204,8 +204,12 @@ impl Writes {
         let Piece { part, bytes: buffer } = piece;
         let array = &local.array;
         self.began = local.worker.handle.turn_now();
-        let (member, offset) = array.place(stripe, part.strip, part.rows.start);
-        let (current, replacement) = local.device_epochs(member);
+        let offset = array.device_offset(stripe, part.strip, part.rows.start);
+        let (member, copies) = array.write_places(stripe, part.strip);
+        for copy in copies.into_iter().filter(|_| !sings(Canary::SpareCopyMissesWrites)) {
+            self.start_current(local, copy, offset, buffer.clone());
+        }
+        let (_, replacement) = local.device_epochs(member);
         let replacing = local.replacement(member);
         if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
             let owner = MemberDevice { member, device_epoch: replacement };
@@ -214,6 +218,29 @@ impl Writes {
             let target = WriteTarget::replacement(owner);
             self.started.push((target, pending, Some((offset, buffer.clone()))));
         }
+        self.start_current(local, member, offset, buffer);
+    }
+
+    /// Start writing a piece on this slot's device alone. False if it has none.
+    pub(crate) fn start_on(
+        &mut self,
+        local: &LocalArray,
+        member: MemberIdx,
+        stripe: Stripe,
+        piece: Piece,
+    ) -> bool {
+        self.began = local.worker.handle.turn_now();
+        let Piece { part, bytes } = piece;
+        let offset = local.array.device_offset(stripe, part.strip, part.rows.start);
+        let before = self.started.len();
+        self.start_current(local, member, offset, bytes);
+        self.started.len() > before
+    }
+
+    /// On the slot's device.
+    fn start_current(&mut self, local: &LocalArray, member: MemberIdx, offset: u64, buffer: Buf) {
+        let array = &local.array;
+        let (current, _) = local.device_epochs(member);
         let again = buffer.clone();
         let bytes = to_u64(buffer.len());
         local.counts().member_writes.add(1);
@@ -268,7 +295,7 @@ impl Writes {
         failed
     }
 
-    async fn store_when_there_is_room(
+    pub(super) async fn store_when_there_is_room(
         &self,
         local: &Rc<LocalArray>,
         without_room: NoRoom,

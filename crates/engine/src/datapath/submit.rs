@@ -17,7 +17,6 @@ use ashlar_layout as layout;
 use ashlar_ring::Pending;
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{Command, Reply, Request, VolumeError, VolumeErrorKind};
-use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Carry out one request of a client.
@@ -42,12 +41,11 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
         Command::Write(bytes) => {
             counts.writes.add(1);
             counts.write_bytes.add(extent.bytes);
-            let result = when_there_is_room(local, async {
-                let result = write(local, extent, bytes).await;
-                let fua = fua || !outlives_process(&local.array, extent);
-                durable(local, result, fua).await
-            });
-            (result.await, &counters.write_latency)
+            let result = match local.array.tuning.no_room_wait_max() {
+                None => write_durably(local, extent, bytes, fua).await,
+                Some(_) => Box::pin(write_in_time(local, extent, bytes, fua)).await,
+            };
+            (result, &counters.write_latency)
         }
         Command::WriteZeroes { .. } => {
             counts.discards.add(1);
@@ -75,7 +73,34 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
     })
 }
 
-/// A write of a client. While the array is paused for lack of space, it waits before it takes
+/// A write of a client. While the array is paused, it waits before it takes anything. Without a
+/// future in a future where that can be: each level would be moved with all that is in it.
+async fn write_durably(
+    local: &Rc<LocalArray>,
+    extent: Extent,
+    bytes: Buf,
+    fua: bool,
+) -> Result<Reply, VolumeErrorKind> {
+    if local.array.room.waiting() != 0 {
+        Box::pin(patience::admitted(&local.array, &local.worker.handle)).await?;
+    }
+    let result = write(local, extent, bytes).await;
+    let fua = fua || !outlives_process(&local.array, extent);
+    durable(local, result, fua).await
+}
+
+/// The same, waiting for room as long as configured.
+async fn write_in_time(
+    local: &Rc<LocalArray>,
+    extent: Extent,
+    bytes: Buf,
+    fua: bool,
+) -> Result<Reply, VolumeErrorKind> {
+    let write = write_durably(local, extent, bytes, fua);
+    patience::answered_in_time(&local.array, &local.worker.handle, write).await
+}
+
+/// A change of a client. While the array is paused for lack of space, it waits before it takes
 /// anything, at most for the configured time.
 async fn when_there_is_room(
     local: &LocalArray,
@@ -124,18 +149,33 @@ async fn durable(
 async fn write(local: &Rc<LocalArray>, extent: Extent, bytes: Buf) -> Result<(), VolumeErrorKind> {
     // Always by a stripe task, never in the caller's own: a client that goes away drops its future,
     // and a write that ends between its data and its parity would leave the stripe torn.
-    let mut under_way = UnderWay::new();
-    for piece in local.array.layouts.cut(extent) {
+    let mut pieces = local.array.layouts.cut(extent);
+    let Some(first) = pieces.next() else { return Ok(()) };
+    if first.extent.bytes == extent.bytes {
+        let pending = hand_over(local, first, bytes);
+        if sings(Canary::AnsweredBeforeStored) {
+            return Ok(());
+        }
+        return done(pending.await);
+    }
+    let mut under_way = local.pools.answers.list();
+    for piece in std::iter::once(first).chain(pieces) {
         let start = to_usize(piece.request_offset);
         let bytes = bytes.slice(start..start + to_usize(piece.extent.bytes));
-        let part = StripeWrite { stripe: piece.stripe, extent: piece.extent, bytes };
-        let owner = local.array.owner_of(piece.stripe);
-        under_way.push(local.worker.hand_to(owner, local, StripeWork::Write(part)));
+        under_way.push(hand_over(local, piece, bytes));
     }
+    drop(bytes);
     if sings(Canary::AnsweredBeforeStored) {
         return Ok(());
     }
-    all_done(under_way).await
+    all_done(&mut under_way).await
+}
+
+/// Have a piece of a write done by the stripe's owner.
+fn hand_over(local: &Rc<LocalArray>, piece: layout::Piece, bytes: Buf) -> Pending<Answer> {
+    let part = StripeWrite { stripe: piece.stripe, extent: piece.extent, bytes };
+    let owner = local.array.owner_of(piece.stripe);
+    local.worker.hand_to(owner, local, StripeWork::Write(part))
 }
 
 async fn zero(local: &Rc<LocalArray>, extent: Extent) -> Result<(), VolumeErrorKind> {
@@ -168,7 +208,7 @@ async fn trim_pieces(
     local: &Rc<LocalArray>,
     pieces: impl Iterator<Item = StripeZero>,
 ) -> Result<(), VolumeErrorKind> {
-    let mut under_way = UnderWay::new();
+    let mut under_way = local.pools.answers.list();
     for piece in pieces {
         if trim::is_zero_already(&local.array, &piece) {
             continue;
@@ -176,24 +216,26 @@ async fn trim_pieces(
         let owner = local.array.owner_of(piece.stripe);
         under_way.push(local.worker.hand_to(owner, local, StripeWork::Zero(piece)));
         if under_way.len() == TRIMS_UNDER_WAY {
-            all_done(std::mem::take(&mut under_way)).await?;
+            all_done(&mut under_way).await?;
         }
     }
-    all_done(under_way).await
+    all_done(&mut under_way).await
 }
 
-type UnderWay = SmallVec<[Pending<Answer>; 8]>;
-
-async fn all_done(under_way: UnderWay) -> Result<(), VolumeErrorKind> {
+async fn all_done(under_way: &mut Vec<Pending<Answer>>) -> Result<(), VolumeErrorKind> {
     let mut result = Ok(());
-    for pending in under_way {
-        let one = match pending.await {
-            Some(Answer::Done) => Ok(()),
-            Some(Answer::Failed(kind)) => Err(kind),
-            Some(Answer::Data(_) | Answer::Stepped(_)) => unreachable!("a change answers done"),
-            None => Err(VolumeErrorKind::Stopped),
-        };
+    for pending in under_way.drain(..) {
+        let one = done(pending.await);
         result = result.and(one);
     }
     result
+}
+
+fn done(answer: Option<Answer>) -> Result<(), VolumeErrorKind> {
+    match answer {
+        Some(Answer::Done) => Ok(()),
+        Some(Answer::Failed(kind)) => Err(kind),
+        Some(Answer::Data(_) | Answer::Stepped(_)) => unreachable!("a change answers done"),
+        None => Err(VolumeErrorKind::Stopped),
+    }
 }

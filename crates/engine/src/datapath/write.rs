@@ -8,9 +8,9 @@
 use super::clock::StageClock;
 use super::gather::gather;
 use super::store::store;
-use super::{edges, log, parity, parity_only};
+use super::{block, edges, log, parity, parity_only};
 use crate::array::Array;
-use crate::blame::{block_lost, take_out_failed};
+use crate::blame::{FailedMembers, block_lost, take_out_failed};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins;
 use crate::coordinator;
@@ -29,6 +29,8 @@ use ashlar_layout::{
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::{BLOCK_BYTES, Extent, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
+use std::ops::ControlFlow;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// One write to one stripe, start to finish.
@@ -76,7 +78,8 @@ pub(crate) async fn write_stripe(
     let kind = log::record_kind(local, stripe, asked);
     let step = kind.and_then(|kind| log::piece_blocks(local, kind, payload.extent));
     match step {
-        None => write_extent(local, kind, &payload, payload.extent, &mut clock).await,
+        // Pinned where it is: what is awaited by value is moved first.
+        None => pin!(write_extent(local, kind, &payload, payload.extent, &mut clock)).await,
         // Its record would be too long: piece by piece, each an update of its own.
         Some(blocks) => Box::pin(write_pieces(local, kind, &payload, blocks)).await,
     }
@@ -108,6 +111,11 @@ async fn write_extent(
     clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
     let stripe = payload.stripe();
+    // What failed of a gather that was before the loop, as in it.
+    let mut unread = match pin!(write_block(local, payload, clock)).await {
+        ControlFlow::Break(result) => return result,
+        ControlFlow::Continue(unread) => unread,
+    };
     log::before_plan(local, stripe).await?;
     pins::before_write(local).await?;
     if kind == Some(RecordKind::FirstWrite) {
@@ -121,9 +129,16 @@ async fn write_extent(
         let plan = plan(&local.array, stripe, extent, unreadable)
             .map_err(|_| block_lost(local, stripe))?;
         let count = plan.read_count() + parity::buffers_needed(&plan, data_strips);
-        let (mut buffers, _leave) = local.scratch.take(count, to_usize(plan.rows().bytes())).await;
-        local.counts().write_member_reads.add(to_u64(plan.read_count()));
-        match gather(local, stripe, plan.reads(), &mut buffers).await {
+        let bytes = to_usize(plan.rows().bytes());
+        let (mut buffers, _leave) = pin!(local.scratch.take(count, bytes)).await;
+        let gathered = match unread.take() {
+            Some(strips) => Err(strips),
+            None => {
+                local.counts().write_member_reads.add(to_u64(plan.read_count()));
+                pin!(gather(local, stripe, plan.reads(), &mut buffers)).await
+            }
+        };
+        match gathered {
             Err(strips) => {
                 let healed = match std::mem::replace(&mut was_healed, true) {
                     true => None,
@@ -147,17 +162,14 @@ async fn write_extent(
                 };
                 clock.lap(local, WriteStage::Log);
                 let failed = match kind.and_then(RecordKind::change) {
-                    None => store(local, &plan, payload, parity, pins).await,
+                    None => pin!(store(local, &plan, payload, parity, pins)).await,
                     Some(change) => {
                         let rows = plan.rows();
                         let stored = parity_only::store(local, change, rows, payload, parity);
                         done_or_distrust(local, stripe, Box::pin(stored).await).await?
                     }
                 };
-                if !failed.is_empty() || local.array.has_failing_slots() {
-                    let recorded = Box::pin(take_out_failed(local, failed)).await;
-                    done_or_distrust(local, stripe, recorded).await?;
-                }
+                settle(local, stripe, failed).await?;
                 clock.lap(local, WriteStage::Store);
                 mark_written(local, stripe);
                 note_cached(local, stripe, kind);
@@ -166,6 +178,27 @@ async fn write_extent(
             }
         }
     }
+}
+
+/// The same for one block in fewer steps, if the write is one for that. If it is not, or strips
+/// could not be read (these), the general way goes on.
+async fn write_block(
+    local: &Rc<LocalArray>,
+    payload: &Payload,
+    clock: &mut StageClock,
+) -> ControlFlow<Result<(), VolumeErrorKind>, Option<StripSet>> {
+    let Some(update) = block::plan(local, payload) else { return ControlFlow::Continue(None) };
+    let failed = match block::write(local, update, payload, clock).await {
+        block::Written::Unread(missing) => return ControlFlow::Continue(Some(missing.all())),
+        block::Written::Stored(failed) => failed,
+    };
+    if let Err(kind) = settle(local, payload.stripe(), failed).await {
+        return ControlFlow::Break(Err(kind));
+    }
+    clock.lap(local, WriteStage::Store);
+    note_cached(local, payload.stripe(), None);
+    local.counts().rmw_writes.add(1);
+    ControlFlow::Break(Ok(()))
 }
 
 /// Hold the rows the write touches; all of them if it will be the stripe's first.
@@ -223,6 +256,19 @@ fn plan(
     } else {
         plan_first_write(array.geometry_of(stripe), extent, &view)
     }
+}
+
+/// The writes have ended: who lacks them is recorded as out before the client hears of it.
+async fn settle(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+    failed: FailedMembers,
+) -> Result<(), VolumeErrorKind> {
+    if failed.is_empty() && !local.array.has_failing_slots() {
+        return Ok(());
+    }
+    let recorded = Box::pin(take_out_failed(local, failed)).await;
+    done_or_distrust(local, stripe, recorded).await
 }
 
 /// Pass a failure on, having said what it means for the stripe: some strips of the write, or its

@@ -126,7 +126,15 @@ impl LogRings {
         let log_rings = self.0.borrow();
         let mut held = SmallVec::new();
         for strip in new.stored.iter() {
-            let member = array.member_of(new.stripe, strip);
+            let (member, copies) = array.write_places(new.stripe, strip);
+            // What is being copied back goes to both places, so both hold the record.
+            for copy in copies {
+                let Some(log_ring) = &log_rings[copy.at()].current else { continue };
+                let device_epoch = device_epochs(copy).0;
+                let owner = MemberDevice { member: copy, device_epoch };
+                let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled: true };
+                held.push((Rc::clone(log_ring), WriteTarget::current(owner), holder));
+            }
             let SlotLogRings { current, replacement } = &log_rings[member.at()];
             let (device_epoch, replacement_device_epoch) = device_epochs(member);
             if let Some(log_ring) = replacement {

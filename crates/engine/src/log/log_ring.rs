@@ -214,6 +214,12 @@ impl LogRing {
         }
     }
 
+    /// Say that everything below is settled, which it is, as soon as possible.
+    pub(super) fn say_settled(&self, below: u64) {
+        self.ring.borrow_mut().want(below);
+        self.settled();
+    }
+
     fn wake_a_writer(&self) {
         if !self.is_one_woken.get()
             && let Some(writer) = self.idle_writers.borrow_mut().pop()

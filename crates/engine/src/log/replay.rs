@@ -33,8 +33,8 @@ use ashlar_ondisk::Superblock;
 use ashlar_ondisk::assembly::ReadOnlyReason;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::log::{
-    ChangedBlock, DeviceLog, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally,
-    StripeReplay, changed_blocks, judge,
+    ChangedBlock, DeviceLog, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, Places,
+    ReplayTally, StripeReplay, changed_blocks, judge,
 };
 use ashlar_units::{Extent, Nanos, to_usize};
 use found::InPlace;
@@ -108,7 +108,7 @@ fn is_beyond(array: &Array, sources: &[Source], kept: &[bool]) -> bool {
             out[source.target.slot.at()] = true;
         }
     }
-    array.layouts.tolerates(|member| out[member.at()]).is_none()
+    array.tolerates(|member| out[member.at()]).is_none()
 }
 
 /// Roll forward what the logs say. On the coordinator.
@@ -280,7 +280,12 @@ fn judge_reliable(
             Some(DeviceLog { log_tag: source.log_tag, slot: source.target.slot, log })
         };
         let logs: Vec<DeviceLog<'_>> = places.iter().filter_map(log).collect();
-        let judgement = judge(&logs, array.geometry(), found).map_err(|contradiction| {
+        let strip_on = |stripe, member| array.strip_on(array.layouts.recorded(stripe), member);
+        let strips = match array.spare_cells {
+            None => Places::Fixed(array.geometry()),
+            Some(_) => Places::Moving(&strip_on),
+        };
+        let judgement = judge(&logs, strips, found).map_err(|contradiction| {
             Refusal::new(
                 "array.log_contradicts",
                 format!("array '{}': {contradiction}; nothing was written", array.name()),

@@ -33,6 +33,8 @@ pub(super) struct RingSpace {
     says: (u64, u64),
     /// The highest `settled_below` of any batch, whole or under way.
     announced: u64,
+    /// A batch is to say at least this, however much space there is.
+    wanted: u64,
 }
 
 /// A batch in the ring.
@@ -67,7 +69,13 @@ impl RingSpace {
             first: 1,
             says: (0, 0),
             announced: 0,
+            wanted: 0,
         }
+    }
+
+    /// A batch is to say at least this as soon as it is so.
+    pub(super) fn want(&mut self, settled_below: u64) {
+        self.wanted = self.wanted.max(settled_below);
     }
 
     /// Whether space can be promised to a record.
@@ -99,9 +107,13 @@ impl RingSpace {
         self.says.0
     }
 
-    /// Whether a batch without records would free space that is needed: its oldest batch is
-    /// settled, and no batch on this device says so yet or is about to.
+    /// Whether a batch without records is to be written: it would free space that is needed, since
+    /// the oldest batch is settled and no batch on this device says so yet or is about to. Or
+    /// somebody wants to have it said.
     pub(super) fn wants_notice(&self, settled_below: u64) -> bool {
+        if self.announced < self.wanted && self.wanted <= settled_below {
+            return true;
+        }
         let oldest = self.oldest();
         self.is_short()
             && oldest.is_some_and(|oldest| oldest < settled_below && self.announced <= oldest)

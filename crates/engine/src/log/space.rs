@@ -37,6 +37,10 @@ use ashlar_device::Fault;
 use ashlar_ondisk::log::Holder;
 use smallvec::SmallVec;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// Time between two looks whether updates have ended, or log rings have said something.
+const SETTLE_POLL: Duration = Duration::from_millis(1);
 
 /// There is no space and none can be had: the array is lost.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +110,36 @@ impl Log {
                 None => self.wait_for_space(local).await?,
             }
         }
+    }
+
+    /// All updates that have a number now are settled, and every log ring says so: no record of
+    /// theirs counts any more, whatever devices are lost. False if that cannot be.
+    pub(crate) async fn settle_all(&self, local: &Rc<LocalArray>) -> bool {
+        let end = self.window.borrow().next();
+        // A record that waits for its write would be waited for.
+        self.give_up_ahead();
+        while self.window.borrow().oldest() < end {
+            self.handle.sleep(SETTLE_POLL).await;
+            self.give_up_ahead();
+        }
+        let flush =
+            on_coordinator(local, async |local: Rc<LocalArray>| map_writer::flush(&local).await);
+        if !matches!(flush.await, Some(Ok(()))) {
+            return false;
+        }
+        let settled = self.common.settled_below.get().max(end);
+        self.common.settled_below.set(settled);
+        self.log_rings.for_each(|log_ring| log_ring.say_settled(end));
+        let says = |log_ring: &Rc<LogRing>| {
+            log_ring.ring.borrow().says() >= end || log_ring.fault.get().is_some()
+        };
+        while !self.log_rings.all(says) {
+            if local.array.is_stopping() {
+                return false;
+            }
+            self.handle.sleep(SETTLE_POLL).await;
+        }
+        true
     }
 
     fn holders(&self, local: &LocalArray, new: &NewUpdate) -> SmallVec<[Held; 8]> {
@@ -184,7 +218,8 @@ async fn settle(local: &Rc<LocalArray>) {
         return;
     }
     local.counts().log_settles.add(1);
-    log.common.settled_below.set(oldest);
+    // Another settling may have got further meanwhile.
+    log.common.settled_below.set(log.common.settled_below.get().max(oldest));
     log.log_rings.for_each(|log_ring| log_ring.settled());
     // Updates that ended meanwhile may help further.
     settle_if_useful(local, log);

@@ -33,6 +33,11 @@ impl Window {
         }
     }
 
+    /// The number that the next update gets.
+    pub(super) fn next(&self) -> u64 {
+        self.oldest + u64::try_from(self.has_ended.len()).expect("few")
+    }
+
     /// Every update with a lower number has ended.
     pub(super) fn oldest(&self) -> u64 {
         self.oldest

@@ -99,7 +99,7 @@ impl Drop for Patience<'_> {
 /// Whether some stripe of the member lacks more than it can do without, full members included.
 fn is_short(array: &Array, member: MemberIdx) -> bool {
     let lacks = |other| array.slot(other).state() != SlotState::InSync || array.room.is_full(other);
-    array.layouts.is_beyond(member, lacks)
+    array.is_beyond(member, lacks)
 }
 
 /// A write of a client waits here while the array is paused: it has taken nothing yet.

@@ -18,6 +18,8 @@ pub(crate) enum StripeWork {
     Reconstruct(StripeRead),
     /// One step of a background job.
     Step(Step),
+    /// No record of the log that is there now is to count any more. Of the worker, not of a stripe.
+    Settle,
     /// Tell the members that the blocks of these stripes are not needed.
     GiveBack(Run),
 }
@@ -101,6 +103,8 @@ pub(crate) enum Work {
     Resync,
     /// Read and compare everything.
     Scrub { is_repairing: bool },
+    /// Regenerate these strips, or copy them back, where the spare table says.
+    FillCells { strips: StripSet },
 }
 
 /// What a step did.

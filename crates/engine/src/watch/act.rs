@@ -42,9 +42,9 @@ pub(super) fn act(local: &Rc<LocalArray>) {
     let others: Vec<Standing> =
         slots().map(|at| of_replacement(local, at, found[at.at()][1])).collect();
     ask_others(local, &members);
-    let layouts = &local.array.layouts;
+    let array = &local.array;
     let is_beyond =
-        |member: MemberIdx, is_lost: &dyn Fn(MemberIdx) -> bool| layouts.is_beyond(member, is_lost);
+        |member: MemberIdx, is_lost: &dyn Fn(MemberIdx) -> bool| array.is_beyond(member, is_lost);
     let (members_judged, others_judged) = judge(&members, &others, is_beyond);
     let mut waited_for = BTreeSet::new();
     for member in slots() {

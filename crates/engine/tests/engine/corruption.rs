@@ -50,8 +50,9 @@ impl Tally {
 }
 
 fn content(block: u64, id: u64) -> Vec<u8> {
-    let mut random = Random::stream(id, block);
-    (0..512).flat_map(|_| random.next_u64().to_le_bytes()).collect()
+    let mut bytes = vec![0; 4096];
+    Random::stream(id, block).fill(&mut bytes);
+    bytes
 }
 
 fn summed(shape: Shape) -> CreateSpec {

@@ -119,8 +119,9 @@ fn newer(block: u64) -> Vec<u8> {
 }
 
 fn noise(seed: u64, block: u64) -> Vec<u8> {
-    let mut random = Random::stream(seed, block);
-    (0..BLOCK_BYTES / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect()
+    let mut bytes = vec![0; to_usize(BLOCK_BYTES)];
+    Random::stream(seed, block).fill(&mut bytes);
+    bytes
 }
 
 /// Write stripes whole; not flushed.

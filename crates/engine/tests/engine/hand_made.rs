@@ -239,9 +239,7 @@ impl Logged {
         let k = self.geometry.data_strips();
         for strip in changed {
             let mut bytes = vec![0; BLOCK];
-            for part in bytes.chunks_exact_mut(8) {
-                part.copy_from_slice(&self.random.next_u64().to_le_bytes());
-            }
+            self.random.fill(&mut bytes);
             self.newest.insert((stripe, *strip, row), bytes);
         }
         let data: Vec<&[u8]> = (0..k).map(|at| &self.newest[&(stripe, at, row)][..]).collect();

@@ -151,7 +151,7 @@ fn same_by_the_engine(world: &mut SimWorld, members: usize, found: &[Option<Vec<
     }
 }
 
-fn shapes() -> [(Shape, usize); 6] {
+fn shapes() -> [(Shape, usize); 7] {
     [
         (crate::world::shape(Level::Raid5, 4, None, None), 1),
         (crate::world::shape(Level::Raid6, 6, None, None), 2),
@@ -159,13 +159,14 @@ fn shapes() -> [(Shape, usize); 6] {
         (crate::world::shape(Level::Raid60, 10, Some(5), None), 2),
         (crate::world::declustered(Level::Raid5, 5, 3, 0), 1),
         (crate::world::declustered(Level::Raid6, 9, 5, 1), 2),
+        (crate::world::in_enclosures(), 2),
     ]
 }
 
 #[test]
 fn after_a_power_cut_both_readers_see_the_same_under_the_bitmap_policy() {
     for seed in 0..24 {
-        let (shape, losses) = &shapes()[to_usize(seed) % 6];
+        let (shape, losses) = &shapes()[to_usize(seed) % 7];
         survive(shape, *losses, ConsistencyPolicy::Bitmap, seed);
     }
 }
@@ -173,7 +174,7 @@ fn after_a_power_cut_both_readers_see_the_same_under_the_bitmap_policy() {
 #[test]
 fn after_a_power_cut_the_log_gives_every_block_back_with_members_lost_too() {
     for seed in 100..124 {
-        let (shape, losses) = &shapes()[to_usize(seed) % 6];
+        let (shape, losses) = &shapes()[to_usize(seed) % 7];
         survive(shape, *losses, ConsistencyPolicy::Log, seed);
     }
 }

@@ -8,7 +8,7 @@ use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Handle;
 use ashlar_session::{errno_of, pieces, read};
 use ashlar_units::{Extent, to_u64, to_usize};
-use ashlar_volume::{Command, Reply, Request, Volume, VolumeFacts};
+use ashlar_volume::{Command, Reply, Request, Transfer, Volume, VolumeFacts};
 use rustix::io::Errno;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -186,6 +186,7 @@ impl<V: Volume> FileIo<'_, V> {
             Content::Bytes(data) => data,
         };
         for piece in pieces(blocks, self.request_bytes_max()) {
+            self.volume.turn(Transfer::Write, piece.bytes).await;
             let from = to_usize(piece.offset - all.offset);
             let range = from..from + to_usize(piece.bytes);
             let payload = if all.offset == blocks.offset {
@@ -209,6 +210,7 @@ impl<V: Volume> FileIo<'_, V> {
         fua: bool,
     ) -> Result<(), Errno> {
         let block = part.widened_to(self.block_bytes());
+        self.volume.turn(Transfer::Write, block.bytes).await;
         let _busy = self.take_block(block.offset).await;
         let mut data = self.read_blocks(block).await?;
         let at = to_usize(part.offset - block.offset);
@@ -233,6 +235,7 @@ impl<V: Volume> FileIo<'_, V> {
     }
 
     async fn read_blocks(&self, blocks: Extent) -> Result<BufMut, Errno> {
+        self.volume.turn(Transfer::Read, blocks.bytes).await;
         let buffer = self.volume.buffer(to_usize(blocks.bytes)).await;
         read(self.volume, buffer, blocks).await.map_err(errno_of)
     }

@@ -152,8 +152,12 @@ impl<V: Volume + 'static> Worker<V> {
                 Ok((idle, None)) => Some(idle),
                 Ok((busy, Some(received))) => Some(self.carry_out(busy, received).await),
                 Err(error) => {
-                    let is_end = error.kind() == io::ErrorKind::Interrupted
-                        || Errno::from_io_error(&error) == Some(Errno::NODEV);
+                    // The kernel has ended the connection: unmounted, or aborted by somebody.
+                    let is_gone = matches!(
+                        Errno::from_io_error(&error),
+                        Some(Errno::NODEV | Errno::CONNABORTED)
+                    );
+                    let is_end = error.kind() == io::ErrorKind::Interrupted || is_gone;
                     if !is_end {
                         self.failure.borrow_mut().get_or_insert(error);
                     }

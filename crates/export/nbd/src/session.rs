@@ -26,7 +26,7 @@ use ashlar_ring::local::Queue;
 use ashlar_ring::{Handle, Ring, within};
 use ashlar_session::{Credit, Slots, Stream, pieces};
 use ashlar_units::{Extent, to_usize};
-use ashlar_volume::Volume;
+use ashlar_volume::{Transfer, Volume};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -301,6 +301,7 @@ impl<V: Volume> Session<V> {
     ) -> Result<(), SessionError> {
         let group = self.group_for(extent);
         for piece in pieces(extent, self.shared.piece_bytes_max()) {
+            self.shared.volume.turn(Transfer::Write, piece.bytes).await;
             let ticket = self.shared.credit.ticket(piece.bytes).await;
             let mut payload = self.shared.volume.buffer(to_usize(piece.bytes)).await;
             let filled = inbound.fill_from_held(&mut payload);

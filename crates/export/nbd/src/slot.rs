@@ -11,9 +11,9 @@ use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead, encode_status, st
 use crate::wire::{Dialect, NbdError};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::local::Queue;
-use ashlar_session::{Credit, PieceGroup, Ticket, read};
+use ashlar_session::{Credit, PieceGroup, Ticket, pieces, read};
 use ashlar_units::{Extent, to_usize};
-use ashlar_volume::{AllocationRun, Command, Reply, Request, Volume, VolumeFacts};
+use ashlar_volume::{AllocationRun, Command, Reply, Request, Transfer, Volume, VolumeFacts};
 use std::rc::Rc;
 
 /// What the tasks of one session share.
@@ -98,6 +98,7 @@ impl<V: Volume> Shared<V> {
     }
 
     async fn read(&self, extent: Extent) -> Result<BufMut, NbdError> {
+        self.volume.turn(Transfer::Read, extent.bytes).await;
         let buffer = self.volume.buffer(to_usize(extent.bytes)).await;
         self.read_into(buffer, extent).await
     }
@@ -127,6 +128,10 @@ impl<V: Volume> Shared<V> {
     /// failure can only be told by dropping the connection, as the protocol wants it.
     async fn read_in_order(&self, job: Job, extent: Extent) {
         let mut wire = None;
+        // All of it before the wire is held.
+        for piece in pieces(extent, self.piece_bytes_max()) {
+            self.volume.turn(Transfer::Read, piece.bytes).await;
+        }
         let piece_bytes_max = to_usize(self.piece_bytes_max());
         let mut buffer = self.volume.buffer(piece_bytes_max).await;
         let mut at = extent.offset;

@@ -5,7 +5,7 @@
 //! their data. No input causes a panic here. Answers have the requested length, and admitted blocks
 //! exist. Requested data is accepted once and in order. The state of reservations stays possible.
 
-use crate::auth::{AUTH_MESSAGE_BYTES_MAX, Authentication, Parties, Random};
+use crate::auth::{AUTH_MESSAGE_BYTES_MAX, Authentication, Group, Parties, Random};
 use crate::command::{
     AdminCommand, CONNECT_DATA_BYTES, ConnectData, FABRICS_OPCODE, FabricsCommand, IoCommand,
     decode_ranges,
@@ -118,6 +118,7 @@ impl Target {
             subsystem: Nqn::discovery(),
             host_secret: secret.parse().expect("well formed"),
             controller_secret: None,
+            least_group: Group::Null,
         };
         let namespace = NamespaceFacts {
             id: 1,
@@ -292,7 +293,7 @@ impl Target {
             }
             FabricsCommand::AuthSend(auth) => {
                 auth.check(AUTH_MESSAGE_BYTES_MAX)?;
-                let random = Random { challenge: [9; 64], sequence: 1 };
+                let random = Random { challenge: [9; 64], sequence: 1, exponent: [8; 64] };
                 self.authentication.send(data, &random);
                 assert!(!self.authentication.is_done(), "nobody knows the secret");
                 Ok(())

@@ -5,13 +5,14 @@
 //! few KiB until it is over.
 
 use crate::counters::add;
+use crate::exchange::Exchange;
 use crate::inbound::{Incoming, PduInbound};
 use crate::registry::{AdminMessage, ControllerPlace, IoMessage, NewController, QueueEntry};
 use crate::session::{NvmeServer, SessionError};
 use crate::target::HostTerms;
 use crate::{Target, Volumes};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_nvme_protocol::auth::{AUTH_MESSAGE_BYTES_MAX, Authentication, Parties, Random};
+use ashlar_nvme_protocol::auth::Parties;
 use ashlar_nvme_protocol::command::{
     CONNECT_DATA_BYTES, Connect, ConnectData, DYNAMIC_CONTROLLER, FabricsCommand, InvalidParameter,
     connect_result,
@@ -229,14 +230,13 @@ impl<'a> Handshake<'a> {
         connected: &mut Connected,
     ) -> Result<bool, SessionError> {
         let Some(parties) = parties(connected, self.target) else { return Ok(true) };
-        let mut exchange = Authentication::new(parties);
+        let mut exchange = Exchange::new(self.handle, self.target, parties);
         while let Some(command) = self.next(inbound).await? {
             let id = command.entry.command.get();
             if let Err(NotTaken::QueueFull) = connected.queue.take(id) {
                 return Err(SessionError::QueueFull);
             }
-            let said = say(&mut exchange, &command);
-            let (status, message) = match said {
+            let (status, message) = match exchange.step(&command).await {
                 Ok(message) => (Status::SUCCESS, message),
                 Err(status) => (status, Vec::new()),
             };
@@ -306,43 +306,8 @@ fn parties(connected: &Connected, target: &Target) -> Option<Parties> {
         subsystem: connected.subsystem(target),
         host_secret: terms.host_secret.clone()?,
         controller_secret: terms.controller_secret.clone(),
+        least_group: terms.least_group,
     })
-}
-
-/// One step of the exchange: the message for the host, as long as it asked for, or nothing.
-fn say(exchange: &mut Authentication, command: &Command) -> Result<Vec<u8>, Status> {
-    let data = command.data.as_ref().map_err(|status| *status)?;
-    match command.fabrics()? {
-        FabricsCommand::AuthSend(auth) => {
-            auth.check(AUTH_MESSAGE_BYTES_MAX)?;
-            exchange.send(data, &random().map_err(|_| Status::INTERNAL_ERROR)?);
-            Ok(Vec::new())
-        }
-        FabricsCommand::AuthReceive(auth) => {
-            auth.check(AUTH_MESSAGE_BYTES_MAX)?;
-            let room = to_usize(u64::from(auth.bytes));
-            let mut message = exchange.receive().ok_or(Status::SEQUENCE_ERROR)?;
-            if message.len() > room {
-                return Err(Status::INVALID_FIELD);
-            }
-            message.resize(room, 0);
-            Ok(message)
-        }
-        _ => Err(Status::AUTHENTICATION_REQUIRED),
-    }
-}
-
-/// Nobody can foresee these: they come from the kernel.
-fn random() -> io::Result<Random> {
-    let (mut challenge, mut sequence) = ([0; 64], [0; 4]);
-    for bytes in [&mut challenge[..], &mut sequence[..]] {
-        let filled = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
-        if filled < bytes.len() {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-    }
-    // 0 says that nobody is challenged.
-    Ok(Random { challenge, sequence: u32::from_le_bytes(sequence).max(1) })
 }
 
 /// A command whose capsule was received whole.

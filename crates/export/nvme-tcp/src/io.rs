@@ -310,7 +310,7 @@ impl<V: Volumes> IoSession<V> {
                 (Some(payload), 0, bytes)
             }
         };
-        let job = Job { id, command, namespace, payload, ticket: None };
+        let job = Job { id, command, namespace, payload, has_turn: false, ticket: None };
         let now = self.handle.turn_now();
         self.line.enter(Pending { job, asks, bytes }, &self.shared, now);
         Ok(())

@@ -15,7 +15,7 @@
 //! - `table`: the namespaces, and what is kept of each; `registry`: the controllers
 //! - `reservations`: how a reservation changes, survives, and fences
 //! - `session`: one connection from its first byte to its last
-//! - `handshake`: ICReq, Connect, authentication
+//! - `handshake`: ICReq, Connect, authentication; `exchange`: its steps
 //! - `admin`: the admin queue of a controller
 //! - `io`: an I/O queue: how bytes from a host become a request; `starting`: when it may begin
 //! - `slot`: how a request is carried out; `compare`, `reserve`: those that are not one request
@@ -26,6 +26,7 @@
 
 mod admin;
 mod counters;
+mod exchange;
 mod handshake;
 mod inbound;
 mod io;

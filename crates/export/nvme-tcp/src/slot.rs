@@ -19,7 +19,7 @@ use ashlar_ring::Handle;
 use ashlar_ring::local;
 use ashlar_session::{Credit, Ticket, read};
 use ashlar_units::{Extent, to_u64, to_usize};
-use ashlar_volume::{Command, Request, Volume, VolumeError, VolumeErrorKind};
+use ashlar_volume::{Command, Request, Transfer, Volume, VolumeError, VolumeErrorKind};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub struct Job<V: Volume> {
     pub namespace: Rc<OpenNamespace<V>>,
     /// Data from the host.
     pub payload: Option<BufMut>,
+    /// A write that has waited for its turn.
+    pub has_turn: bool,
     /// There once it has begun.
     pub ticket: Option<Ticket>,
 }
@@ -92,6 +94,13 @@ impl<V: Volume> SlotShared<V> {
                 let _passing = passing.inspect_err(|_| {
                     add(&self.counters().reservation_conflicts, 1);
                 })?;
+                // Data of a capsule came unasked, before its turn.
+                if let IoCommand::Write { blocks, .. } = &job.command
+                    && !job.has_turn
+                {
+                    let bytes = namespace.extent(*blocks).bytes;
+                    namespace.volume.turn(Transfer::Write, bytes).await;
+                }
                 self.access(&namespace, &job.command, payload).await
             }
         }
@@ -153,6 +162,7 @@ impl<V: Volume> SlotShared<V> {
     }
 
     async fn read(&self, namespace: &OpenNamespace<V>, extent: Extent) -> Result<BufMut, Status> {
+        namespace.volume.turn(Transfer::Read, extent.bytes).await;
         let buffer = namespace.volume.buffer(to_usize(extent.bytes)).await;
         let result = read(&namespace.volume, buffer, extent).await;
         result.map_err(|error| self.status_of(error, false))

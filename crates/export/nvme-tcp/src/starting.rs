@@ -15,7 +15,7 @@ use ashlar_ring::Handle;
 use ashlar_ring::local::Signal;
 use ashlar_session::Ticket;
 use ashlar_units::{Nanos, to_u64, to_usize};
-use ashlar_volume::Volume;
+use ashlar_volume::{Transfer, Volume};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -118,7 +118,7 @@ impl<V: Volume> Line<V> {
         now: Nanos,
     ) {
         let mut job = pending.job;
-        job.ticket = Some(ticket);
+        (job.ticket, job.has_turn) = (Some(ticket), true);
         let r2t = self.transfers.borrow_mut().open(job.id, pending.asks);
         let r2t = r2t.expect("as many transfers as slots, and each holds one");
         let at = usize::from(r2t.transfer);
@@ -192,11 +192,16 @@ impl<V: Volume> Line<V> {
 }
 
 /// A buffer for data that is asked for. A compare reads into another buffer while it holds this
-/// one, so this one is not of the pool: two of the pool could wait for each other.
+/// one, so this one is not of the pool: two of the pool could wait for each other. A write has its
+/// turn then.
 async fn buffer_for<V: Volume>(pending: &Pending<V>) -> BufMut {
     let bytes = to_usize(u64::from(pending.asks));
     match pending.job.command {
-        IoCommand::Write { .. } => pending.job.namespace.volume.buffer(bytes).await,
+        IoCommand::Write { .. } => {
+            let volume = &pending.job.namespace.volume;
+            volume.turn(Transfer::Write, to_u64(bytes)).await;
+            volume.buffer(bytes).await
+        }
         _ => BufMut::zeroed(bytes),
     }
 }

@@ -8,12 +8,13 @@ use crate::counters::{NvmeCounters, read};
 use crate::registry::{AdminMessage, ControllerEntry, IoMessage, Registry};
 use crate::reservations::{Aside, Fence, ReservationStore};
 use crate::table::{self, Namespace, State, Table};
-use ashlar_nvme_protocol::auth::Secret;
+use ashlar_nvme_protocol::auth::{Group, Secret};
 use ashlar_nvme_protocol::identify::{ControllerFacts, ControllerKind, NamespaceFacts};
 use ashlar_nvme_protocol::log::{DiscoveryEntry, Health, Portal, ReservationNotice, Security};
 use ashlar_nvme_protocol::nqn::{Admitted, HostId, Nqn};
 use ashlar_nvme_protocol::reservation::{Notified, ReportedController};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// On which terms a host is let in.
@@ -23,6 +24,8 @@ pub struct HostTerms {
     pub host_secret: Option<Secret>,
     /// The controller proves that it knows this, if the host asks.
     pub controller_secret: Option<Secret>,
+    /// The weakest group of Diffie-Hellman that the host may prove itself by.
+    pub least_group: Group,
 }
 
 /// What the subsystem is called.
@@ -59,6 +62,9 @@ pub struct Target {
     pub(crate) registry: Arc<Registry>,
     table: Mutex<Table>,
     portals: Mutex<Portals>,
+    /// Whether somebody computes a step of a proof: one at a time, so that strangers who begin many
+    /// keep one core busy at most.
+    pub(crate) is_proving: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -86,6 +92,7 @@ impl Target {
             registry: Arc::default(),
             table: Mutex::default(),
             portals: Mutex::default(),
+            is_proving: Arc::default(),
         })
     }
 

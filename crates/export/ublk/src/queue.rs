@@ -18,7 +18,7 @@ use ashlar_iobuf::{Access, BufMut, SharedMapping};
 use ashlar_ring::{DeviceCommand, Handle, Ring};
 use ashlar_session::{Slots, errno_of, read};
 use ashlar_units::{Extent, to_usize};
-use ashlar_volume::{Command, Request, Volume, VolumeFacts};
+use ashlar_volume::{Command, Request, Transfer, Volume, VolumeFacts};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -126,6 +126,7 @@ impl<V: Volume> Queue<V> {
         match request {
             UblkRequest::Read(extent) => {
                 add(&counters.reads, 1);
+                self.server.volume.turn(Transfer::Read, extent.bytes).await;
                 let buffer = self.server.volume.buffer(to_usize(extent.bytes)).await;
                 let data = read(&self.server.volume, buffer, extent).await.map_err(errno_of)?;
                 self.give(tag, &data)?;
@@ -134,6 +135,7 @@ impl<V: Volume> Queue<V> {
             }
             UblkRequest::Write { extent, fua } => {
                 add(&counters.writes, 1);
+                self.server.volume.turn(Transfer::Write, extent.bytes).await;
                 let mut buffer = self.server.volume.buffer(to_usize(extent.bytes)).await;
                 self.take(tag, &mut buffer)?;
                 self.submit(Command::Write(buffer.freeze()), extent, fua).await?;

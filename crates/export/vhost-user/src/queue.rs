@@ -18,7 +18,9 @@ use ashlar_ring::mailbox::{Receiver, Sender, mailbox};
 use ashlar_ring::{Handle, Notifier, Ring};
 use ashlar_session::{Credit, SessionLimits, Slots, pieces, read};
 use ashlar_units::{Extent, to_u64, to_usize};
-use ashlar_volume::{Command, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts};
+use ashlar_volume::{
+    Command, Reply, Request, Transfer, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
+};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
@@ -382,6 +384,7 @@ impl<V: Volume> Served<V> {
 
     async fn read(&self, extent: Extent, chain: &Chain) -> Result<(Status, u32), Cause> {
         for piece in pieces(extent, u64::from(self.facts.request_bytes_max)) {
+            self.volume.turn(Transfer::Read, piece.bytes).await;
             let _ticket = self.credit.ticket(piece.bytes).await;
             let buffer = self.volume.buffer(to_usize(piece.bytes)).await;
             let data = match read(&self.volume, buffer, piece).await {
@@ -401,6 +404,7 @@ impl<V: Volume> Served<V> {
         is_durable: bool,
     ) -> Result<Status, Cause> {
         for piece in pieces(extent, u64::from(self.facts.request_bytes_max)) {
+            self.volume.turn(Transfer::Write, piece.bytes).await;
             let _ticket = self.credit.ticket(piece.bytes).await;
             let mut buffer = self.volume.buffer(to_usize(piece.bytes)).await;
             let skip = to_u64(HEAD_BYTES) + (piece.offset - extent.offset);

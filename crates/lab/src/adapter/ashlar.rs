@@ -86,10 +86,6 @@ fn data_strips(wanted: &Wanted) -> usize {
 }
 
 impl Engine for Ashlar {
-    fn name(&self) -> &'static str {
-        "ashlar"
-    }
-
     fn needs(&self) -> Vec<Need> {
         vec![
             Need::program(&self.program),

@@ -39,10 +39,6 @@ impl Btrfs {
 }
 
 impl Engine for Btrfs {
-    fn name(&self) -> &'static str {
-        "btrfs"
-    }
-
     fn needs(&self) -> Vec<Need> {
         vec![
             Need::program("mkfs.btrfs"),

@@ -79,18 +79,9 @@ pub struct Live<'a> {
 impl<'a> Live<'a> {
     /// Programs whose outputs go to `evidence`.
     pub fn new(evidence: &'a Evidence) -> Live<'a> {
-        Live::within(evidence, Duration::from_secs(300))
-    }
-
-    /// The same for programs that may take hours: a drive that erases itself.
-    pub fn patient(evidence: &'a Evidence) -> Live<'a> {
-        Live::within(evidence, Duration::from_secs(12 * 3600))
-    }
-
-    fn within(evidence: &'a Evidence, limit: Duration) -> Live<'a> {
         Live {
             evidence,
-            limit,
+            limit: Duration::from_secs(300),
             begun: RefCell::default(),
             takes_away: Cell::new(false),
             has_said: Cell::new(false),

@@ -23,10 +23,6 @@ impl HandedOver {
 }
 
 impl Engine for HandedOver {
-    fn name(&self) -> &'static str {
-        "device"
-    }
-
     fn needs(&self) -> Vec<Need> {
         Vec::new()
     }

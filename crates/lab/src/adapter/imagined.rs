@@ -87,8 +87,6 @@ mod tests {
         for (engine, first, last) in [
             ("mdadm", "mdadm --create /dev/md/lab", "--zero-superblock /dev/e"),
             ("btrfs", "mkfs.btrfs", "wipefs -a -q /dev/e"),
-            ("lvm", "vgcreate", "/dev/e"),
-            ("zfs", "zpool create", "wipefs -a -q /dev/e"),
             ("ashlar", "serve --fuse", "kill DAEMON"),
         ] {
             let lines = told(engine, &wanted, 1).expect(engine);

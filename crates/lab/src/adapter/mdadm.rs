@@ -36,10 +36,6 @@ impl Mdadm {
 }
 
 impl Engine for Mdadm {
-    fn name(&self) -> &'static str {
-        "mdadm"
-    }
-
     fn needs(&self) -> Vec<Need> {
         vec![Need::program("mdadm"), Need::Kernel("raid456", "/sys/module/raid456")]
     }

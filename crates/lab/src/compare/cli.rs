@@ -1,48 +1,33 @@
 //! `ashlar lab compare`.
 
 use super::fingerprint::differences;
-use super::library::Library;
 use super::stored;
-use super::turns::{self, Bench, Plan};
-use super::workloads::{self, Extent, Queues};
-use crate::adapter::commands::{Live, Unlogged};
-use crate::adapter::imagined;
-use crate::adapter::needs::{Need, refuse_missing};
+use super::turns::{self, Losses, Side};
 use crate::adapter::settings::variants;
-use crate::adapter::{Wanted, by_name};
-use crate::evidence::log::unix_whole_s;
-use crate::evidence::{Evidence, Interrupt};
-use crate::guard;
-use crate::metrics::baseline::Code;
-use crate::metrics::latency::to_f64;
-use crate::plan::environment;
-use crate::plan::progress::Progress;
-use crate::record::{ArrayCondition, Workload};
+use crate::plan::cli::{Order, carry_out};
+use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::report::points::Point;
 use crate::report::{findings, page, points};
-use crate::store::{FORMAT, RunDir, RunFacts};
+use crate::store::RunDir;
 use crate::validity::Mark;
-use crate::watch::Watch;
 use serde_json::json;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Compare two engines in turns on the same devices, or two stored runs.
 ///
-/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, device:PATH) or
+/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, device:PATH) or
 /// directories of runs. Settings follow a colon: mdadm:group_thread_cnt=8/32/64 tries three, and
-/// the best one is compared.
+/// the best one is compared. --set-a and --set-b compare any other setting, also of one engine or
+/// device with itself.
 /// Engines are measured A, B, B, A or B, A, A, B, as a coin decides. Each turn makes the array,
 /// fills it, measures it healthy and with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --to runs/first --member drive0 \
                   --member drive1 --member drive2 --member drive3\n  \
-                  ashlar lab compare runs/today runs/baseline --worse-below 0.95\n  \
-                  ashlar lab compare runs/today --baseline kernel-6.1\n\n\
+                  ashlar lab compare runs/today runs/baseline --worse-below 0.95\n\n\
                   With engines the exit code is 0, or 1 if a figure is INVALID; \
                   with stored runs 0 if no case is worse, 1 if one is. 2: it could not be done."
 )]
@@ -50,16 +35,9 @@ pub struct Args {
     /// First engine, or the directory of the newer run.
     pub a: String,
     /// Second engine, or the directory of the older run.
-    #[arg(required_unless_present = "baseline", conflicts_with = "baseline")]
-    pub b: Option<String>,
-    /// Compare the run A with this baseline. `lab baseline list` lists them.
-    #[arg(long, value_name = "NAME")]
-    pub baseline: Option<String>,
-    /// Directory of the baselines [default: the user's own, see `lab baseline --help`].
-    #[arg(long, value_name = "DIR", requires = "baseline")]
-    pub library: Option<PathBuf>,
-    /// Compare even if the baseline comes from another machine; the output says so.
-    #[arg(long, requires = "baseline")]
+    pub b: String,
+    /// Compare two runs even if they are of two machines; the output says so.
+    #[arg(long)]
     pub other_machine: bool,
     /// A member of the array: a block device or a file. Its contents are lost. Repeatable.
     #[arg(long = "member", value_name = "PATH")]
@@ -68,6 +46,19 @@ pub struct Args {
     /// its path. Repeatable.
     #[arg(long, value_name = "WHAT")]
     pub destroy: Vec<String>,
+    /// Shell command that comes before A is made: a setting of a device, of an array or of the
+    /// kernel. Repeatable.
+    #[arg(long, value_name = "CMD")]
+    pub set_a: Vec<String>,
+    /// Shell command that takes the setting back, after A was taken away. Repeatable.
+    #[arg(long, value_name = "CMD")]
+    pub unset_a: Vec<String>,
+    /// The same of B.
+    #[arg(long, value_name = "CMD")]
+    pub set_b: Vec<String>,
+    /// The same of B.
+    #[arg(long, value_name = "CMD")]
+    pub unset_b: Vec<String>,
     /// Directory for the results; created if it does not exist.
     #[arg(long = "to", alias = "dir", value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -81,15 +72,15 @@ pub struct Args {
     /// Turns of each engine. Fewer than six decide nothing: no 95 % interval exists.
     #[arg(long, default_value_t = 6)]
     pub rounds: u32,
-    /// Loads, separated by commas: write and read (whole stripes), randread and randwrite (4 KiB)
-    /// [default: all].
+    /// Loads, separated by commas: write and read (whole stripes), randread and randwrite (4 KiB),
+    /// or profiles of `lab run`, such as unaligned [default: the first four].
     #[arg(long = "load", value_name = "MIX", value_delimiter = ',')]
     pub loads: Vec<String>,
-    /// Numbers of jobs, separated by commas: each load at each of them [default: 2].
-    #[arg(long, value_name = "N", value_delimiter = ',')]
+    /// Numbers of jobs, separated by commas: each load at each of them.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2")]
     pub jobs: Vec<u32>,
-    /// Depths of each job, separated by commas [default: 8 for whole stripes, 16 for 4 KiB].
-    #[arg(long = "depth", value_name = "N", value_delimiter = ',')]
+    /// Depths of each job, separated by commas.
+    #[arg(long = "depth", value_name = "N", value_delimiter = ',', default_value = "16")]
     pub depths: Vec<u32>,
     /// Length of each measurement, in seconds.
     #[arg(long, default_value_t = 10)]
@@ -113,214 +104,68 @@ pub struct Args {
     pub worse_below: f64,
 }
 
-/// Strip size of all arrays, bytes.
-const STRIP_BYTES: u64 = 64 << 10;
-
 /// Do what was asked.
 ///
 /// # Errors
 /// If a target must not be overwritten, an engine refuses, or fio fails. What was measured by then
 /// is kept.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    if let Some(name) = &args.baseline {
-        let old = Library::at(args.library.as_deref())?.open(name)?;
-        return stored_runs(args, old.path(), json);
+    if [&args.a, &args.b].iter().any(|path| Path::new(path).join("run.json").is_file()) {
+        return stored_runs(args, json);
     }
-    let b = args.b.clone().unwrap_or_default();
-    if [&args.a, &b].iter().any(|path| Path::new(path).join("run.json").is_file()) {
-        return stored_runs(args, Path::new(&b), json);
-    }
-    let (code, losses) = code_of(args, &b)?;
-    let queues = Queues { jobs: &args.jobs, depths: &args.depths };
-    let workloads = workloads::chosen(STRIP_BYTES * u64::from(code.data), &args.loads, queues)?;
-    let names = vec![variants(&args.a)?, variants(&b)?];
-    let planned = planned(args, losses, &workloads) + tries(&names, &workloads);
-    let about_s = u64::from(planned) * (args.seconds + 1) + u64::from(args.rounds) * 2 * 10;
-    if !json {
-        eprintln!(
-            "{planned} measurements of {} s each: about {} min",
-            args.seconds,
-            about_s.div_ceil(60)
-        );
-    }
-    let engines = names.iter().flatten().map(|name| by_name(name));
-    let engines = engines.collect::<Result<Vec<_>, _>>()?;
-    let written = written(args, &b);
-    let needs = engines.iter().flat_map(|engine| engine.needs()).chain(of_members(&args.members));
-    let needs: Vec<Need> = needs.collect();
+    let losses = Losses::of(args)?;
+    let names = [variants(&args.a)?, variants(&args.b)?];
     if args.dry_run {
-        return dry(args, (&b, losses), needs, &written);
+        let sides = names.iter().zip(Side::BOTH);
+        let engines = sides.flat_map(|(names, side)| names.iter().map(move |it| (it, side)));
+        let text = turns::plan(args, &engines.collect::<Vec<_>>(), losses)?;
+        carry_out(&order(args, &text, None), json)?;
+        crate::say!("nothing speaks against that");
+        return Ok(ExitCode::SUCCESS);
     }
     let path = place(args)?;
     RunDir::refuse_existing(&path)?;
-    refuse_missing(needs)?;
-    let looked = open_log(&path)?;
-    let look = Live::new(&looked);
-    guard::refuse_unless_named(&look, &written, &args.destroy)?;
-    let dir = RunDir::create(&path, &facts(args))?;
-    let watch = Watch::new(&dir, !args.no_stacks)?.with_strangers(args.strangers, false);
-    let bench = Bench {
-        evidence: &looked,
-        dir: &dir,
-        watch: &watch,
-        workloads,
-        extent: Extent { seconds: args.seconds, span_bytes: args.span << 20 },
-        strip_bytes: STRIP_BYTES,
-        progress: RefCell::new(Progress::new(
-            usize::try_from(planned).unwrap_or(0),
-            to_f64(u64::from(planned) * (args.seconds + 1)),
-            json,
-        )),
-        limits: RefCell::default(),
-        devices: RefCell::default(),
-        again: Cell::new(0),
-        is_tuning: Cell::new(false),
-    };
-    let place = std::path::absolute(path.join("mounts"))
-        .map_err(|error| Refusal::file(&path, &error, ""))?;
-    let wanted = Wanted {
-        members: args.members.clone(),
-        level: args.level.clone(),
-        strip_bytes: STRIP_BYTES,
-        place,
-    };
-    let plan = Plan { wanted, code, rounds: args.rounds, losses };
-    let measured = turns::run(&bench, &names, &plan);
-    bench.progress.borrow().finish();
-    watch.conclude(&dir)?;
+    let mut best = Vec::new();
+    let mut tried = Vec::new();
+    for (variants, side) in names.iter().zip(Side::BOTH) {
+        let place = path.join("tuning").join(side.name());
+        let (name, check) = turns::tuned(args, (variants, side), |text| {
+            let tried = carry_out(&order(args, text, Some(&place)), json)?;
+            tried.map_or_else(|| Ok(Vec::new()), |(dir, _)| Ok(dir.read()?.records))
+        })?;
+        best.push((name, side));
+        tried.extend(check);
+    }
+    let best: Vec<_> = best.iter().map(|(name, side)| (name, *side)).collect();
+    let text = turns::plan(args, &best, losses)?;
+    let measured = carry_out(&order(args, &text, Some(&path)), json);
+    // What was measured before something failed is reported, too.
+    let Ok(dir) = RunDir::open(&path) else { return measured.map(|_| ExitCode::SUCCESS) };
+    tried.into_iter().try_for_each(|check| dir.append(&check))?;
     let invalid = report(&dir, json)?;
-    measured.map(|()| ExitCode::from(u8::from(invalid > 0)))
+    measured.map(|_| ExitCode::from(u8::from(invalid > 0)))
 }
 
-/// Say what would happen, and refuse what would be refused.
-fn dry(
-    args: &Args,
-    (b, losses): (&str, u32),
-    needs: Vec<Need>,
-    written: &[PathBuf],
-) -> Result<ExitCode, Refusal> {
-    crate::say!("would overwrite: {}", shown(written));
-    for engine in variants(&args.a)?.iter().chain(&variants(b)?) {
-        say_commands(engine, args, losses)?;
+fn order<'a>(args: &'a Args, text: &'a str, to: Option<&'a Path>) -> Order<'a> {
+    Order {
+        text,
+        folder: Path::new(""),
+        to,
+        resume: None,
+        dry_run: args.dry_run,
+        no_stacks: args.no_stacks,
+        strangers: args.strangers,
+        models: &[],
+        named: &args.destroy,
     }
-    refuse_missing(needs)?;
-    guard::refuse_unless_named(&Unlogged, written, &args.destroy)?;
-    crate::say!("nothing speaks against that");
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Where records go.
 fn place(args: &Args) -> Result<PathBuf, Refusal> {
     args.dir.clone().ok_or_else(|| {
-        Refusal::cannot_run(
-            "dir.missing",
-            "nothing was done: there is no place for records",
-            "name a directory with --to DIR",
-        )
+        let said = "nothing was done: there is no place for records";
+        Refusal::cannot_run("dir.missing", said, "name a directory with --to DIR")
     })
-}
-
-/// What is needed to measure at all, and for members that are files.
-pub fn of_members(members: &[PathBuf]) -> Vec<Need> {
-    let mut needs = ["fio", "lsblk", "wipefs"].map(Need::program).to_vec();
-    if members.iter().any(|member| member.is_file()) {
-        needs.extend([Need::program("losetup"), Need::Kernel("loop", "/dev/loop-control")]);
-    }
-    needs
-}
-
-/// What an engine would be told in each of its turns.
-fn say_commands(engine: &str, args: &Args, losses: u32) -> Result<(), Refusal> {
-    let wanted = Wanted {
-        members: args.members.clone(),
-        level: args.level.clone(),
-        strip_bytes: STRIP_BYTES,
-        place: PathBuf::from("MOUNTS"),
-    };
-    let out = usize::try_from(losses).unwrap_or(0);
-    crate::say!("each turn of {engine}, with fio between making the array and taking it away:");
-    imagined::told(engine, &wanted, out)?.iter().for_each(|line| crate::say!("  $ {line}"));
-    Ok(())
-}
-
-/// How many measurements there will be: raw devices in large blocks, raw devices at each load, and
-/// each engine's turns.
-fn planned(args: &Args, losses: u32, workloads: &[Workload]) -> u32 {
-    let each = u32::try_from(workloads.len()).unwrap_or(u32::MAX);
-    let conditions = if losses == 0 { 1 } else { 2 };
-    let streams = 1 + u32::from(workloads.iter().any(|workload| workload.mix == "read"));
-    streams + each + each * conditions * args.rounds * 2
-}
-
-/// Measurements that find out which settings are best.
-fn tries(names: &[Vec<String>], workloads: &[Workload]) -> u32 {
-    let several = names.iter().map(Vec::len).filter(|count| *count > 1).sum::<usize>();
-    u32::try_from(several * workloads.len()).unwrap_or(u32::MAX)
-}
-
-/// Everything that is written to: the members, and what was handed over as it is.
-fn written(args: &Args, b: &str) -> Vec<PathBuf> {
-    let handed_over =
-        [args.a.as_str(), b].into_iter().filter_map(|name| name.strip_prefix("device:"));
-    args.members.iter().cloned().chain(handed_over.map(PathBuf::from)).collect()
-}
-
-/// The redundancy, and how many members are taken out.
-fn code_of(args: &Args, b: &str) -> Result<(Code, u32), Refusal> {
-    let members = u32::try_from(args.members.len()).unwrap_or(u32::MAX);
-    let parity = match args.level.as_str() {
-        "raid5" => 1,
-        "raid6" => 2,
-        other => {
-            let said = format!("level '{other}' is not compared; nothing was done");
-            return Err(Refusal::cannot_run("level.unknown", said, "say raid5 or raid6"));
-        }
-    };
-    let is_handed_over = [args.a.as_str(), b].iter().any(|name| name.starts_with("device:"));
-    let losses = args.losses.unwrap_or(if is_handed_over { 0 } else { parity });
-    if members < parity + 2 || losses > parity {
-        let said =
-            format!("{members} members with {losses} out are no {}; nothing was done", args.level);
-        return Err(Refusal::cannot_run(
-            "members.wrong_number",
-            said,
-            "name more with --member, or fewer --losses",
-        ));
-    }
-    Ok((Code { data: members - parity, parity }, losses))
-}
-
-/// The forensic log, opened before anything else so that the first look is in it as well.
-fn open_log(path: &Path) -> Result<Evidence, Refusal> {
-    let interrupt = Interrupt::from_signals()
-        .map_err(|error| Refusal::cannot_run("signals.unheard", error.to_string(), ""))?;
-    Evidence::open(path, interrupt)
-}
-
-fn facts(args: &Args) -> RunFacts {
-    let mut environment = environment::facts(&args.members);
-    environment
-        .insert("members".to_owned(), format!("{}: {}", args.members.len(), shown(&args.members)));
-    environment.insert("level".to_owned(), format!("{}, strips of 64 KiB", args.level));
-    RunFacts {
-        format: FORMAT,
-        lab: env!("CARGO_PKG_VERSION").to_owned(),
-        question: format!(
-            "{} against {}: {} on the same {} devices",
-            args.a,
-            args.b.as_deref().unwrap_or_default(),
-            args.level,
-            args.members.len()
-        ),
-        plan_sha256: None,
-        began_unix_s: unix_whole_s(),
-        environment,
-        left_out: BTreeMap::new(),
-    }
-}
-
-fn shown(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// Write the report; how many figures of the engines must not be used.
@@ -351,19 +196,18 @@ fn report(dir: &RunDir, json: bool) -> Result<usize, Refusal> {
     Ok(invalid)
 }
 
-fn stored_runs(args: &Args, old: &Path, json: bool) -> Result<ExitCode, Refusal> {
-    let new = Path::new(&args.a);
+fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    let (new, old) = (Path::new(&args.a), Path::new(&args.b));
     let facts = |path: &Path| Ok::<_, Refusal>(RunDir::open(path)?.read()?.facts.environment);
     let differing = differences(&facts(old)?, &facts(new)?);
-    if let (Some(name), false) =
-        (&args.baseline, differing.machine.is_empty() || args.other_machine)
-    {
+    if !differing.machine.is_empty() && !args.other_machine {
         let said = format!(
-            "baseline '{name}' is of another machine ({}); nothing was compared",
+            "{} is of another machine ({}); nothing was compared",
+            old.display(),
             differing.machine.join("; ")
         );
-        let hint = "save a baseline of this one, or say --other-machine";
-        return Err(Refusal::cannot_run("baseline.other_machine", said, hint));
+        let hint = "compare with a run of this one, or say --other-machine";
+        return Err(Refusal::cannot_run("compare.other_machine", said, hint));
     }
     let stored = stored::compare(new, old, args.worse_below)?;
     let worse = stored.pairs.iter().filter(|pair| pair.is_worse).count();

@@ -1,468 +1,431 @@
-//! A, B, B, A: make the array, measure it healthy, take members out, measure again, take it away.
+//! The plan that a comparison is: the raw devices, then A, B, B, A.
 //!
-//! What must stay true: an array is taken away whatever happened; a turn that fails is said and
-//! ends the comparison, with everything measured before it kept.
+//! What must stay true: a raw load has as much in flight as the array's load puts on its members;
+//! of an engine with several settings only the best are compared, and all that were tried are told.
 
-use super::members::{self, Devices};
-use super::workloads::{self, Extent};
-use crate::adapter::commands::{Commands, Live};
-use crate::adapter::{Engine, Wanted, by_name, keep_configuration};
-use crate::evidence::Evidence;
-use crate::evidence::log::unix_whole_s;
-use crate::fio::job::JobFile;
-use crate::fio::measure::figures;
-use crate::fio::run::{FioOrder, FioRan};
-use crate::metrics::baseline::Code;
-use crate::metrics::latency::to_f64;
-use crate::metrics::plausible::{Ceiling, ceiling_finding, little_finding};
-use crate::plan::progress::Progress;
-use crate::record::{
-    ArrayCondition, Check, Direction, EngineIdentity, Measurement, RateUnit, Record, Workload,
-};
+use super::cli::Args;
+use crate::record::{ArrayCondition, Check, Measurement, Record};
 use crate::refusal::Refusal;
-use crate::store::RunDir;
+use crate::rules;
 use crate::units;
-use crate::validity::{Finding, Mark, Outcome, Severity};
-use crate::watch::Watch;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
-use std::time::Duration;
+use crate::validity::Outcome;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-/// What a comparison is made of.
-pub struct Bench<'a> {
-    /// Where outputs go.
-    pub evidence: &'a Evidence,
-    /// Where records go.
-    pub dir: &'a RunDir,
-    /// What is watched meanwhile.
-    pub watch: &'a Watch,
-    /// What both engines are asked to do.
-    pub workloads: Vec<Workload>,
-    /// How long and how far.
-    pub extent: Extent,
-    /// Strip size, bytes.
-    pub strip_bytes: u64,
-    /// How far it is.
-    pub progress: RefCell<Progress>,
-    /// What no engine can be above, by the name of the load; empty until the raw devices have been
-    /// measured.
-    pub limits: RefCell<BTreeMap<String, Limit>>,
-    /// Devices below the engines, once there are any.
-    pub devices: RefCell<Vec<PathBuf>>,
-    /// How often raw devices were measured once more.
-    pub again: Cell<u32>,
-    /// What is measured only finds out which settings are best: it is no figure of the comparison.
-    pub is_tuning: Cell<bool>,
+/// Strip size of all arrays, KiB.
+const STRIP_KIB: u64 = 64;
+/// Deepest load on a raw device.
+const DEPTH_MAX: u32 = 256;
+/// Least depth at which it is found out what all devices carry at once in blocks of 1 MiB.
+const STREAM_DEPTH: u32 = 4;
+
+/// Loads of a comparison and the profiles that they are.
+const LOADS: [(&str, &str); 4] = [
+    ("write", "full-stripe"),
+    ("read", "stripe-read"),
+    ("randread", "rr-4k"),
+    ("randwrite", "rw-4k"),
+];
+
+/// Members of a stripe, and how many are taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Losses {
+    data: u32,
+    parity: u32,
+    out: u32,
 }
 
-/// What no engine can be above at one load, and how to find that out once more while an array
-/// stands on the devices.
-#[derive(Clone, Debug)]
-pub struct Limit {
-    /// What the raw devices carried.
-    pub ceiling: Ceiling,
-    /// The raw load, if it only reads.
-    pub again: Option<(JobFile, Workload)>,
-}
-
-/// What a measurement is of.
-pub struct Case<'a> {
-    /// By whom it is served.
-    pub engine: EngineIdentity,
-    /// In which state.
-    pub condition: ArrayCondition,
-    /// Which round.
-    pub round: u32,
-    /// Stage of the plan.
-    pub stage: &'a str,
-    /// What was measured.
-    pub target: &'a str,
-}
-
-/// Looks at background work before a turn is given up, and the time between.
-const LOOKS_MAX: u32 = 6000;
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Below this, a figure is for demonstration only (lint rule L03).
-const RUNTIME_FLOOR_S: u64 = 60;
-
-impl Bench<'_> {
-    /// Run fio.
+impl Losses {
+    /// What was asked for.
     ///
     /// # Errors
-    /// If it fails.
-    pub fn fio(&self, jobs: JobFile, why: &str) -> Result<FioRan, Refusal> {
-        let seconds = Duration::from_secs(self.extent.seconds).as_secs_f64();
-        let order = FioOrder {
-            jobs,
-            why: why.to_owned(),
-            expected_s: seconds,
-            log_bandwidth: seconds >= 5.0,
-            hosts: Vec::new(),
-        };
-        crate::fio::run::run(self.evidence, &order)
-    }
-
-    /// Write a record down.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn keep(&self, record: &Record) -> Result<(), Refusal> {
-        let is_figure = matches!(record, Record::Measurement(_) | Record::Cpu(_));
-        if is_figure && self.is_tuning.get() { Ok(()) } else { self.dir.append(record) }
-    }
-
-    /// Measure one load and write it down; the rate of each fio job, and of all.
-    ///
-    /// # Errors
-    /// If fio fails or the record cannot be written.
-    pub fn measure(
-        &self,
-        jobs: JobFile,
-        case: &Case<'_>,
-        workload: &Workload,
-    ) -> Result<(Vec<f64>, f64), Refusal> {
-        let whose = match case.condition {
-            ArrayCondition::Raw => "raw devices".to_owned(),
-            condition => format!("{}, {condition}", case.engine.label()),
-        };
-        let why = format!("{whose}, {}", workload.describe());
-        self.progress.borrow().begin(&why);
-        let blank = self.blank(case, workload);
-        let is_first = case.round == 0 && !self.is_tuning.get();
-        let stacks = is_first && case.condition != ArrayCondition::Raw;
-        let opened = jobs.jobs();
-        let opened = opened.iter().flat_map(crate::fio::job::Job::filenames).map(PathBuf::from);
-        let devices = opened.chain(self.devices.borrow().iter().cloned()).collect();
-        let watching = self.watch.begin(self.dir, &blank.id, stacks, devices);
-        let ran = match self.fio(jobs, &why) {
-            Ok(ran) => ran,
-            Err(refusal)
-                if refusal.code == "fio.failed" && case.condition != ArrayCondition::Raw =>
-            {
-                self.end(&format!("failed: {refusal}"));
-                return self.keep_failure(case, workload, &refusal).map(|()| (Vec::new(), 0.0));
+    /// If the members make no such array, or do not outlive the losses.
+    pub fn of(args: &Args) -> Result<Losses, Refusal> {
+        let parity = match args.level.as_str() {
+            "raid5" => 1,
+            "raid6" => 2,
+            other => {
+                let said = format!("level '{other}' is not compared; nothing was done");
+                return Err(Refusal::cannot_run("level.unknown", said, "say raid5 or raid6"));
             }
-            Err(refusal) => return Err(refusal),
         };
-        let all = figures(&ran.result, |_| true).with_series(ran.series.clone());
-        let watched = self.watch.end(watching, &all)?;
-        let mut measurement = Measurement {
-            findings: self.judged(workload, &all.read, &all.write),
-            read: all.read,
-            write: all.write,
-            argv: ran.ran.entry.argv.clone(),
-            evidence: Some(ran.ran.entry.n),
-            ..blank
-        };
-        if case.condition != ArrayCondition::Raw {
-            measurement.findings.extend(self.above_limit(&measurement)?);
+        let handed_over = [&args.a, &args.b].into_iter().filter(|it| device(it).is_some());
+        let handed_over = handed_over.count();
+        let members = u32::try_from(args.members.len()).unwrap_or(u32::MAX);
+        let out = args.losses.unwrap_or(if handed_over > 0 { 0 } else { parity });
+        let is_without = handed_over == 2 && members == 0;
+        if (members < parity + 2 && !is_without) || out > parity {
+            let said =
+                format!("{members} members with {out} out are no {}; nothing was done", args.level);
+            let hint = "name more with --member, or fewer --losses";
+            return Err(Refusal::cannot_run("members.wrong_number", said, hint));
         }
-        measurement.findings.extend(watched.findings.clone());
-        watched.keep(&mut measurement, self.dir)?;
-        let rates = ran
-            .result
-            .jobs
-            .iter()
-            .map(|job| match workload.unit() {
-                RateUnit::Iops => job.read.iops + job.write.iops,
-                RateUnit::BytesPerS => job.read.bytes_per_s + job.write.bytes_per_s,
-            })
-            .collect();
-        let rate = measurement.rate();
-        let mark = Mark::told(&measurement.findings);
-        self.end(&format!("{} {mark}", units::rate(rate, workload.unit())));
-        self.keep(&Record::Measurement(Box::new(measurement)))?;
-        Ok((rates, rate))
+        Ok(Losses { data: members.saturating_sub(parity).max(1), parity, out })
     }
 
-    /// What a figure above its ceiling gets (F14). The raw devices may have been measured in a
-    /// worse moment than the array, so where they can be, they are measured once more right after
-    /// it, and the higher figure counts.
-    fn above_limit(&self, measured: &Measurement) -> Result<Option<Finding>, Refusal> {
-        let name = &measured.workload.name;
-        let Some(limit) = self.limits.borrow().get(name).cloned() else { return Ok(None) };
-        let figure = measured.bytes_per_s();
-        let broken = |ceiling: &Ceiling| ceiling_finding(figure, std::slice::from_ref(ceiling));
-        let mut ceiling = limit.ceiling.clone();
-        if let (Some(_), Some((jobs, raw))) = (broken(&ceiling), &limit.again) {
-            self.end("above what the raw devices carried: they are measured again");
-            let case = Case { round: self.again.get() + 1, ..members::raw_case() };
-            self.again.set(case.round);
-            let (_, rate) = self.measure(jobs.clone(), &case, raw)?;
-            let bytes_per_s = match raw.unit() {
-                RateUnit::Iops => rate * to_f64(raw.block_bytes),
-                RateUnit::BytesPerS => rate,
-            };
-            if bytes_per_s > ceiling.value {
-                ceiling.value = bytes_per_s;
-                let limit = Limit { ceiling: ceiling.clone(), ..limit.clone() };
-                self.limits.borrow_mut().insert(name.clone(), limit);
-            }
-        }
-        // The rule that explains it to whoever asks (`lab lint --explain L29`).
-        Ok(broken(&ceiling).map(|finding| Finding { rule: "L29".to_owned(), ..finding }))
-    }
-
-    /// A measurement is done, and what it said.
-    fn end(&self, said: &str) {
-        let expected_s = Duration::from_secs(self.extent.seconds + 1).as_secs_f64();
-        self.progress.borrow_mut().end(expected_s, Some(said));
-    }
-
-    /// An engine that answers with errors is a result, too: an invalid figure that says so.
-    fn keep_failure(
-        &self,
-        case: &Case<'_>,
-        workload: &Workload,
-        refusal: &Refusal,
-    ) -> Result<(), Refusal> {
-        let finding = Finding {
-            rule: "L28".to_owned(),
-            severity: Severity::Error,
-            reason: format!("the load ended with an error: {}", refusal.message),
-            correction: None,
-        };
-        let measurement = Measurement { findings: vec![finding], ..self.blank(case, workload) };
-        self.keep(&Record::Measurement(Box::new(measurement)))
-    }
-
-    fn blank(&self, case: &Case<'_>, workload: &Workload) -> Measurement {
-        Measurement {
-            id: format!(
-                "{}/{}/{}/{}#{}",
-                case.stage, case.engine.name, case.condition, workload.name, case.round
-            ),
-            stage: case.stage.to_owned(),
-            round: case.round,
-            target: case.target.to_owned(),
-            engine: case.engine.clone(),
-            condition: case.condition,
-            workload: workload.clone(),
-            read: Direction::default(),
-            write: Direction::default(),
-            cpu: None,
-            path: None,
-            hosts: Vec::new(),
-            findings: Vec::new(),
-            argv: Vec::new(),
-            evidence: None,
-            began_unix_s: unix_whole_s(),
-        }
-    }
-
-    /// What rules say of a figure: too short, or the depth was not kept.
-    fn judged(
-        &self,
-        workload: &Workload,
-        read: &crate::record::Direction,
-        write: &crate::record::Direction,
-    ) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        if self.extent.seconds < RUNTIME_FLOOR_S {
-            findings.push(Finding {
-                rule: "L03".to_owned(),
-                severity: Severity::Warning,
-                reason: format!(
-                    "{} s is below the floor of {RUNTIME_FLOOR_S} s: good for a first look",
-                    self.extent.seconds
-                ),
-                correction: Some(format!("--seconds {RUNTIME_FLOOR_S} or more")),
-            });
-        }
-        let iops = read.iops + write.iops;
-        let mean = (read.iops * read.latency_mean_ns + write.iops * write.latency_mean_ns) / iops;
-        findings.extend(little_finding(workload.jobs, workload.depth, iops, mean));
-        findings
+    fn members(self) -> u32 {
+        self.data + self.parity
     }
 }
 
-/// What is done in turns.
-pub struct Plan {
-    /// What each array is to be.
-    pub wanted: Wanted,
-    /// Its redundancy.
-    pub code: Code,
-    /// Turns of each engine.
-    pub rounds: u32,
-    /// Members that are taken out in the second half of each turn.
-    pub losses: u32,
+/// One of the two that are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The first one.
+    A,
+    /// The second one.
+    B,
 }
 
-/// Measure the raw devices, then the engines in turns. Of an engine with several settings the best
-/// are found first, and only they are compared.
+impl Side {
+    /// Both, in order.
+    pub const BOTH: [Side; 2] = [Side::A, Side::B];
+
+    /// `a`.
+    pub fn name(self) -> &'static str {
+        if self == Side::A { "a" } else { "b" }
+    }
+
+    /// Its shell commands: before it is made, and after it was taken away.
+    fn commands(self, args: &Args) -> [&[String]; 2] {
+        match self {
+            Side::A => [&args.set_a, &args.unset_a],
+            Side::B => [&args.set_b, &args.unset_b],
+        }
+    }
+}
+
+fn device(engine: &str) -> Option<&str> {
+    engine.strip_prefix("device:")
+}
+
+/// The plan of a comparison of `engines`, in TOML.
 ///
 /// # Errors
-/// The first thing that failed; what was measured before is kept.
-pub fn run(bench: &Bench<'_>, engines: &[Vec<String>], plan: &Plan) -> Result<(), Refusal> {
-    let commands = Live::new(bench.evidence);
-    let done = in_turns(bench, engines, plan, &commands);
-    commands.all_gone(done)
-}
-
-fn in_turns<'a>(
-    bench: &Bench<'_>,
-    names: &[Vec<String>],
-    plan: &Plan,
-    commands: &'a Live<'a>,
-) -> Result<(), Refusal> {
-    let devices = Devices::of(commands, &plan.wanted.members)?;
-    bench.devices.replace(devices.paths.clone());
-    let limits = members::baselines(bench, &devices.paths, plan.code, plan.losses)?;
-    bench.limits.replace(limits);
-    let best = names.iter().map(|variants| tuned(bench, variants, (plan, &devices), commands));
-    let mut engines = best.collect::<Result<Vec<_>, _>>()?;
-    let coin = RandomState::new();
-    for round in 0..plan.rounds {
-        if begins_with_second(&coin, round) != begins_with_second(&coin, round.wrapping_sub(1)) {
-            engines.reverse();
-        }
-        for engine in engines.iter_mut() {
-            let wanted = Wanted {
-                members: devices.paths.clone(),
-                place: plan.wanted.place.join(format!("{}-{round}", engine.name())),
-                ..plan.wanted.clone()
-            };
-            std::fs::create_dir_all(&wanted.place)
-                .map_err(|error| Refusal::file(&wanted.place, &error, ""))?;
-            let measured = turn(bench, engine.as_mut(), (commands, &wanted), (round, plan.losses));
-            let gone = commands.taking_away(|| engine.destroy(commands));
-            measured.and(gone)?;
+/// If a count is none.
+pub fn plan(args: &Args, engines: &[(&String, Side)], losses: Losses) -> Result<String, Refusal> {
+    if args.jobs.iter().chain(&args.depths).any(|count| !(1..=1024).contains(count)) {
+        let said = "jobs and depths are 1 to 1024; nothing was done";
+        return Err(Refusal::cannot_run("load.queues", said, "say for example --jobs 1,2,4,8"));
+    }
+    let question = format!(
+        "{}: {} on the same {} devices",
+        engines.iter().map(|it| it.0.as_str()).collect::<Vec<_>>().join(" against "),
+        args.level,
+        args.members.len()
+    );
+    let mut text = format!("drives = {}\n{}", paths(args), head(args, &question, losses));
+    let is_twice = |engine| engines.iter().filter(|it| it.0 == engine).count() > 1;
+    for (engine, side) in engines {
+        text += &array(args, (engine, *side), losses);
+        if is_twice(*engine) {
+            text += &format!("name = \"{}\"\n", side.name());
         }
     }
-    Ok(())
+    if !args.members.is_empty() {
+        text += &raw(args, losses);
+    }
+    text += &turns(args, args.rounds, losses.out);
+    Ok(text)
 }
 
-/// The engine with the best of several settings: each is made once and measured healthy. The best
-/// one has the highest geometric mean of its rates.
-fn tuned<'a>(
-    bench: &Bench<'_>,
-    variants: &[String],
-    (plan, devices): (&Plan, &Devices<'_>),
-    commands: &'a Live<'a>,
-) -> Result<Box<dyn Engine>, Refusal> {
-    let [first, others @ ..] = variants else { return by_name("") };
-    if others.is_empty() {
-        return by_name(first);
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn listed<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    format!("[{}]", words.map(quoted).collect::<Vec<_>>().join(", "))
+}
+
+fn paths(args: &Args) -> String {
+    let names: Vec<String> = args.members.iter().map(|it| it.display().to_string()).collect();
+    listed(names.iter().map(String::as_str))
+}
+
+fn head(args: &Args, question: &str, losses: Losses) -> String {
+    let span_mib = (args.span / u64::from(losses.data)).max(1);
+    format!(
+        "question = {}\nruntime_s = {}\nramp_s = {}\ndrive_span = \"{span_mib}m\"\n",
+        quoted(question),
+        args.seconds,
+        (args.seconds / 10).min(5)
+    )
+}
+
+fn array(args: &Args, (engine, side): (&str, Side), losses: Losses) -> String {
+    let shell = |line: &String| listed(["sh", "-c", line.as_str()].into_iter());
+    let all = |lines: &[String]| lines.iter().map(shell).collect::<Vec<_>>().join(", ");
+    let [set, unset] = side.commands(args).map(all);
+    let members = match device(engine) {
+        Some(path) => format!(
+            "[{}]\ndata_members = {}\nparity_members = {}",
+            quoted(path),
+            losses.data,
+            losses.parity
+        ),
+        None => paths(args),
+    };
+    format!(
+        "[[arrays]]\nengine = {}\nlevel = {}\nstrip = \"{STRIP_KIB}k\"\nspan = \"{}m\"\n\
+         members = {members}\nset = [{set}]\nunset = [{unset}]\n",
+        quoted(engine),
+        quoted(&args.level),
+        args.span
+    )
+}
+
+fn profiles(args: &Args) -> Vec<&str> {
+    let all: Vec<&str> = match args.loads.is_empty() {
+        true => LOADS.iter().map(|it| it.0).collect(),
+        false => args.loads.iter().map(String::as_str).collect(),
+    };
+    let profile = |load| LOADS.iter().find(|it| it.0 == load).map_or(load, |it| it.1);
+    all.into_iter().map(profile).collect()
+}
+
+fn turns(args: &Args, rounds: u32, losses: u32) -> String {
+    format!(
+        "[[stages]]\nkind = \"compare\"\nprofiles = {}\njobs = {:?}\ndepths = {:?}\n\
+         rounds = {rounds}\nlosses = {losses}\n",
+        listed(profiles(args).into_iter()),
+        args.jobs,
+        args.depths
+    )
+}
+
+/// Raw loads of all devices at once: streams in both directions, and for each load of the array
+/// what it is to its members, as deep as it puts it there.
+fn raw(args: &Args, losses: Losses) -> String {
+    let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    let mut ask = |profile, depth: u32| {
+        wanted.entry(profile).or_default().insert(depth.clamp(1, DEPTH_MAX));
+    };
+    let all_in_flight: Vec<u32> = args
+        .jobs
+        .iter()
+        .flat_map(|jobs| args.depths.iter().map(move |depth| jobs * depth))
+        .collect();
+    // A ceiling comes from at least as many I/Os in flight.
+    let deepest = all_in_flight.iter().copied().max().unwrap_or(1);
+    let stream = deepest.div_ceil(losses.members()).max(STREAM_DEPTH);
+    ask("seq-write-1m", stream);
+    let penalty = if losses.parity == 1 { 4 } else { 6 };
+    for profile in profiles(args) {
+        if profile == "stripe-read" {
+            ask("seq-read-1m", stream);
+        }
+        for in_flight in all_in_flight.iter().copied() {
+            match profile {
+                "full-stripe" => ask("seq-write-64k", in_flight),
+                "stripe-read" => {
+                    ask("seq-read-64k", (in_flight * losses.data).div_ceil(losses.members()))
+                }
+                "rr-4k" => ask("rr-4k", in_flight.div_ceil(losses.members())),
+                "rw-4k" => {
+                    ask("mixed-4k-half", (in_flight * penalty / 2).div_ceil(losses.members()))
+                }
+                _ => {}
+            }
+        }
     }
-    bench.is_tuning.set(true);
-    let mut tried: Vec<(f64, &String)> = Vec::new();
-    for (at, name) in variants.iter().enumerate() {
-        let mut engine = by_name(name)?;
-        let wanted = Wanted {
-            members: devices.paths.clone(),
-            place: plan.wanted.place.join(format!("{}-try{at}", engine.name())),
-            ..plan.wanted.clone()
-        };
-        std::fs::create_dir_all(&wanted.place)
-            .map_err(|error| Refusal::file(&wanted.place, &error, ""))?;
-        let rates = turn(bench, engine.as_mut(), (commands, &wanted), (0, 0));
-        let gone = commands.taking_away(|| engine.destroy(commands));
-        let rates = rates.and_then(|rates| gone.map(|()| rates))?;
-        tried.push((geometric_mean(&rates), name));
+    let stage = |profile: &str, depths: &BTreeSet<u32>| {
+        format!(
+            "[[stages]]\nkind = \"raw.all\"\nprofiles = [\"{profile}\"]\ndepths = {:?}\n",
+            depths.iter().collect::<Vec<_>>()
+        )
+    };
+    let stages = wanted.iter().rev().map(|(profile, depths)| stage(profile, depths));
+    std::iter::once("[[stages]]\nkind = \"precondition\"\n".to_owned()).chain(stages).collect()
+}
+
+/// The engine with the best of several settings: each is made once and measured healthy by
+/// `measure`, which gives the records of a plan. The best one has the highest geometric mean of its
+/// rates.
+///
+/// # Errors
+/// If the measurements fail.
+pub fn tuned(
+    args: &Args,
+    (variants, side): (&[String], Side),
+    measure: impl FnOnce(&str) -> Result<Vec<Record>, Refusal>,
+) -> Result<(String, Option<Record>), Refusal> {
+    let [_, _, ..] = variants else { return Ok((variants.concat(), None)) };
+    let losses = Losses::of(args)?;
+    let mut text = head(args, "which settings are best?", losses);
+    variants.iter().for_each(|engine| text += &array(args, (engine, side), losses));
+    text += &turns(args, 1, 0);
+    let records = measure(&text)?;
+    let mut rates: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for record in &records {
+        if let Record::Measurement(it) = record
+            && it.condition == ArrayCondition::Healthy
+        {
+            rates.entry(&it.target).or_default().push(Measurement::rate(it));
+        }
     }
-    bench.is_tuning.set(false);
+    let mean = |name: &String| {
+        let target = Path::new("made").join(name).join(&args.level);
+        rates.get(target.to_str().unwrap_or_default()).map_or(0.0, |it| geometric_mean(it))
+    };
+    let mut tried: Vec<(f64, &String)> = variants.iter().map(|name| (mean(name), name)).collect();
     tried.sort_by(|one, other| other.0.total_cmp(&one.0));
-    bench.keep(&Record::Check(tuning(&tried)))?;
-    by_name(tried[0].1)
+    Ok((tried[0].1.clone(), Some(Record::Check(told(&tried)))))
 }
 
 /// 0 if one of the loads failed.
 fn geometric_mean(rates: &[f64]) -> f64 {
-    let count = to_f64(u64::try_from(rates.len()).unwrap_or(1)).max(1.0);
+    let count = f64::from(u32::try_from(rates.len()).unwrap_or(1)).max(1.0);
     (rates.iter().map(|rate| rate.max(0.0).ln()).sum::<f64>() / count).exp()
 }
 
 /// Which settings were tried, the best first.
-fn tuning(tried: &[(f64, &String)]) -> Check {
+fn told(tried: &[(f64, &String)]) -> Check {
     let best = tried.first().map_or(0.0, |it| it.0);
-    let told: Vec<String> = tried
-        .iter()
-        .map(|(mean, name)| {
-            format!("{name} {}", units::percent(if best > 0.0 { mean / best } else { 0.0 }))
-        })
-        .collect();
-    Check {
-        name: "engine.tuned".to_owned(),
-        target: tried.first().map_or_else(String::new, |it| it.1.clone()),
-        outcome: if best > 0.0 { Outcome::Pass } else { Outcome::Fail },
-        found: format!("best of {} settings, each tried once: {}", tried.len(), told.join(", ")),
-        next: None,
-    }
-}
-
-/// Blocks of two rounds, A B B A or B A A B by the toss of a coin: a steady drift falls on both
-/// engines alike, and noise of any kind favours neither. The first block is A B B A: a report holds
-/// the engine that was measured first against the others. The round before it begins with A, too.
-fn begins_with_second(coin: &RandomState, round: u32) -> bool {
-    let is_second_of_block = round % 2 == 1;
-    let is_turned = round > 1 && coin.hash_one(round / 2) % 2 == 1;
-    round != u32::MAX && is_turned != is_second_of_block
-}
-
-fn turn(
-    bench: &Bench<'_>,
-    engine: &mut dyn Engine,
-    (commands, wanted): (&dyn Commands, &Wanted),
-    (round, losses): (u32, u32),
-) -> Result<Vec<f64>, Refusal> {
-    let mut rates = Vec::new();
-    let served = engine.create(commands, wanted)?;
-    let identity = engine.identity(commands)?;
-    keep_configuration(engine, commands)?;
-    let target = served.way.clone();
-    let stripe =
-        bench.workloads.iter().map(|workload| workload.block_bytes).max().unwrap_or(1 << 20);
-    bench.fio(
-        workloads::fill(&served.path, stripe, bench.extent.span_bytes),
-        "fill what is measured",
-    )?;
-    for condition in [ArrayCondition::Healthy, ArrayCondition::Degraded(losses)] {
-        if condition == ArrayCondition::Degraded(losses) {
-            if losses == 0 {
-                break;
-            }
-            let out: Vec<usize> =
-                (0..usize::try_from(losses).unwrap_or(0)).map(|at| at * 3).collect();
-            engine.take_out(commands, &out)?;
-        }
-        await_idle(engine, commands)?;
-        for workload in &bench.workloads {
-            let case = Case {
-                engine: identity.clone(),
-                condition,
-                round,
-                stage: "compare",
-                target: &target,
-            };
-            let jobs = workloads::jobs(workload, &served.path, bench.extent);
-            rates.push(bench.measure(jobs, &case, workload)?.1);
-        }
-    }
-    Ok(rates)
-}
-
-/// Wait until the engine does nothing in the background.
-fn await_idle(engine: &dyn Engine, commands: &dyn Commands) -> Result<(), Refusal> {
-    for _ in 0..LOOKS_MAX {
-        if !engine.is_busy(commands)? {
-            return Ok(());
-        }
-        commands.pause(LOOK_EVERY);
-    }
-    let said = format!(
-        "{} still works in the background after 20 minutes; it was not measured",
-        engine.name()
-    );
-    Err(Refusal::cannot_run("engine.busy", said, "measure with smaller members, or wait longer"))
+    let share = |mean: f64| units::percent(if best > 0.0 { mean / best } else { 0.0 });
+    let all: Vec<String> =
+        tried.iter().map(|(mean, name)| format!("{name} {}", share(*mean))).collect();
+    let target = tried.first().map_or_else(String::new, |it| it.1.clone());
+    let outcome = if best > 0.0 { Outcome::Pass } else { Outcome::Fail };
+    let said = format!("best of {} settings, each tried once: {}", tried.len(), all.join(", "));
+    rules::of("engine.tuned").check(target, outcome, said)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{begins_with_second, geometric_mean, tuning};
+    use super::{Losses, Side, geometric_mean, plan, told};
+    use crate::compare::cli::Args;
+    use crate::metrics::latency::to_f64;
+    use crate::plan::ceilings::RawRuns;
+    use crate::plan::file::{Kind, Plan};
+    use crate::plan::points::{Expanded, Point, expand};
+    use crate::record::{ArrayCondition, Measurement};
     use crate::validity::Outcome;
-    use std::hash::RandomState;
+    use clap::Parser;
+    use std::path::Path;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(words: &str) -> Args {
+        Line::parse_from(["compare"].into_iter().chain(words.split(' '))).args
+    }
+
+    fn expanded(words: &str) -> Expanded {
+        let args = args(words);
+        let losses = Losses::of(&args).expect("an array");
+        let engines = [(&args.a, Side::A), (&args.b, Side::B)];
+        let text = plan(&args, &engines, losses).expect("a plan");
+        expand(&Plan::parse(&text).expect("understood"), Path::new(""), &|_| 1 << 30).expect("ok")
+    }
+
+    #[test]
+    fn one_device_is_compared_with_itself_under_two_settings() {
+        let all = expanded("device:/dev/x device:/dev/x --set-a one --unset-a two --rounds 2");
+        let [a, b] = &all.arrays[..] else { panic!("{:?}", all.arrays) };
+        assert_eq!((a.target_path(), b.target_path()), ("made/a".into(), "made/b".into()));
+        assert_eq!((a.set.concat(), a.unset.concat()), (shell("one"), shell("two")));
+        assert!(b.set.is_empty() && b.unset.is_empty());
+    }
+
+    fn shell(line: &str) -> Vec<String> {
+        ["sh", "-c", line].map(str::to_owned).into()
+    }
+
+    const SIX: &str = "--member a --member b --member c --member d --member e --member f";
+
+    #[test]
+    fn a_comparison_measures_raw_devices_and_then_both_in_turns() {
+        let all = expanded(&format!("btrfs mdadm {SIX} --rounds 2 --span 256"));
+        let turns: Vec<_> = all.groups.iter().filter(|it| it.points[0].is_of_array()).collect();
+        let of = |at: usize| (turns[at].points[0].targets[0].engine.name.as_str(), turns[at].out);
+        assert_eq!((of(0), of(1), of(2)), (("btrfs", 0), ("btrfs", 2), ("mdadm", 0)));
+        assert_eq!((of(4), of(6)), (("mdadm", 0), ("btrfs", 0)), "A B B A");
+        assert!(turns.iter().all(|it| it.is_fresh == (it.out == 0) && it.points.len() == 4));
+        assert_eq!(turns[3].points[0].condition, ArrayCondition::Degraded(2));
+        let raw: Vec<_> = all.points().filter(|it| it.condition == ArrayCondition::Raw).collect();
+        let names: Vec<&str> = raw.iter().map(|it| it.workload.name.as_str()).collect();
+        for name in ["fill-second", "seq-write-1m-j1-q6", "seq-write-64k-j1-q32", "rr-4k-j1-q6"] {
+            assert!(names.contains(&name), "{names:?}");
+        }
+        let reaches = |at: usize| raw[at].jobs.jobs()[0].bytes("size");
+        assert!((0..raw.len()).all(|at| reaches(at) == Some(64 << 20)), "a quarter of the span");
+    }
+
+    /// The raw loads of a comparison, 1 GB/s a drive.
+    fn raw_runs(all: &Expanded) -> Vec<Measurement> {
+        let one = |point: &Point, target| {
+            let mut it = point.blank(target);
+            let iops = 1e9 / to_f64(it.workload.block_bytes);
+            (it.read.bytes_per_s, it.read.iops) = (1e9, iops);
+            it
+        };
+        let raw = all.points().filter(|it| it.kind == Kind::RawAll);
+        raw.flat_map(|point| point.targets.iter().map(move |it| one(point, it))).collect()
+    }
+
+    /// A baseline is no single number, and engines may make large writes of small ones.
+    #[test]
+    fn every_load_has_a_baseline_at_its_own_depth_and_a_ceiling_less_the_part_of_parity() {
+        let all = expanded(&format!("btrfs mdadm {SIX} --rounds 1"));
+        let known = raw_runs(&all);
+        let raw = RawRuns::of(&all.arrays[0], &all.drives, known.iter()).expect("stripes");
+        let turn = all.groups.iter().find(|it| it.is_fresh).expect("a turn");
+        for (point, highest) in turn.points.iter().zip([4e9, 6e9, 6e9, 4e9]) {
+            let load = &point.workload;
+            assert!(raw.baseline(load, ArrayCondition::Healthy).is_some(), "{load:?}");
+            let (ceiling, _) = raw.ceiling(load).expect("a ceiling");
+            assert!((ceiling.value - highest).abs() < 1.0, "{load:?}: {ceiling:?}");
+        }
+        let thin = expanded(&format!("btrfs mdadm {SIX} --rounds 1 --jobs 1 --depth 1"));
+        let known = raw_runs(&thin);
+        let raw = RawRuns::of(&thin.arrays[0], &thin.drives, known.iter()).expect("stripes");
+        let of = |name: &str| {
+            let point = thin.points().find(|it| it.is_of_array() && it.workload.name == name);
+            raw.baseline(&point.expect(name).workload, ArrayCondition::Healthy)
+        };
+        assert!(of("rr-4k-j1-q1").is_none(), "one random read, six drives with one each");
+        assert!(of("full-stripe-j1-q1").is_some(), "a stripe is on all of them");
+    }
+
+    /// Seed 000's table: 1, 2, 4 and 8 queues, 32 deep.
+    #[test]
+    fn a_table_of_queues_and_any_profile_are_asked_for_in_one_line() {
+        let words = "--load write,unaligned --jobs 1,2,4,8 --depth 32 --rounds 1 --losses 0";
+        let all = expanded(&format!("btrfs mdadm {SIX} {words}"));
+        let names: Vec<&str> = all
+            .groups
+            .last()
+            .expect("turns")
+            .points
+            .iter()
+            .map(|it| it.workload.name.as_str())
+            .collect();
+        assert_eq!(names[..2], ["full-stripe-j1-q32", "full-stripe-j2-q32"]);
+        assert_eq!((names.len(), names[7]), (8, "unaligned-j8-q32"));
+    }
+
+    #[test]
+    fn two_devices_need_no_members_and_what_is_no_array_is_refused() {
+        let all = expanded("device:/dev/x device:/dev/y --rounds 1");
+        assert_eq!(all.written(), [Path::new("/dev/x"), Path::new("/dev/y")]);
+        assert!(all.points().all(|it| it.condition == ArrayCondition::Healthy));
+        let refused = |words: &str| {
+            let args = args(words);
+            Losses::of(&args).map(|it| plan(&args, &[], it)).map_or_else(
+                |refusal| refusal.code,
+                |plan| plan.map_or_else(|refusal| refusal.code, |_| "accepted".to_owned()),
+            )
+        };
+        assert_eq!(refused("mdadm btrfs"), "members.wrong_number");
+        assert_eq!(refused(&format!("mdadm btrfs {SIX} --losses 3")), "members.wrong_number");
+        assert_eq!(refused(&format!("mdadm btrfs {SIX} --level raid1")), "level.unknown");
+        assert_eq!(refused(&format!("mdadm btrfs {SIX} --jobs 0")), "load.queues");
+        assert_eq!(refused(&format!("mdadm btrfs {SIX}")), "accepted");
+    }
 
     /// The first seed's engine did three times as much with 64 threads.
     #[test]
@@ -470,20 +433,9 @@ mod tests {
         assert!((geometric_mean(&[100.0, 400.0]) - 200.0).abs() < 1e-9);
         assert!(geometric_mean(&[100.0, 0.0]).abs() < 1e-9, "a load that failed");
         let (many, few) = ("mdadm:n=64".to_owned(), "mdadm:n=8".to_owned());
-        let check = tuning(&[(300.0, &many), (100.0, &few)]);
+        let check = told(&[(300.0, &many), (100.0, &few)]);
         assert_eq!((check.target.as_str(), check.outcome), ("mdadm:n=64", Outcome::Pass));
         assert!(check.found.ends_with("mdadm:n=64 100 %, mdadm:n=8 33.3 %"), "{}", check.found);
-        assert_eq!(tuning(&[(0.0, &few)]).outcome, Outcome::Fail);
-    }
-
-    #[test]
-    fn of_two_rounds_each_engine_begins_one_and_a_coin_decides_which() {
-        let coin = RandomState::new();
-        let begins = |round| begins_with_second(&coin, round);
-        assert_eq!((begins(0), begins(1)), (false, true), "a report begins with A");
-        assert!(!begins(0_u32.wrapping_sub(1)));
-        assert!((0..400).step_by(2).all(|round| begins(round) != begins(round + 1)));
-        let count = (0..400).step_by(2).filter(|round| begins(*round)).count();
-        assert!((50..150).contains(&count), "{count} of 200 blocks");
+        assert_eq!(told(&[(0.0, &few)]).outcome, Outcome::Fail);
     }
 }

@@ -12,6 +12,7 @@ use crate::Refusal;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Share, Unit, Window};
 use crate::metrics::spread::Spread;
+use crate::rules;
 use crate::validity::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -265,22 +266,16 @@ fn unit_of(total: u64, taken: &Taken<'_>) -> Result<Unit, Refusal> {
 }
 
 fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
-    let finding = |rule: &str, severity, reason: String, correction: &str| Finding {
-        rule: rule.into(),
-        severity,
-        reason,
-        correction: Some(correction.into()),
-    };
     let mut found = Vec::new();
     if unit == Unit::Nanoseconds && taken.unit.is_none() {
         let reason = "the counts are nanoseconds, not samples: \
                       the program that folded them weighted each by its period; F1' was used";
-        found.push(finding("F1", Severity::Info, reason.into(), "say --unit ns"));
+        found.push(rules::of("F1").finding(reason));
     }
     if counts.unread > 0 {
         let reason =
             format!("{} lines were not understood and are missing from all shares", counts.unread);
-        found.push(finding("A08", Severity::Warning, reason, "look at the file; is it cut short?"));
+        found.push(rules::of("A08").finding(reason));
     }
     if counts.polling > 0 {
         let share = taken.window.share(counts.polling, unit).share * 100.0;
@@ -288,7 +283,8 @@ fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
             "{share:.1} % of the machine polls for completions: \
              consumed whether or not something completes"
         );
-        found.push(finding("L20", Severity::Info, reason, "label this configuration as polling"));
+        let next = "label this configuration as polling";
+        found.push(rules::of("L20").finding_as(Severity::Info, reason).but(next));
     }
     found
 }

@@ -1,5 +1,4 @@
-//! Flame graphs at three zooms (whole machine, client, one engine), the difference of two runs, and
-//! folded files.
+//! Flame graphs at three zooms (whole machine, client, one engine), and folded files.
 //!
 //! What must stay true: a picture says in its subtitle what it shows and how it was sampled; the
 //! same stacks give the same picture. inferno draws; its script is inside the pictures (NOTICE).
@@ -72,36 +71,6 @@ pub fn draw(path: &Path, lines: &[String], title: &str, subtitle: &str) -> Resul
     Ok(true)
 }
 
-/// Draw what changed from `before` to `after`: widths are of `after`, red grew, blue shrank. Counts
-/// are scaled to the same sum, so that runs of different length can be compared.
-///
-/// # Errors
-/// It cannot be written, or one of both is empty.
-pub fn difference(
-    path: &Path,
-    before: &[String],
-    after: &[String],
-    title: &str,
-) -> Result<(), Refusal> {
-    if before.is_empty() || after.is_empty() {
-        let what = "one of both runs has no stacks; no difference was drawn";
-        return Err(Refusal::cannot_run("flame.empty", what, "give two runs with samples"));
-    }
-    let mut both = Vec::new();
-    let compare = inferno::differential::Options { normalize: true, strip_hex: false };
-    let (before, after) = (before.join("\n"), after.join("\n"));
-    inferno::differential::from_readers(compare, before.as_bytes(), after.as_bytes(), &mut both)
-        .map_err(|error| unwritten(path, &error))?;
-    // A frame's colour is its own change; a frame whose callees changed the other way keeps the
-    // colour of its own samples.
-    let subtitle =
-        "width: the second run; red: more than in the first, blue: less; true for leaf frames only";
-    let mut options = options(title, subtitle);
-    let file = File::create(path).map_err(|error| unwritten(path, &error))?;
-    flamegraph::from_reader(&mut options, both.as_slice(), BufWriter::new(file))
-        .map_err(|error| unwritten(path, &error))
-}
-
 fn options(title: &str, subtitle: &str) -> Options<'static> {
     let mut options = Options::default();
     options.title = title.to_owned();
@@ -125,7 +94,7 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::{Zoom, difference, draw, folded, write_folded};
+    use super::{Zoom, draw, folded, write_folded};
     use crate::cpu::groups::Groups;
     use crate::cpu::tally::{Stacks, Tally};
     use regex::Regex;
@@ -169,14 +138,6 @@ mod tests {
         }
         assert!(!picture.contains("do_idle"));
         assert!(!draw(&folder.path().join("none.svg"), &[], "", "").expect("nothing to draw"));
-        let changed = folder.path().join("difference.svg");
-        let first = vec!["fio;a 10".to_owned(), "fio;b 10".to_owned()];
-        let second = vec!["fio;a 30".to_owned(), "fio;b 10".to_owned()];
-        difference(&changed, &first, &second, "change").expect("drawn");
-        assert!(
-            std::fs::read_to_string(&changed).expect("there").contains("true for leaf frames only")
-        );
-        assert_eq!(difference(&changed, &[], &second, "").expect_err("refused").exit_code(), 2);
     }
 
     #[test]

@@ -18,7 +18,8 @@ use crate::fio::measure::Figures;
 use crate::metrics::latency::to_f64;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Unit, Window};
-use crate::validity::{Finding, Severity};
+use crate::rules;
+use crate::validity::Finding;
 use crate::watch::strangers::{self, Own};
 use crate::watch::ticker::{Seen, Ticker};
 use regex::Regex;
@@ -183,14 +184,12 @@ fn client_misses(account: &CpuAccount, work: &Figures) -> Option<Finding> {
     let busy_s = account.busy.share * account.sampling.window.nanoseconds() / 1e9;
     let own_s = work.client_s;
     let missed = (busy_s - own_s) / busy_s * 100.0;
-    (missed > 10.0).then(|| Finding {
-        rule: "A01".into(),
-        severity: Severity::Info,
-        reason: format!(
+    let rule = rules::of("A01");
+    (missed > rule.limit()).then(|| {
+        rule.finding(format!(
             "fio accounts for {own_s:.2} s of CPU and the machine for {busy_s:.2} s: \
              {missed:.0} % of it is not in fio's figures"
-        ),
-        correction: Some("never take usr_cpu and sys_cpu for the cost of an engine".into()),
+        ))
     })
 }
 

@@ -2,7 +2,6 @@
 
 use super::account::{CpuAccount, Taken};
 use super::files::{self, How};
-use super::flame::{self, Zoom};
 use super::groups::Groups;
 use super::live::{self, Plan};
 use super::load::Load;
@@ -24,18 +23,12 @@ use std::process::ExitCode;
   ashlar lab cpu --seconds 10
   ashlar lab cpu --fio seqwrite.fio --to run1
   ashlar lab cpu --to run2 -- dd if=/dev/zero of=/mnt/x bs=1M count=1000 oflag=direct
-  ashlar lab cpu --from md.folded --cores 64 --hz 99 --seconds 60
-  ashlar lab cpu --from run2/stacks.folded --against run1/stacks.folded --cores 64 --seconds 60 \
-    --to diff")]
+  ashlar lab cpu --from md.folded --cores 64 --hz 99 --seconds 60")]
 pub struct Args {
     /// Read samples from this file instead of sampling: folded stacks, or the output of `perf
     /// script`. Repeatable.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fio", "command"])]
     pub from: Vec<PathBuf>,
-
-    /// Draw a flame graph of what changed from this folded file to the one of --from. Needs --to.
-    #[arg(long, value_name = "FILE", requires = "from", requires = "out")]
-    pub against: Option<PathBuf>,
 
     /// Sample while this fio job runs. Prints CPU time for each I/O and each MiB.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["command", "seconds"])]
@@ -213,21 +206,6 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
     if let Some(out) = &args.out {
         make(out)?;
         account.flame_graphs = live::pictures(out, &read.counts, groups, &account)?;
-        if let (Some(before), Some(stacks)) = (&args.against, &read.counts.stacks) {
-            let first =
-                files::count(std::slice::from_ref(before), How { keep_stacks: true, ..how })?;
-            let first =
-                first.counts.stacks.map(|it| flame::folded(&it, Zoom::Whole)).unwrap_or_default();
-            let title = format!("{} against {}", of, before.display());
-            let file = "flame-difference.svg";
-            flame::difference(
-                &out.join(file),
-                &first,
-                &flame::folded(stacks, Zoom::Whole),
-                &title,
-            )?;
-            account.flame_graphs.insert("difference".into(), file.into());
-        }
     }
     Ok(account)
 }

@@ -195,11 +195,6 @@ impl Job {
         self.options.get(canonical(key)).map(|(value, _)| value.as_str())
     }
 
-    /// The options that are set, by fio's usual name for each.
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.options.keys().map(String::as_str)
-    }
-
     /// The line in which an option was set, from 1; that of the job if it was not.
     pub fn line_of(&self, key: &str) -> usize {
         self.options.get(canonical(key)).map_or(self.line, |(_, line)| *line)

@@ -42,7 +42,14 @@ pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figur
 }
 
 impl Figures {
-    /// The same with bandwidth over time.
+    /// The same with bandwidth over time of some jobs, by their numbers.
+    #[must_use]
+    pub fn with_series_of(mut self, series: &Series, jobs: &[u32]) -> Figures {
+        [self.read.series, self.write.series] = series.of_jobs(jobs);
+        self
+    }
+
+    /// The same with bandwidth and latency over time.
     #[must_use]
     pub fn with_series(mut self, series: Series) -> Figures {
         [self.read.latency_series, self.write.latency_series] = series.latency();

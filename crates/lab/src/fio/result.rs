@@ -17,8 +17,6 @@ const TRIES: usize = 64;
 /// I/Os that one bin is believed to hold: a year at 30 million a second. More is garbage, and would
 /// overflow sums.
 const BIN_MAX: u64 = 1 << 50;
-/// Name of fio's sum over all clients, which stands among the jobs.
-const ALL_CLIENTS: &str = "All clients";
 
 /// What fio said about a run.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -31,8 +29,6 @@ pub struct FioResult {
     pub global: BTreeMap<String, String>,
     /// Jobs, or groups of jobs with `group_reporting`.
     pub jobs: Vec<JobResult>,
-    /// fio's own sum over all clients, with several hosts; it is in none of the jobs.
-    pub all_clients: Option<JobResult>,
     /// Devices below, as fio counted them.
     pub disks: Vec<DiskUse>,
     /// Lines that stood around the document: fio's errors and notes.
@@ -44,8 +40,6 @@ pub struct FioResult {
 pub struct JobResult {
     /// Its name.
     pub name: String,
-    /// Host that ran it, in client/server mode: `NAME:PORT`.
-    pub host: Option<String>,
     /// errno of the first error; 0 without.
     pub error: i64,
     /// Options as fio repeats them; flags without a value (`time_based`) are missing from it in fio
@@ -142,15 +136,9 @@ impl FioResult {
         }
         result.timestamp_ms = number(&found.document, "timestamp_ms");
         result.global = texts(found.document.get("global options"));
-        let jobs =
-            ["jobs", "client_stats"].iter().find_map(|key| found.document.get(*key)?.as_array());
+        let jobs = found.document.get("jobs").and_then(Value::as_array);
         let jobs = jobs.ok_or_else(|| strange("it has no jobs"))?;
-        let own = jobs.iter().filter_map(Value::as_object).map(job);
-        // fio adds a sum over all clients; adding it again would count everything twice.
-        let (sums, own): (Vec<_>, Vec<_>) =
-            own.partition(|job| job.name == ALL_CLIENTS && job.host.is_some());
-        result.jobs = own;
-        result.all_clients = sums.into_iter().next();
+        result.jobs = jobs.iter().filter_map(Value::as_object).map(job).collect();
         let disks = found.document.get("disk_util").and_then(Value::as_array);
         result.disks = disks.into_iter().flatten().filter_map(Value::as_object).map(disk).collect();
         Ok(result)
@@ -260,7 +248,6 @@ fn job(value: &Map<String, Value>) -> JobResult {
     let levels = value.get("iodepth_level").and_then(Value::as_object);
     JobResult {
         name: text_of(value, "jobname"),
-        host: host(value),
         error: value.get("error").and_then(Value::as_i64).unwrap_or(0),
         options: texts(value.get("job options")),
         read: side("read"),
@@ -275,13 +262,6 @@ fn job(value: &Map<String, Value>) -> JobResult {
             .map(|(key, share)| (key.clone(), float_of(share)))
             .collect(),
     }
-}
-
-/// `NAME:PORT`: two servers on one host are two hosts.
-fn host(value: &Map<String, Value>) -> Option<String> {
-    let name = value.get("hostname").and_then(Value::as_str)?;
-    let port = value.get("port").and_then(Value::as_u64);
-    Some(port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}")))
 }
 
 fn side(value: &Map<String, Value>) -> Side {

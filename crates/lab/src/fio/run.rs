@@ -3,7 +3,6 @@
 //! What must stay true: the job file that ran, fio's output and its logs are evidence; a result
 //! with errors in it is handed on with its diagnostics, never as if nothing had happened.
 
-use super::hosts::{self, Host};
 use super::job::JobFile;
 use super::result::FioResult;
 use super::series::Series;
@@ -35,8 +34,6 @@ pub struct FioOrder {
     pub expected_s: f64,
     /// Whether logs of bandwidth, latency and its histogram are written, one sample a second.
     pub log_bandwidth: bool,
-    /// Hosts that do it, each with a `fio --server`; none for this machine.
-    pub hosts: Vec<Host>,
 }
 
 /// What came of it.
@@ -93,33 +90,20 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     if !ran.entry.exit.is_success() {
         return Err(failed(&format!("{}: {}", ran.entry.exit, reasons(&ran))));
     }
-    if let Some(host) = hosts::missing(&order.hosts, &result).first() {
-        return Err(failed(&format!("host {host} gave no result: {}", reasons(&ran))));
-    }
     let series = logged(&ran)?;
     Ok(FioRan { ran, result, series })
 }
 
-/// The job file at `place`, or one for each host, so that no host's logs are written over
-/// another's.
+/// The job file at `place`.
 fn prepare(order: &FioOrder, place: &Path) -> std::io::Result<Vec<String>> {
-    let text = |log: &Path| match order.log_bandwidth {
-        true => with_global(&order.jobs.to_string(), &log_settings(log)),
-        false => order.jobs.to_string(),
+    let jobs = order.jobs.to_string();
+    let text = match order.log_bandwidth {
+        true => with_global(&jobs, &log_settings(place)),
+        false => jobs,
     };
-    if order.hosts.is_empty() {
-        let path = place.with_extension("fio");
-        fs::write(&path, text(place))?;
-        return Ok(vec![path.to_string_lossy().into_owned()]);
-    }
-    let mut arguments = Vec::new();
-    for (at, host) in order.hosts.iter().enumerate() {
-        let own = PathBuf::from(format!("{}-host{at}", place.display()));
-        let path = own.with_extension("fio");
-        fs::write(&path, text(&own))?;
-        arguments.extend([host.argument(), path.to_string_lossy().into_owned()]);
-    }
-    Ok(arguments)
+    let path = place.with_extension("fio");
+    fs::write(&path, text)?;
+    Ok(vec![path.to_string_lossy().into_owned()])
 }
 
 fn log_settings(log: &Path) -> String {
@@ -151,9 +135,9 @@ fn job_of(name: &str) -> u32 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// `..._bw.1.log`, and from a host `..._bw.1.log.NAME`.
+/// `..._bw.1.log`.
 fn is_log(name: &str) -> bool {
-    name.ends_with(".log") || name.contains(".log.")
+    name.ends_with(".log")
 }
 
 fn failure(ran: &Ran, why: &str) -> Refusal {

@@ -131,7 +131,7 @@ fn tiny_job(dir: &std::path::Path, more: &str) -> FioOrder {
     let target = dir.join("target");
     let text = format!("[tiny]\nfilename={}\nsize=1m\nbs=4k\n{more}", target.display());
     let jobs = JobFile::parse(&text).unwrap();
-    FioOrder { jobs, why: "a test".into(), expected_s: 1.0, log_bandwidth: true, hosts: Vec::new() }
+    FioOrder { jobs, why: "a test".into(), expected_s: 1.0, log_bandwidth: true }
 }
 
 #[test]

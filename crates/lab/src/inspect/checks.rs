@@ -2,7 +2,6 @@
 //! look.
 //!
 //! - processors: governor, SMT, memory
-//! - speeds: what memory and processors did when they were tried
 //! - fabric: PCIe, NUMA, SAS, controllers, queues, interrupts
 //! - drives: caches, sectors, partitions, firmware, health, other hosts
 //! - software: background work, limits
@@ -17,14 +16,13 @@ mod fabric;
 mod outputs;
 mod processors;
 mod software;
-mod speeds;
 
 use super::models::ModelLine;
 use super::server::Server;
 use super::topology::Topology;
 use super::topology::flow::Flow;
 use crate::record::Check;
-use crate::validity::{Outcome, Severity};
+use crate::validity::Outcome;
 use std::collections::BTreeSet;
 
 /// What checks look at.
@@ -77,76 +75,54 @@ impl Found {
     }
 }
 
-/// A check by name.
-struct Rule {
-    name: &'static str,
-    severity: Severity,
-    look: fn(&Facts<'_>) -> Found,
-}
-
-const fn must(name: &'static str, look: fn(&Facts<'_>) -> Found) -> Rule {
-    Rule { name, severity: Severity::Error, look }
-}
-
-const fn note(name: &'static str, look: fn(&Facts<'_>) -> Found) -> Rule {
-    Rule { name, severity: Severity::Warning, look }
-}
+/// What looks.
+type Look = fn(&Facts<'_>) -> Found;
 
 /// All checks, in the order in which they are told.
-const RULES: [Rule; 33] = [
-    must("memory.channels_populated", processors::channels_populated),
-    must("memory.sockets_balanced", processors::sockets_balanced),
-    must("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
-    note("memory.speed_configured", processors::speed_configured),
-    note("memory.bandwidth_measured", speeds::bandwidth_measured),
-    note("memory.space", software::memory_space),
-    note("memory.errors", processors::memory_errors),
-    note("cpu.governor", processors::governor),
-    note("cpu.smt_recorded", processors::smt_recorded),
-    note("cpu.score_scales", speeds::score_scales),
-    note("measured.nodes_alike", speeds::nodes_alike),
-    note("measured.as_before", speeds::as_before),
-    must("pcie.link_negotiated", fabric::link_negotiated),
-    must("numa.drives_balanced", fabric::numa_balanced),
-    must("controller.drives_balanced", fabric::controllers_balanced),
-    must("controller.oversubscribed", fabric::oversubscribed),
-    must("sas.link_negotiated", fabric::sas_negotiated),
-    must("sas.phy_errors_growing", fabric::phy_errors_growing),
-    note("enclosure.elements", fabric::enclosure_elements),
-    note("queues.count", fabric::queue_count),
-    note("irq.spread", fabric::irq_spread),
-    must("drive.health", drives::health),
-    must("dual_port.second_host", drives::second_host),
-    note("dual_port.width", drives::port_width),
-    must("drive.partition_aligned", drives::partition_aligned),
-    note("drive.sector_size", drives::sector_size),
-    note("drive.firmware_uniform", drives::firmware_uniform),
-    note("drive.figures_uniform", drives::figures_uniform),
-    note("cache.volatile_write", drives::volatile_write),
-    note("background.activity", software::background_activity),
-    note("limits.aio_max_nr", software::aio_max_nr),
-    note("limits.scheduler", software::scheduler),
-    note("limits.request_size", software::request_size),
+const LOOKS: [(&str, Look); 29] = [
+    ("memory.channels_populated", processors::channels_populated),
+    ("memory.sockets_balanced", processors::sockets_balanced),
+    ("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
+    ("memory.speed_configured", processors::speed_configured),
+    ("memory.space", software::memory_space),
+    ("memory.errors", processors::memory_errors),
+    ("cpu.governor", processors::governor),
+    ("cpu.smt_recorded", processors::smt_recorded),
+    ("pcie.link_negotiated", fabric::link_negotiated),
+    ("numa.drives_balanced", fabric::numa_balanced),
+    ("controller.drives_balanced", fabric::controllers_balanced),
+    ("controller.oversubscribed", fabric::oversubscribed),
+    ("sas.link_negotiated", fabric::sas_negotiated),
+    ("sas.phy_errors_growing", fabric::phy_errors_growing),
+    ("enclosure.elements", fabric::enclosure_elements),
+    ("queues.count", fabric::queue_count),
+    ("irq.spread", fabric::irq_spread),
+    ("drive.health", drives::health),
+    ("dual_port.second_host", drives::second_host),
+    ("dual_port.width", drives::port_width),
+    ("drive.partition_aligned", drives::partition_aligned),
+    ("drive.sector_size", drives::sector_size),
+    ("drive.firmware_uniform", drives::firmware_uniform),
+    ("drive.figures_uniform", drives::figures_uniform),
+    ("cache.volatile_write", drives::volatile_write),
+    ("background.activity", software::background_activity),
+    ("limits.aio_max_nr", software::aio_max_nr),
+    ("limits.scheduler", software::scheduler),
+    ("limits.request_size", software::request_size),
 ];
 
 /// Make every check.
 pub fn all(facts: &Facts<'_>) -> Vec<Check> {
-    let check = |rule: &Rule| {
-        let found = (rule.look)(facts);
-        let is_told = !facts.server.is_partial || outputs::answer(rule.name, facts.server);
+    let check = |(name, look): &(&str, Look)| {
+        let found = look(facts);
+        let is_told = !facts.server.is_partial || outputs::answer(name, facts.server);
         let Found { outcome, target, found, next } = match found.outcome {
             Outcome::CannotTell | Outcome::NotApplicable if !is_told => outputs::not_given(),
             _ => found,
         };
-        Check { name: rule.name.to_owned(), target, outcome, found, next }
+        Check { name: (*name).to_owned(), target, outcome, found, next }
     };
-    RULES.iter().map(check).collect()
-}
-
-/// How much a check weighs: `Error` decides about the verdict, `Warning` is a note. An unknown name
-/// decides.
-pub fn severity(name: &str) -> Severity {
-    RULES.iter().find(|rule| rule.name == name).map_or(Severity::Error, |rule| rule.severity)
+    LOOKS.iter().map(check).collect()
 }
 
 /// Names for a sentence: the first few, and how many more.

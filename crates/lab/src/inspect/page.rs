@@ -6,9 +6,9 @@ use super::server::drives::whole;
 use super::server::{Server, scsi};
 use super::topology::flow::Flow;
 use super::topology::{Place, Topology};
-use super::{Inspection, Verdict, checks, diagram};
+use super::{Inspection, Verdict, diagram};
 use crate::record::Check;
-use crate::source::speeds::{self, Rounds};
+use crate::rules;
 use crate::validity::{Outcome, Severity};
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub fn text(inspection: &Inspection, all: bool) -> String {
     for sentence in sentences(inspection) {
         let _ = writeln!(out, "{sentence}");
     }
-    for sentence in measured(inspection).into_iter().chain(models(inspection)) {
+    for sentence in models(inspection) {
         let _ = writeln!(out, "{sentence}");
     }
     out.push('\n');
@@ -53,7 +53,7 @@ pub fn text(inspection: &Inspection, all: bool) -> String {
 pub fn headline(inspection: &Inspection) -> String {
     let count = |outcome: Outcome, severity: Severity| {
         let checks = inspection.checks.iter();
-        checks.filter(|it| it.outcome == outcome && checks::severity(&it.name) == severity).count()
+        checks.filter(|it| it.outcome == outcome && rules::of(&it.name).weight == severity).count()
     };
     let (error, note) = (Severity::Error, Severity::Warning);
     let unknown = count(Outcome::CannotTell, error) + count(Outcome::CannotTell, note);
@@ -82,7 +82,7 @@ pub fn headline(inspection: &Inspection) -> String {
 }
 
 fn mark(check: &Check, all: bool) -> Option<&'static str> {
-    Some(match (check.outcome, checks::severity(&check.name)) {
+    Some(match (check.outcome, rules::of(&check.name).weight) {
         (Outcome::Fail, Severity::Error) => "FAIL",
         (Outcome::Fail, _) => "note",
         (Outcome::CannotTell, _) => "?",
@@ -143,48 +143,6 @@ fn known(count: usize, name: &str) -> String {
 
 fn counted(count: usize, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
-}
-
-/// What memory and processors did, a line for each node, or that nobody tried.
-fn measured(inspection: &Inspection) -> Vec<String> {
-    let Some(tried) = &inspection.server.speeds else {
-        return vec!["Memory and processors: not measured (--measure).".to_owned()];
-    };
-    let figure = |rounds: &Rounds| match (rounds.median(), rounds.range()) {
-        (Some(median), Some((least, most))) => {
-            format!("{median} ({least} to {most} in {} rounds)", rounds.0.len())
-        }
-        _ => "not measured".to_owned(),
-    };
-    let steps = |steps: Option<u64>| {
-        steps.map_or("?".to_owned(), |it| format!("{} steps/s", speeds::steps(it)))
-    };
-    let mut lines: Vec<String> =
-        tried.not_tried.iter().map(|why| format!("Not measured: {why}.")).collect();
-    for node in &tried.nodes {
-        lines.push(format!(
-            "Measured on node {} with {}: memory read {}, copied {}; \
-             arithmetic {} by one, {} by all.",
-            node.node,
-            counted(node.cpus.len(), "thread"),
-            figure(&node.read),
-            figure(&node.copy),
-            steps(node.score_one),
-            steps(node.score_all)
-        ));
-    }
-    if !tried.together.0.is_empty() {
-        lines.push(format!("All nodes at once: memory read {}.", figure(&tried.together)));
-    }
-    for way in &tried.across {
-        lines.push(format!(
-            "From the memory of socket {} to the cores of socket {}: {}.",
-            way.memory_of,
-            way.read_by,
-            figure(&way.read)
-        ));
-    }
-    lines
 }
 
 /// What makers state about each model, or that nobody knows it.

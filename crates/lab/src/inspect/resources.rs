@@ -7,7 +7,6 @@
 use super::server::drives::whole;
 use super::server::network::Network;
 use super::server::{DriveKind, PhyErrors, Server};
-use crate::metrics::bandwidth::Rate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,7 +48,7 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
     let mut rows = vec![
         row("processors", load, waits("cpu"), None),
         row("memory, space", memory, waits("memory"), memory_errors),
-        row("memory, bandwidth", bandwidth(server), None, None),
+        row("memory, bandwidth", None, None, None),
     ];
     if server.cpu.sockets().len() > 1 {
         rows.push(row("link between sockets", None, None, None));
@@ -79,15 +78,6 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
         rows.push(row(&format!("network {}", network.name), rate, None, errors));
     }
     rows
-}
-
-/// What memory did when it was tried: its use is not known, its capacity is.
-fn bandwidth(server: &Server) -> Option<String> {
-    let speeds = server.speeds.as_ref()?;
-    let rates: Option<Vec<u64>> =
-        server.cpu.sockets().iter().map(|it| Some(speeds.socket_carried(*it)?.0)).collect();
-    let sum = rates?.into_iter().fold(0, u64::saturating_add);
-    (sum > 0).then(|| format!("? of {} measured", Rate(sum)))
 }
 
 /// What an interface counted, and by how much that grew. A counter that fell was set back.

@@ -22,7 +22,6 @@ pub mod scsi;
 pub mod software;
 
 use crate::source::Source;
-use crate::source::speeds::Speeds;
 pub use cpu::Cpu;
 pub use drives::{Attachment, Controller, Drive, DriveKind};
 pub use memory::Memory;
@@ -67,8 +66,6 @@ pub struct Server {
     pub software: Software,
     /// Programs that gave nothing, with the reason.
     pub silent_tools: BTreeMap<String, String>,
-    /// What memory and processors did when they were tried; None if nobody tried.
-    pub speeds: Option<Speeds>,
 }
 
 impl Server {
@@ -94,7 +91,6 @@ impl Server {
             phys: sas.phys,
             software: software::read(source),
             silent_tools: BTreeMap::new(),
-            speeds: source.speeds(),
             cpu,
             pci,
             irqs,

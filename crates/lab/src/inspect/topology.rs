@@ -63,13 +63,8 @@ pub struct Link {
     pub to: Option<usize>,
     /// What it is: `PCIe 3.0 x8`, `SAS 12G x4`.
     pub standard: String,
-    /// What it carries; None if nobody says. What it did when it was tried comes before what its
-    /// data say.
+    /// What it carries; None if nobody says.
     pub capacity: Option<Rate>,
-    /// What its data say, where it was tried.
-    pub computed: Option<Rate>,
-    /// What it did when it was tried, if that can be believed.
-    pub measured: Option<Rate>,
     /// Where the figure comes from.
     pub basis: String,
 }
@@ -78,20 +73,6 @@ impl Link {
     /// Whether this stands for the drives' media and is no wire.
     pub fn is_media(&self) -> bool {
         self.from.is_none()
-    }
-
-    /// `27.0 measured of 34.1 GB/s`; None if it was not tried.
-    pub fn measured_of_computed(&self) -> Option<String> {
-        let measured = self.measured?;
-        let Some(computed) = self.computed else { return Some(format!("{measured} measured")) };
-        let (one, other) = (measured.to_string(), computed.to_string());
-        // The unit once, if it is the same.
-        let unit = |text: &str| text.split_once(' ').map(|it| it.1.to_owned());
-        let head = match (one.split_once(' '), unit(&other)) {
-            (Some((number, own)), Some(unit)) if own == unit => number,
-            _ => one.as_str(),
-        };
-        Some(format!("{head} measured of {other}"))
     }
 
     /// Whether this is a socket's memory: the only link that a byte may pass several times.

@@ -9,30 +9,15 @@ use super::machine::{HostFacts, Machine, TargetFacts};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Away;
 
+const WHY: &str = "it is on another host";
+
 fn untold<T>() -> Result<T, String> {
-    Err("it is on another host".to_owned())
+    Err(WHY.to_owned())
 }
 
 impl Machine for Away {
     fn target(&self, _path: &str) -> TargetFacts {
-        TargetFacts {
-            kind: untold(),
-            size_bytes: untold(),
-            logical_block_bytes: untold(),
-            start_bytes: untold(),
-            optimal_bytes: untold(),
-            rotational: untold(),
-            serial: untold(),
-            occupied: untold(),
-            unwritten_bytes: untold(),
-            discarded_sectors: untold(),
-            reads_zeros: untold(),
-            compresses: untold(),
-            queue_requests: untold(),
-            volatile_cache: untold(),
-            polls: untold(),
-            node: untold(),
-        }
+        TargetFacts::untold(untold(), WHY)
     }
 
     fn host(&self) -> HostFacts {

@@ -4,11 +4,12 @@ use super::away::Away;
 use super::live::Live;
 use super::machine::Machine;
 use super::subject::{Intent, Subject};
-use super::{Remark, Rule, lint, rules, syntax, tools};
+use super::{Remark, lint, syntax, tools};
 use crate::Refusal;
 use crate::fio::args::CommandLine;
 use crate::fio::value;
 use crate::metrics::plausible::Ceiling;
+use crate::rules::{self, Rule};
 use crate::validity::{Mark, Severity};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub struct Args {
     /// A fio command line.
     #[arg(last = true, value_name = "FIO ARGS")]
     command: Vec<String>,
-    /// Explain a rule (such as L08), or all of them (`all`).
+    /// Explain a rule or check (such as L08 or drives.slow_member), or all of them (`all`).
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
     /// Judge for publication: some warnings become errors.
@@ -168,36 +169,38 @@ fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
 
 fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
     let wanted: Vec<&Rule> = match id {
-        "all" => rules::all(),
+        "all" => rules::all().iter().collect(),
         id => rules::named(id).into_iter().collect(),
     };
     if wanted.is_empty() {
         let said = format!("there is no rule {id}");
-        return Err(Refusal::cannot_run(
-            "lint.no_such_rule",
-            said,
-            "rules are L01 to L31; --explain all shows them",
-        ));
+        return Err(Refusal::cannot_run("lint.no_such_rule", said, "--explain all shows them"));
     }
     for rule in wanted {
         match json {
-            true => crate::say!(
-                "{}",
-                json!({"rule": rule.id, "title": rule.title, "severity": rule.severity,
-                "why": rule.why, "bad": rule.bad, "good": rule.good})
-            ),
-            false => {
-                crate::say!("{} ({}): {}\n", rule.id, word(rule.severity), rule.title);
-                crate::say!("{}", wrapped(rule.why));
-                crate::say!(
-                    "  Complains about:\n{}  Better:\n{}",
-                    indented(rule.bad),
-                    indented(rule.good)
-                );
-            }
+            true => crate::say!("{}", json!(rule)),
+            false => crate::say!("{}", explained(rule)),
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn explained(rule: &Rule) -> String {
+    let mut text = format!("{} ({}): {}\n", rule.id, word(rule.weight), rule.title);
+    let limit = rule.limit.map(|limit| limit.to_string()).unwrap_or_default();
+    for (what, said) in
+        [("", &rule.why), ("Needs: ", &rule.needs), ("Threshold: ", &limit), ("Next: ", &rule.next)]
+    {
+        if !said.is_empty() {
+            text += &format!("\n{}", wrapped(&format!("{what}{said}")));
+        }
+    }
+    for (what, example) in [("Complains about", &rule.bad), ("Better", &rule.good)] {
+        if !example.is_empty() {
+            text += &format!("\n  {what}:\n{}", indented(example));
+        }
+    }
+    text
 }
 
 fn print_json(remarks: &[Remark], mark: Mark) {

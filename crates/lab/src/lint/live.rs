@@ -29,14 +29,13 @@ impl Machine for Live {
         match fs::metadata(path) {
             Ok(found) if found.file_type().is_block_device() => block(path, found.rdev()),
             Ok(found) if found.is_file() => file(path, &found),
-            Ok(_) => unknown(Kind::Other, "it is neither a file nor a block device"),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                unknown(Kind::Missing, "it is not there")
+            Ok(_) => {
+                TargetFacts::untold(Ok(Kind::Other), "it is neither a file nor a block device")
             }
-            Err(error) => TargetFacts {
-                kind: Err(error.to_string()),
-                ..unknown(Kind::Other, &error.to_string())
-            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                TargetFacts::untold(Ok(Kind::Missing), "it is not there")
+            }
+            Err(error) => TargetFacts::untold(Err(error.to_string()), &error.to_string()),
         }
     }
 
@@ -95,7 +94,7 @@ impl Sysfs {
 fn block(path: &Path, rdev: u64) -> TargetFacts {
     let sysfs = match Sysfs::of(rdev) {
         Ok(sysfs) => sysfs,
-        Err(why) => return TargetFacts { kind: Ok(Kind::Block), ..unknown(Kind::Block, &why) },
+        Err(why) => return TargetFacts::untold(Ok(Kind::Block), &why),
     };
     let size_bytes = read_number(&sysfs.own.join("size")).map(|sectors| sectors * SECTOR_BYTES);
     let start = match sysfs.own == sysfs.disk {
@@ -151,28 +150,6 @@ fn file(path: &Path, found: &fs::Metadata) -> TargetFacts {
             .map(|mode| mode == "write back"),
         polls: of_disk("queue/io_poll").map(|on| on != 0),
         node: Err("a file is on no node".to_owned()),
-    }
-}
-
-fn unknown(kind: Kind, why: &str) -> TargetFacts {
-    let why = why.to_owned();
-    TargetFacts {
-        kind: Ok(kind),
-        size_bytes: Err(why.clone()),
-        logical_block_bytes: Err(why.clone()),
-        start_bytes: Err(why.clone()),
-        optimal_bytes: Err(why.clone()),
-        rotational: Err(why.clone()),
-        serial: Err(why.clone()),
-        occupied: if kind == Kind::Missing { Ok(Vec::new()) } else { Err(why.clone()) },
-        unwritten_bytes: Err(why.clone()),
-        discarded_sectors: Err(why.clone()),
-        reads_zeros: Err(why.clone()),
-        compresses: Err(why.clone()),
-        queue_requests: Err(why.clone()),
-        volatile_cache: Err(why.clone()),
-        polls: Err(why.clone()),
-        node: Err(why),
     }
 }
 

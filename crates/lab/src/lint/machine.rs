@@ -67,6 +67,31 @@ pub struct TargetFacts {
     pub node: Known<u32>,
 }
 
+impl TargetFacts {
+    /// Of which nothing but perhaps its kind can be told, and why.
+    pub fn untold(kind: Known<Kind>, why: &str) -> TargetFacts {
+        let why = || why.to_owned();
+        TargetFacts {
+            occupied: if kind == Ok(Kind::Missing) { Ok(Vec::new()) } else { Err(why()) },
+            kind,
+            size_bytes: Err(why()),
+            logical_block_bytes: Err(why()),
+            start_bytes: Err(why()),
+            optimal_bytes: Err(why()),
+            rotational: Err(why()),
+            serial: Err(why()),
+            unwritten_bytes: Err(why()),
+            discarded_sectors: Err(why()),
+            reads_zeros: Err(why()),
+            compresses: Err(why()),
+            queue_requests: Err(why()),
+            volatile_cache: Err(why()),
+            polls: Err(why()),
+            node: Err(why()),
+        }
+    }
+}
+
 /// Facts of the host.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostFacts {

@@ -1,4 +1,4 @@
-//! The rules, in groups; each group is a table of rules with the functions that check them below.
+//! What looks for each rule, in groups.
 //!
 //! - caching: what does not reach the device (L01, L02, L04, L16, L31)
 //! - time: too short, too early, too much else going on (L03, L15, L22, L23)
@@ -16,27 +16,44 @@ mod shape;
 mod target;
 mod time;
 
-use super::Rule;
+use super::Case;
 
 pub(super) use cpu::parse_version;
 
-/// All rules by number.
-pub fn all() -> Vec<&'static Rule> {
-    let groups: [&'static [Rule]; 7] = [
-        &caching::RULES,
-        &cpu::RULES,
-        &finished::RULES,
-        &latency::RULES,
-        &shape::RULES,
-        &target::RULES,
-        &time::RULES,
-    ];
-    let mut rules: Vec<&Rule> = groups.into_iter().flatten().collect();
-    rules.sort_by_key(|rule| rule.id);
-    rules
-}
+/// What looks at a case.
+type Look = fn(&mut Case<'_>);
 
-/// The rule called `id`, in capitals or not.
-pub fn named(id: &str) -> Option<&'static Rule> {
-    all().into_iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
-}
+/// What looks for each rule.
+pub(super) const LOOKS: [(&str, Look); 31] = [
+    ("L01", caching::direct),
+    ("L02", caching::libaio),
+    ("L03", time::runtime),
+    ("L04", caching::size),
+    ("L05", shape::block_size),
+    ("L06", shape::alignment),
+    ("L07", shape::full_stripe),
+    ("L08", target::unwritten),
+    ("L09", shape::synchronous),
+    ("L10", shape::same_blocks),
+    ("L11", shape::several_devices),
+    ("L12", latency::grouped),
+    ("L13", latency::measured),
+    ("L14", latency::percentiles),
+    ("L15", time::ramp),
+    ("L16", caching::buffers),
+    ("L17", shape::repeats),
+    ("L18", target::occupied),
+    ("L19", target::durable),
+    ("L20", cpu::polling),
+    ("L21", cpu::coalescing),
+    ("L22", time::preconditioning),
+    ("L23", time::background),
+    ("L24", cpu::pinning),
+    ("L25", shape::depth),
+    ("L26", cpu::environment),
+    ("L27", cpu::version),
+    ("L28", finished::errors),
+    ("L29", finished::ceilings),
+    ("L30", shape::understood),
+    ("L31", caching::engine),
+];

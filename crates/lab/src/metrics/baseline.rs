@@ -68,13 +68,8 @@ pub fn random_write(code: Code, raw_mixed_iops: f64) -> Baseline {
     }
 }
 
-/// F8: random one-block reads with `lost` members out; `raw_sum` is what the drives that are left
-/// do together.
-pub fn degraded_random_read(code: Code, lost: u32, raw_sum: f64) -> Baseline {
-    degraded_random_read_over((code, code.members()), lost, raw_sum)
-}
-
-/// The same for stripes over `drives`.
+/// F8: random one-block reads of stripes over `drives` with `lost` members out; `raw_sum` is what
+/// the drives that are left do together.
 pub fn degraded_random_read_over((code, drives): (Code, u32), lost: u32, raw_sum: f64) -> Baseline {
     let amplification = code.amplification_over(drives, lost);
     Baseline {
@@ -86,17 +81,8 @@ pub fn degraded_random_read_over((code, drives): (Code, u32), lost: u32, raw_sum
     }
 }
 
-/// F9: sequential full-stripe writes: the slowest member sets the pace of a stripe, and a shared
-/// link may set a lower one. Bytes a second.
-pub fn sequential_write(
-    code: Code,
-    members_bytes_per_s: &[f64],
-    link_ceilings: &[f64],
-) -> Baseline {
-    sequential_write_over((code, code.members()), members_bytes_per_s, link_ceilings)
-}
-
-/// The same for stripes over `drives`.
+/// F9: sequential full-stripe writes over `drives`: the slowest member sets the pace of a stripe,
+/// and a shared link may set a lower one. Bytes a second.
 pub fn sequential_write_over(
     (code, drives): (Code, u32),
     members_bytes_per_s: &[f64],
@@ -125,7 +111,7 @@ pub fn on_paper(data_drives: u32, datasheet_bytes_per_s: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        Code, degraded_random_read, on_paper, random_read, random_write, sequential_write,
+        Code, degraded_random_read_over, on_paper, random_read, random_write, sequential_write_over,
     };
 
     const RAID5: Code = Code { data: 7, parity: 1 };
@@ -181,7 +167,7 @@ mod tests {
             let counted = f64::from(reads) / f64::from(blocks);
             assert!((code.degraded_read_amplification(lost) - counted).abs() < 1e-12);
         }
-        assert!((degraded_random_read(RAID6, 2, 2.4e6).value - 1e6).abs() < 1e-3);
+        assert!((degraded_random_read_over((RAID6, 10), 2, 2.4e6).value - 1e6).abs() < 1e-3);
     }
 
     /// The talk's card: 12 drives of 0.3 M random writes are 3.6 M before any penalty, not 3.9 M;
@@ -206,9 +192,9 @@ mod tests {
     fn the_slowest_member_or_a_link_sets_the_pace_of_full_stripes() {
         let mut members = vec![500e6; 10];
         members[3] = 200e6;
-        let media = sequential_write(RAID6, &members, &[16e9]);
+        let media = sequential_write_over((RAID6, 10), &members, &[16e9]);
         assert!((media.value - 1.6e9).abs() < 1.0, "{media:?}");
-        let link = sequential_write(RAID6, &[500e6; 10], &[2e9]);
+        let link = sequential_write_over((RAID6, 10), &[500e6; 10], &[2e9]);
         assert!((link.value - 1.6e9).abs() < 1.0, "{link:?}");
         assert!(link.derivation.contains("link"));
     }

@@ -6,7 +6,8 @@
 //! of the client and a cross-check, never the cost.
 
 use crate::metrics::latency::to_f64;
-use crate::validity::{Finding, Severity};
+use crate::rules;
+use crate::validity::Finding;
 use serde::{Deserialize, Serialize};
 
 /// CPU time over work.
@@ -81,12 +82,7 @@ pub fn inversion(points: &[ClientCpu]) -> Option<Finding> {
          IOPS: it counts fio's own processes only, and work done elsewhere is missing",
         pair[0].system_percent, pair[1].system_percent, pair[0].iops, pair[1].iops
     );
-    Some(Finding {
-        rule: "A02".into(),
-        severity: Severity::Warning,
-        reason,
-        correction: Some("take the cost from the groups' shares, not from fio".into()),
-    })
+    Some(rules::of("A02").finding(reason))
 }
 
 #[cfg(test)]

@@ -3,10 +3,8 @@
 //!
 //! What must stay true: a figure above a ceiling is never explained away here: it gets an error.
 
-use crate::validity::{Finding, Severity};
-
-/// How far jobs x depth may be from IOPS x latency.
-pub const LITTLE_TOLERANCE: f64 = 0.10;
+use crate::rules;
+use crate::validity::Finding;
 
 /// F13, Little's law: what is in flight on average against what was asked for. A share of 1 is as
 /// asked; well below, the client does not keep the depth.
@@ -23,15 +21,11 @@ pub fn little_finding(jobs: u32, depth: u32, iops: f64, latency_mean_ns: f64) ->
         true => ("rate and latency contradict each other", "measure longer, on an idle machine"),
         false => ("client-limited", "more jobs of less depth, or a faster client core"),
     };
-    ((kept - 1.0).abs() > LITTLE_TOLERANCE).then(|| Finding {
-        rule: "F13".to_owned(),
-        severity: Severity::Warning,
-        reason: format!(
-            "{what}: {:.0} I/Os were in flight on average, {} were asked for",
-            kept * f64::from(jobs) * f64::from(depth),
-            jobs * depth
-        ),
-        correction: Some(correction.to_owned()),
+    let rule = rules::of("F13");
+    ((kept - 1.0).abs() > rule.limit()).then(|| {
+        let (had, asked) = (kept * f64::from(jobs) * f64::from(depth), jobs * depth);
+        let said = format!("{had:.0} I/Os were in flight on average, {asked} were asked for");
+        rule.finding(format!("{what}: {said}")).but(correction)
     })
 }
 
@@ -53,19 +47,12 @@ pub fn ceiling_finding(figure: f64, ceilings: &[Ceiling]) -> Option<Finding> {
         .iter()
         .filter(|ceiling| figure > ceiling.value * CEILING_SLACK)
         .min_by(|one, other| one.value.total_cmp(&other.value))?;
-    Some(Finding {
-        rule: "F14".to_owned(),
-        severity: Severity::Error,
-        reason: format!(
-            "{:.2} times the ceiling '{}': something else was measured (a cache, a sparse area, \
-             compression)",
-            figure / broken.value,
-            broken.name
-        ),
-        correction: Some(
-            "measure an area that was written, larger than every cache, with direct I/O".to_owned(),
-        ),
-    })
+    Some(rules::of("F14").finding(format!(
+        "{:.2} times the ceiling '{}': something else was measured (a cache, a sparse area, \
+         compression)",
+        figure / broken.value,
+        broken.name
+    )))
 }
 
 #[cfg(test)]

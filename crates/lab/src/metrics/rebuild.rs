@@ -27,17 +27,9 @@ pub fn of(member_bytes: u64, seconds: f64, p999_ns: (Option<u64>, Option<u64>)) 
     })
 }
 
-/// F18, write amplification inside a drive: media bytes over host bytes, from health logs before
-/// and after. `None` if nothing was written or a counter went backwards.
-pub fn write_amplification(media: (u64, u64), host: (u64, u64)) -> Option<f64> {
-    let media = media.1.checked_sub(media.0)?;
-    let host = host.1.checked_sub(host.0).filter(|bytes| *bytes > 0)?;
-    Some(super::latency::to_f64(media) / super::latency::to_f64(host))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{of, write_amplification};
+    use super::of;
 
     #[test]
     fn a_rebuild_has_a_rate_and_says_what_clients_felt() {
@@ -54,12 +46,5 @@ mod tests {
     fn a_weekly_scrub_of_eight_terabytes_is_thirteen_megabytes_a_second() {
         let scrub = of(8_000_000_000_000, 7.0 * 86_400.0, (None, None)).expect("a week");
         assert!((scrub.bytes_per_s / 1e6 - 13.2).abs() < 0.05);
-    }
-
-    #[test]
-    fn amplification_needs_counters_that_grow() {
-        assert_eq!(write_amplification((100, 400), (100, 200)), Some(3.0));
-        assert_eq!(write_amplification((400, 100), (100, 200)), None);
-        assert_eq!(write_amplification((1, 1), (5, 5)), None);
     }
 }

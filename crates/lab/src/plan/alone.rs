@@ -10,20 +10,19 @@ use crate::lint::live::Sysfs;
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::slow_member::median;
 use crate::record::{Check, Measurement};
+use crate::rules;
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// A drive that does less than this of what it did alone is disturbed.
-const DISTURBED: f64 = 0.9;
+/// Of its slower edge a spinning drive reaches at least this.
+const OF_EDGE: f64 = 0.9;
 /// A link this full explains what is missing.
 const FULL: f64 = 0.8;
 /// Drives within this of each other were slowed alike.
 const ALIKE: f64 = 0.03;
-/// Below this share of what is stated, a drive is not as stated.
-const AS_STATED: f64 = 0.8;
 /// In flight, at which makers state random I/Os.
 const STATED_DEPTH: u32 = 32;
 
@@ -122,8 +121,11 @@ fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> O
         .filter_map(|path| path.fullest())
         .max_by(|one, other| one.1.total_cmp(&other.1))
         .map(|(link, share)| (link.name.clone(), share));
-    let slow: Vec<&str> =
-        shares.iter().filter(|it| it.1 < DISTURBED).map(|it| it.0.as_str()).collect();
+    let slow: Vec<&str> = shares
+        .iter()
+        .filter(|it| it.1 < rules::of("drives.vibration").limit())
+        .map(|it| it.0.as_str())
+        .collect();
     let (outcome, found, next) = match fullest {
         _ if shares.len() < 3 => {
             (Outcome::CannotTell, format!("{said}; too few to disturb each other"), None)
@@ -157,19 +159,14 @@ fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> O
             ),
         ),
     };
-    Some(Check {
-        name: "drives.vibration".to_owned(),
-        target: load.to_owned(),
-        outcome,
-        found,
-        next: next.map(str::to_owned),
-    })
+    let next = next.map(str::to_owned);
+    Some(Check { next, ..rules::of("drives.vibration").check(load, outcome, found) })
 }
 
 /// What a maker states for a load: a rate in the unit of the load, and the share of it that must be
 /// reached.
 fn stated(entry: &Entry, measured: &Measurement) -> Option<(f64, f64)> {
-    let load = &measured.workload;
+    let (load, least) = (&measured.workload, rules::of("drive.as_stated").limit());
     let rate = |rate: Option<Rate>| Some(crate::metrics::latency::to_f64(rate?.0));
     let count = |count: Option<u64>| Some(crate::metrics::latency::to_f64(count?));
     let is_deep = load.jobs.saturating_mul(load.depth) >= STATED_DEPTH;
@@ -178,15 +175,15 @@ fn stated(entry: &Entry, measured: &Measurement) -> Option<(f64, f64)> {
         let inner = entry.figures.inner.unwrap_or(outer / 2);
         crate::metrics::latency::to_f64(inner) / crate::metrics::latency::to_f64(outer.max(1))
     });
-    let part = AS_STATED.min(edge.map_or(1.0, |edge| edge * DISTURBED));
+    let part = least.min(edge.map_or(1.0, |edge| edge * OF_EDGE));
     match load.mix.as_str() {
         "read" if load.block_bytes >= 64 << 10 => Some((rate(entry.read())?, part)),
         "write" if load.block_bytes >= 64 << 10 => Some((rate(entry.write())?, part)),
         "randread" if load.block_bytes == 4_096 && is_deep => {
-            Some((count(entry.figures.random_read)?, AS_STATED))
+            Some((count(entry.figures.random_read)?, least))
         }
         "randwrite" if load.block_bytes == 4_096 && is_deep => {
-            Some((count(entry.figures.random_write)?, AS_STATED))
+            Some((count(entry.figures.random_write)?, least))
         }
         _ => None,
     }
@@ -201,12 +198,9 @@ fn as_stated(
     let mut checks = Vec::new();
     let mut without_model = 0_usize;
     for (target, facts) in facts {
-        let check = |outcome, found: String, next: Option<&str>| Check {
-            name: "drive.as_stated".to_owned(),
-            target: (*target).to_owned(),
-            outcome,
-            found,
-            next: next.map(str::to_owned),
+        let check = |outcome, found: String, next: Option<&str>| {
+            let check = rules::of("drive.as_stated").check(*target, outcome, found);
+            Check { next: next.map(str::to_owned).or(check.next), ..check }
         };
         let Some((model, size)) = &facts.model else {
             without_model += 1;
@@ -241,28 +235,16 @@ fn as_stated(
                 );
                 match share >= part {
                     true => check(Outcome::Pass, found, None),
-                    false => check(
-                        Outcome::Fail,
-                        found,
-                        Some(
-                            "look at its link, its write cache, its temperature and its health; \
-                             purge and fill it, then measure again",
-                        ),
-                    ),
+                    false => check(Outcome::Fail, found, None),
                 }
             }
         });
     }
     if without_model > 0 {
-        checks.push(Check {
-            name: "drive.as_stated".to_owned(),
-            target: format!("{without_model} without a model"),
-            outcome: Outcome::CannotTell,
-            found: "files, loop devices and a guest's disks have no model that a maker states \
-                    anything about"
-                .to_owned(),
-            next: None,
-        });
+        let said = "files, loop devices and a guest's disks have no model that a maker states \
+                    anything about";
+        let target = format!("{without_model} without a model");
+        checks.push(rules::of("drive.as_stated").check(target, Outcome::CannotTell, said));
     }
     checks
 }

@@ -6,7 +6,6 @@
 //! run there is neither; what the redundancy costs is never guessed.
 
 use super::file::Array;
-use super::points::{BANDWIDTH, IOPS, UNMAPPED};
 use super::stripes::Stripes;
 use crate::metrics::baseline::{self, Baseline};
 use crate::metrics::latency::to_f64;
@@ -24,14 +23,11 @@ const FACTOR: f64 = 2.0;
 /// Reads among a raw run's I/Os that stand for small writes, percent: each is as many reads as
 /// writes on the members.
 const HALF: u32 = 50;
-/// Stage that measures the way to the drives.
-const WAYS: &str = "path";
 
 /// Raw runs of all drives of an array at once.
 #[derive(Debug)]
 pub struct RawRuns<'a> {
     runs: Vec<Vec<&'a Measurement>>,
-    ways: Vec<Vec<&'a Measurement>>,
     stripes: Stripes,
 }
 
@@ -43,60 +39,22 @@ impl<'a> RawRuns<'a> {
         drives: &[PathBuf],
         known: impl Iterator<Item = &'a Measurement>,
     ) -> Option<RawRuns<'a>> {
-        let members = if array.is_made() { &array.members } else { drives };
+        let is_own = array.is_made() && !array.is_handed_over();
+        let members = if is_own { &array.members } else { drives };
         let stripes = Stripes::of(array, drives)?;
-        let mut runs: BTreeMap<(bool, String, u32), Vec<&Measurement>> = BTreeMap::new();
+        let mut runs: BTreeMap<(String, u32), Vec<&Measurement>> = BTreeMap::new();
         // What was read of a sparse area would allow an array anything.
         let usable = |measured: &&Measurement| {
-            [STAGE, WAYS].contains(&measured.stage.as_str())
-                && Mark::of(&measured.findings) != Mark::Invalid
+            measured.stage == STAGE && Mark::of(&measured.findings) != Mark::Invalid
         };
         for measured in known.filter(usable) {
             if members.iter().any(|member| member.display().to_string() == measured.target) {
-                let is_way = measured.stage == WAYS;
-                let key = (is_way, measured.workload.name.clone(), measured.round);
+                let key = (measured.workload.name.clone(), measured.round);
                 runs.entry(key).or_default().push(measured);
             }
         }
         runs.retain(|_, run| run.len() == members.len());
-        let of = |is_way: bool| {
-            let own = runs.iter().filter(move |((way, ..), _)| *way == is_way);
-            own.map(|(_, run)| run.clone()).collect()
-        };
-        Some(RawRuns { runs: of(false), ways: of(true), stripes })
-    }
-
-    /// What the way to the drives carries, bytes a second: no read of the drives can be above it.
-    /// `None` if it was not measured, or gave less than the media did: then nothing but the media
-    /// answered, and it is no ceiling.
-    pub fn way(&self, workload: &Workload) -> Option<Ceiling> {
-        if workload.mix.trim_start_matches("rand") != "read" {
-            return None;
-        }
-        let is_small = |of: &Workload| of.mix == "randread" && of.block_bytes < 64 << 10;
-        let loads = if is_small(workload) { [IOPS, IOPS] } else { [BANDWIDTH, UNMAPPED] };
-        let in_flight = u64::from(workload.jobs) * u64::from(workload.depth);
-        let fits = |run: &&Vec<&Measurement>| {
-            let way = &run[0].workload;
-            let own = u64::from(way.jobs) * u64::from(way.depth) * u64::from(self.stripes.drives);
-            own >= in_flight && loads.iter().any(|load| way.name.starts_with(load))
-        };
-        let most = |one: &(f64, String), other: &(f64, String)| one.0.total_cmp(&other.0);
-        let (value, name) = self
-            .ways
-            .iter()
-            .filter(fits)
-            .map(|run| (sum(run), run[0].workload.name.clone()))
-            .max_by(most)?;
-        let media = self
-            .runs
-            .iter()
-            .filter(|run| run[0].workload.mix.trim_start_matches("rand") == "read")
-            .filter(|run| is_small(&run[0].workload) == is_small(workload))
-            .map(sum)
-            .max_by(f64::total_cmp)?;
-        let name = format!("the way to {} drives, {name}", self.stripes.drives);
-        (value > media).then_some(Ceiling { name, value })
+        Some(RawRuns { runs: runs.into_values().collect(), stripes })
     }
 
     /// What no figure of `workload` can be above, bytes a second, and the raw load that showed it:
@@ -111,8 +69,10 @@ impl<'a> RawRuns<'a> {
         let fits = |run: &&Vec<&Measurement>| {
             let raw = &run[0].workload;
             let own = u64::from(raw.jobs) * u64::from(raw.depth) * u64::from(drives);
-            (&raw.mix, raw.read_percent) == (&workload.mix, workload.read_percent)
-                && own >= in_flight
+            let is_alike = (&raw.mix, raw.read_percent) == (&workload.mix, workload.read_percent);
+            // An engine may make large writes of small ones.
+            let is_stream = workload.mix == "randwrite" && raw.mix == "write";
+            (is_alike && own >= in_flight || is_stream)
                 && raw.block_bytes >= workload.block_bytes.min(1 << 20)
         };
         let ceiling = |run: &Vec<&Measurement>| {

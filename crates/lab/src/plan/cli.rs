@@ -2,20 +2,19 @@
 
 use super::environment;
 use super::execute::{Run, Summary, execute};
-use super::file::{Array, Plan};
+use super::file::{Array, Kind, Plan};
 use super::made;
-use super::points::{Expanded, Group, Target, expand};
+use super::points::{Expanded, Group, Point, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
 use crate::adapter::by_name;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
+use crate::adapter::loops;
 use crate::adapter::needs::{Need, refuse_missing};
-use crate::compare::cli::of_members;
+use crate::evidence::log::{sha256, unix_whole_s};
 use crate::evidence::{Evidence, Interrupt};
-use crate::fio::hosts::Host;
-use crate::guard::{refuse_unless_named, refuse_unless_named_on};
+use crate::guard::refuse_unless_named;
 use crate::inspect::models::Library;
-use crate::lint::away::Away;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
 use crate::lint::syntax::complaints;
@@ -78,6 +77,28 @@ const PROFILES: &str = "profiles";
 /// A plan to begin with.
 pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
+/// A plan that is to be carried out, and how.
+pub struct Order<'a> {
+    /// The plan, in TOML.
+    pub text: &'a str,
+    /// Folder of its own profiles.
+    pub folder: &'a Path,
+    /// A new directory for the results.
+    pub to: Option<&'a Path>,
+    /// A directory of results in which the plan goes on.
+    pub resume: Option<&'a Path>,
+    /// Say what would be done, and do nothing.
+    pub dry_run: bool,
+    /// No stacks are sampled.
+    pub no_stacks: bool,
+    /// Percent of all cores that other programs may use.
+    pub strangers: f64,
+    /// Files with drive models.
+    pub models: &'a [PathBuf],
+    /// Serials and paths that may be destroyed.
+    pub named: &'a [String],
+}
+
 /// Run a plan.
 ///
 /// # Errors
@@ -92,44 +113,67 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let text = std::fs::read_to_string(&path).map_err(|error| {
         Refusal::file(&path, &error, "name a plan; lab run --example prints one")
     })?;
-    let plan = Plan::parse(&text)?;
-    let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
-    let expanded = expand(&plan, &folder, &size_of)?;
-    let models = Library::with(&args.models)?;
-    refuse_empty(&expanded)?;
-    if args.dry_run {
-        crate::say!("{}", described(&expanded, json));
-        refuse_missing(needs(&expanded)?)?;
-        refuse_not_understood(&expanded)?;
-        // The same refusals as in earnest, so that they are seen in time.
-        refuse(&Unlogged, &expanded, &args.destroy)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    refuse_missing(needs(&expanded)?)?;
-    refuse_not_understood(&expanded)?;
-    let interrupt = Interrupt::from_signals()
-        .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string(), ""))?;
-    let (dir, evidence) = open(args, &plan, &text, &expanded, interrupt)?;
-    if !json {
-        eprintln!("{}", estimate(&expanded));
-    }
-    refuse(&LiveCommands::new(&evidence), &expanded, &args.destroy)?;
-    let machine: &dyn Machine = if expanded.hosts.is_empty() { &Live } else { &Away };
-    let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
-    let watch = Watch::with_models(&dir, !args.no_stacks, &models)?
-        .with_strangers(args.strangers, !expanded.hosts.is_empty());
-    let named = &args.destroy;
-    let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named, models };
-    let summary = execute(&expanded, &run, &mut progress);
-    watch.conclude(&dir)?;
-    let summary = summary?;
+    let order = Order {
+        text: &text,
+        folder: &folder,
+        to: args.to.as_deref(),
+        resume: args.resume.as_deref(),
+        dry_run: args.dry_run,
+        no_stacks: args.no_stacks,
+        strangers: args.strangers,
+        models: &args.models,
+        named: &args.destroy,
+    };
+    let Some((dir, summary)) = carry_out(&order, json)? else { return Ok(ExitCode::SUCCESS) };
     report(&summary, &dir, json);
     Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
 }
 
+/// Carry a plan out; nothing comes of a dry run.
+///
+/// # Errors
+/// As [`run`].
+pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summary)>, Refusal> {
+    let plan = Plan::parse(order.text)?;
+    let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
+    let expanded = expand(&plan, order.folder, &size_of)?;
+    let models = Library::with(order.models)?;
+    refuse_empty(&expanded)?;
+    if order.dry_run {
+        crate::say!("{}", described(&expanded, json));
+        refuse_missing(needs(&expanded)?)?;
+        refuse_not_understood(&expanded)?;
+        // The same refusals as in earnest, so that they are seen in time.
+        return refuse(&Unlogged, &expanded, order.named).map(|()| None);
+    }
+    let begun = begun(order)?;
+    refuse_missing(needs(&expanded)?)?;
+    refuse_not_understood(&expanded)?;
+    let interrupt = Interrupt::from_signals()
+        .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string(), ""))?;
+    let path = order.resume.or(order.to).unwrap_or(Path::new(""));
+    // The first look is in the forensic log as well.
+    let evidence = Evidence::open(path, interrupt)?;
+    if !json {
+        eprintln!("{}", estimate(&expanded));
+    }
+    refuse(&LiveCommands::new(&evidence), &expanded, order.named)?;
+    let dir = match begun {
+        Some(dir) => dir,
+        None => create(order, &plan, &expanded, path)?,
+    };
+    let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
+    let watch =
+        Watch::with_models(&dir, !order.no_stacks, &models)?.with_strangers(order.strangers);
+    let named = order.named;
+    let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine: &Live, named, models };
+    let summary = execute(&expanded, &run, &mut progress);
+    watch.conclude(&dir)?;
+    Ok(Some((dir, summary?)))
+}
+
 pub(super) fn refuse_empty(expanded: &Expanded) -> Result<(), Refusal> {
-    let purges = expanded.groups.iter().any(|group| !group.purge.is_empty());
-    if purges || expanded.points().next().is_some() {
+    if expanded.points().next().is_some() {
         return Ok(());
     }
     let why: Vec<String> =
@@ -182,9 +226,6 @@ fn keep_plan(plan: &Plan, text: &str, dir: &Path, folder: &Path) -> Result<(), R
 /// What the plan needs of this machine.
 fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
     let mut needs = vec![Need::program("fio")];
-    if !expanded.hosts.is_empty() {
-        return Ok(needs);
-    }
     for group in &expanded.groups {
         let array = group.points.first().and_then(|point| {
             let path = &point.targets.first()?.path;
@@ -193,7 +234,7 @@ fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
         let Some(array) = array else { continue };
         if array.is_made() {
             needs.extend(by_name(&array.engine)?.needs());
-            needs.extend(of_members(&array.members));
+            needs.extend(loops::needs(&array.members));
         }
         let commands = group.before.iter().chain(&group.after).filter_map(|argv| argv.first());
         needs.extend(commands.map(|program| Need::program(program)));
@@ -207,11 +248,8 @@ fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
 
 /// Refuse what is not there, and what must not be written to.
 fn refuse(commands: &dyn Commands, expanded: &Expanded, named: &[String]) -> Result<(), Refusal> {
-    if expanded.hosts.is_empty() {
-        refuse_missing_targets(expanded)?;
-        return refuse_unless_named(commands, &expanded.written(), named);
-    }
-    refuse_unless_named_on(&expanded.hosts, &expanded.written(), named)
+    refuse_missing_targets(expanded)?;
+    refuse_unless_named(commands, &expanded.written(), named)
 }
 
 /// fio would make a plain file of a name that is not there, and measure the file system below.
@@ -224,45 +262,41 @@ fn refuse_missing_targets(expanded: &Expanded) -> Result<(), Refusal> {
     })
 }
 
-fn open(
-    args: &Args,
+/// The run that goes on; none if it is a new one.
+fn begun(order: &Order<'_>) -> Result<Option<RunDir>, Refusal> {
+    let Some(path) = order.resume else {
+        return order.to.map_or(Ok(()), RunDir::refuse_existing).map(|()| None);
+    };
+    let dir = RunDir::open(path)?;
+    if dir.read()?.facts.plan_sha256.as_ref() != Some(&sha256(order.text.as_bytes())) {
+        let said = format!("{} was begun with another plan", path.display());
+        let hint = "give the same plan, or begin anew with --to";
+        return Err(Refusal::new("run.other_plan", said, hint));
+    }
+    Ok(Some(dir))
+}
+
+fn create(
+    order: &Order<'_>,
     plan: &Plan,
-    text: &str,
     expanded: &Expanded,
-    interrupt: Interrupt,
-) -> Result<(RunDir, Evidence), Refusal> {
-    let sha256 = crate::evidence::log::sha256(text.as_bytes());
-    if let Some(path) = &args.resume {
-        let dir = RunDir::open(path)?;
-        if dir.read()?.facts.plan_sha256.as_ref() != Some(&sha256) {
-            let said = format!("{} was begun with another plan", path.display());
-            return Err(Refusal::new(
-                "run.other_plan",
-                said,
-                "give the same plan, or begin anew with --to",
-            ));
-        }
-        return Ok((dir, Evidence::open(path, interrupt)?));
-    }
-    let path = args.to.clone().unwrap_or_default();
-    if let Some(dir) = begun_in_vain(&path, &sha256) {
-        return Ok((dir, Evidence::open(&path, interrupt)?));
-    }
+    path: &Path,
+) -> Result<RunDir, Refusal> {
     let facts = RunFacts {
         format: FORMAT,
         lab: env!("CARGO_PKG_VERSION").to_owned(),
         question: plan.question.clone(),
-        plan_sha256: Some(sha256),
-        began_unix_s: format!("{:.0}", crate::evidence::log::unix_now_s()).parse().unwrap_or(0),
+        plan_sha256: Some(sha256(order.text.as_bytes())),
+        began_unix_s: unix_whole_s(),
         environment: environment(expanded),
         left_out: expanded.left_out.clone(),
     };
-    let dir = RunDir::create(&path, &facts)?;
-    keep_plan(plan, text, &path, &place(args).1)?;
-    Ok((dir, Evidence::open(&path, interrupt)?))
+    let dir = RunDir::create(path, &facts)?;
+    keep_plan(plan, order.text, path, order.folder)?;
+    Ok(dir)
 }
 
-/// The machine, the devices that are measured, and the hosts that make the load.
+/// The machine, and the devices that are measured.
 fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String> {
     let mut devices: Vec<PathBuf> = expanded
         .points()
@@ -272,20 +306,7 @@ fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String
         .collect();
     devices.sort();
     devices.dedup();
-    let mut facts = environment::facts(&devices);
-    if !expanded.hosts.is_empty() {
-        let hosts: Vec<String> = expanded.hosts.iter().map(Host::to_string).collect();
-        facts.insert("hosts that make the load".to_owned(), hosts.join(", "));
-    }
-    facts
-}
-
-/// The run in `path` if the same plan was refused there before anything was measured.
-fn begun_in_vain(path: &Path, sha256: &String) -> Option<RunDir> {
-    let dir = RunDir::open(path).ok()?;
-    let run = dir.read().ok()?;
-    let same = run.facts.plan_sha256.as_ref() == Some(sha256);
-    (same && run.records.is_empty() && run.unread.is_empty()).then_some(dir)
+    environment::facts(&devices)
 }
 
 fn estimate(expanded: &Expanded) -> String {
@@ -299,14 +320,6 @@ fn estimate(expanded: &Expanded) -> String {
         text += &format!("\nwill be overwritten: {}", path.display());
     }
     text
-}
-
-/// ` 3.fio`, or one for each host.
-fn job_arguments(hosts: &[Host], n: usize) -> String {
-    match hosts {
-        [] => format!(" {n}.fio"),
-        hosts => hosts.iter().map(|host| format!(" {} {n}.fio", host.argument())).collect(),
-    }
 }
 
 /// Everything that would be done.
@@ -334,14 +347,11 @@ fn described(expanded: &Expanded, json: bool) -> String {
     }
     let mut text = estimate(expanded);
     let mut n = 0;
-    for group in &expanded.groups {
-        for (drive, method) in &group.purge {
-            text += &format!("\n\n# purge {} by {}", drive.display(), method.name());
-        }
-        if let Some((drive, on)) = &group.switch {
-            let (state, drive) = (if *on { "on" } else { "off" }, drive.display());
-            text += &format!("\n\n# write cache of {drive} {state}; restored at the end");
-        }
+    let is_first = |group: &&Group| {
+        let is_again = |point: &Point| point.kind == Kind::Compare && point.round > 0;
+        !group.points.iter().any(is_again)
+    };
+    for group in expanded.groups.iter().filter(is_first) {
         if let Some(array) = made::needed(&expanded.arrays, group) {
             text += &format!("\n\n# {}", stands(array, group));
             for line in made::told(array, group.out) {
@@ -359,13 +369,19 @@ fn described(expanded: &Expanded, json: bool) -> String {
             n += 1;
             let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
             let (about, ids) = (duration(point.expected_s), ids.join(" and "));
-            let files = job_arguments(&expanded.hosts, n);
-            text += &format!("\n\n# {n}. {ids}: about {about}\n$ fio --output-format=json+{files}");
+            text +=
+                &format!("\n\n# {n}. {ids}: about {about}\n$ fio --output-format=json+ {n}.fio");
             let file = point.jobs.to_string();
             let lines = file.lines().filter(|line| !line.is_empty());
             text += &lines.map(|line| format!("\n    {line}")).collect::<String>();
         }
         group.after.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
+    }
+    if let Some(last) = expanded.points().filter(|it| it.kind == Kind::Compare).last()
+        && last.round > 0
+    {
+        let more = last.round + 1;
+        text += &format!("\n\n# rounds 2 to {more}: the same, in an order that a coin decides");
     }
     text
 }

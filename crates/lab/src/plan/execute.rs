@@ -6,8 +6,8 @@
 //!
 //! What must stay true: a point's records are on disk before the next one begins; what the run
 //! directory has already is not measured again; the first thing that fails ends the run, with
-//! everything before it kept; however it ends, what was made is taken away, and members and
-//! switches are as they were.
+//! everything before it kept; however it ends, what was made is taken away, and members
+//! are in again.
 
 mod again;
 mod conclude;
@@ -24,22 +24,19 @@ use super::points::{Expanded, Group, Point};
 use super::progress::Progress;
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
+use crate::adapter::loops::Devices;
 use crate::evidence::Evidence;
-use crate::fio::hosts;
 use crate::inspect::models::Library;
 use crate::inspect::server::software::Memory;
 use crate::lint::machine::Machine;
-use crate::purge;
-use crate::record::{Check, Measurement, Record};
+use crate::record::{Measurement, Record};
+use crate::rules;
 use crate::store::RunDir;
-use crate::switch::Switched;
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use crate::watch::Watch;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-
-const SYSFS: &str = "/sys";
+use std::path::{Path, PathBuf};
 
 /// What a run needs.
 pub struct Run<'a> {
@@ -75,6 +72,8 @@ struct Session<'a> {
     plan: &'a Expanded,
     commands: &'a Live<'a>,
     made: Option<Made<'a>>,
+    /// Block devices over raw drives that are files.
+    loops: Option<(Vec<PathBuf>, Devices<'a>)>,
     mounted: Option<Mounted<'a>>,
     baselines: BTreeSet<String>,
     known: BTreeMap<String, Measurement>,
@@ -82,11 +81,8 @@ struct Session<'a> {
     commanded: BTreeSet<Vec<String>>,
     /// Commands that put members back which the plan's own commands took out.
     to_restore: Vec<Vec<String>>,
-    switched: Switched,
     /// Memory before the last rebuild began.
     memory: Option<Memory>,
-    /// Drives that were purged and not filled since.
-    purged: BTreeSet<String>,
     summary: Summary,
 }
 
@@ -117,27 +113,23 @@ pub fn execute(
         plan,
         commands: &commands,
         made: None,
+        loops: over_files(plan, &commands)?,
         mounted: None,
         baselines,
         known,
         checked,
         commanded: BTreeSet::new(),
         to_restore: Vec::new(),
-        switched: Switched::open(run.dir.path(), Path::new(SYSFS))?,
         memory: None,
-        purged: BTreeSet::new(),
         summary: Summary::default(),
     };
-    // What an earlier lab left switched when it was killed.
-    session.restore_switches()?;
-    session.look_at_hosts()?;
     let measured = plan.groups.iter().try_for_each(|group| session.group(group, progress));
     let measured = measured.and_then(|()| session.conclude_paths());
     let gone = session.unmount().and(session.take_away());
     let put_back = session.put_back();
-    let restored = session.restore_switches();
     progress.finish();
-    commands.all_gone(measured.and(gone).and(put_back).and(restored))?;
+    session.loops = None;
+    commands.all_gone(measured.and(gone).and(put_back))?;
     let ids = plan.points().flat_map(|point| point.targets.iter().map(|target| point.id(target)));
     let all = ids.filter_map(|id| session.known.get(&id));
     session.summary.invalid =
@@ -147,13 +139,9 @@ pub fn execute(
 
 impl Session<'_> {
     fn group(&mut self, group: &Group, progress: &mut Progress) -> Result<(), Refusal> {
-        self.purge(group)?;
         let wanted = group.points.iter().any(|point| !self.has(point));
         let mut rebuilding = None;
         if wanted {
-            if let Some((drive, on)) = &group.switch {
-                self.switched.set(self.commands, drive, *on)?;
-            }
             rebuilding = self.prepare(group)?;
             if group.has_file_system && !self.mount(group, progress)? {
                 group.points.iter().for_each(|point| progress.end(point.expected_s, None));
@@ -203,7 +191,8 @@ impl Session<'_> {
         let Some(array) = made::needed(&self.plan.arrays, group) else {
             return self.take_away().map(|()| None);
         };
-        if self.made.as_ref().is_none_or(|made| !made.serves(array, group.out)) {
+        let serves = |made: &Made<'_>| made.serves(array, group.out) && !group.is_fresh;
+        if !self.made.as_ref().is_some_and(serves) {
             self.take_away()?;
             let dir = self.run.dir.path();
             self.made = Some(Made::make(array, self.run.evidence, self.commands, dir)?);
@@ -224,14 +213,9 @@ impl Session<'_> {
         let made = self.made.as_ref().filter(|_| array.is_made());
         let served = made.map_or(array.path.as_path(), Made::path).to_owned();
         if array.is_made() && !is_block_device(&served) {
-            let check = Check {
-                name: "file_system.filled".to_owned(),
-                target: array.name(),
-                outcome: Outcome::NotApplicable,
-                found: "not measured: the engine serves a file, on a file system of its own"
-                    .to_owned(),
-                next: None,
-            };
+            let said = "not measured: the engine serves a file, on a file system of its own";
+            let rule = rules::of("file_system.filled");
+            let check = rule.check(array.name(), Outcome::NotApplicable, said);
             return self.keep_checks(vec![check]).map(|()| false);
         }
         progress.more(0.0);
@@ -246,31 +230,6 @@ impl Session<'_> {
 
     fn unmount(&mut self) -> Result<(), Refusal> {
         self.mounted.take().map_or(Ok(()), Mounted::take_away)
-    }
-
-    /// Purge the drives that a group wants purged, each once in a run.
-    fn purge(&mut self, group: &Group) -> Result<(), Refusal> {
-        for (drive, method) in &group.purge {
-            let name = drive.display().to_string();
-            self.purged.insert(name.clone());
-            if self.checked.contains(&("drive.purged".to_owned(), name)) {
-                continue;
-            }
-            let live = Live::patient(self.run.evidence);
-            let plan = purge::plan(&live, drive, *method, Path::new(SYSFS))?;
-            let check = purge::purge(&live, self.run.machine, drive, &plan)?;
-            self.checked.insert((check.name.clone(), check.target.clone()));
-            self.run.dir.append(&Record::Check(check))?;
-        }
-        Ok(())
-    }
-
-    fn restore_switches(&mut self) -> Result<(), Refusal> {
-        for check in self.switched.restore()? {
-            self.summary.failed += usize::from(check.outcome == Outcome::Fail);
-            self.run.dir.append(&Record::Check(check))?;
-        }
-        Ok(())
     }
 
     fn take_away(&mut self) -> Result<(), Refusal> {
@@ -323,15 +282,22 @@ impl Session<'_> {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
         Live::new(self.run.evidence).succeed(&words, why).map(|_| ())
     }
+}
 
-    /// Versions and clocks of the hosts, once in a session.
-    fn look_at_hosts(&self) -> Result<(), Refusal> {
-        if self.plan.hosts.is_empty() {
-            return Ok(());
-        }
-        let checks = hosts::look(self.run.evidence, &self.plan.hosts)?;
-        checks.into_iter().try_for_each(|check| self.run.dir.append(&Record::Check(check)))
+/// Loop devices over those drives of the plan that are files and members of an array that the lab
+/// makes: the engines, too, see them through one.
+fn over_files<'a>(
+    plan: &Expanded,
+    commands: &'a Live<'a>,
+) -> Result<Option<(Vec<PathBuf>, Devices<'a>)>, Refusal> {
+    let is_member = |path: &Path| plan.arrays.iter().any(|it| it.members.iter().any(|m| m == path));
+    let files = plan.drives.iter().filter(|path| path.is_file() && is_member(path));
+    let files: Vec<PathBuf> = files.cloned().collect();
+    if files.is_empty() {
+        return Ok(None);
     }
+    let devices = Devices::of(commands, &files)?;
+    Ok(Some((files, devices)))
 }
 
 /// A measurement in one line, as whoever waits is told.

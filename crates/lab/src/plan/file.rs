@@ -11,10 +11,8 @@ mod kind;
 pub use kind::Kind;
 
 use crate::Refusal;
-use crate::fio::hosts::Host;
 use crate::fio::value;
 use crate::metrics::baseline::Code;
-use crate::purge::Method;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,13 +36,13 @@ pub struct Plan {
     /// Raw drives, block devices or files.
     #[serde(default)]
     pub drives: Vec<PathBuf>,
+    /// How much of each drive is written and measured: `10g`; all of it if the plan does not say
+    /// it.
+    #[serde(default)]
+    pub drive_span: Option<String>,
     /// Arrays that are there already.
     #[serde(default)]
     pub arrays: Vec<Array>,
-    /// Hosts that make the load, all at once, each with a `fio --server`: `NAME` or `NAME:PORT`.
-    /// None: this machine makes it. Drives and arrays are named as the hosts see them.
-    #[serde(default)]
-    pub hosts: Vec<String>,
     /// Own profiles: name -> fio job file, relative to the plan.
     #[serde(default)]
     pub profiles: BTreeMap<String, PathBuf>,
@@ -104,6 +102,12 @@ pub struct Array {
     /// Stripes lie on changing members, and are narrower than the array.
     #[serde(default)]
     pub declustered: bool,
+    /// Commands that come before the lab makes it: a setting that is compared.
+    #[serde(default)]
+    pub set: Vec<Vec<String>>,
+    /// Commands that take the setting back, after it was taken away.
+    #[serde(default)]
+    pub unset: Vec<Vec<String>>,
     /// Commands that each take one more member out.
     #[serde(default)]
     pub take_out: Vec<Vec<String>>,
@@ -169,12 +173,12 @@ pub struct Stage {
     /// Measure rounds until the SNIA criteria of steady state hold.
     #[serde(default)]
     pub steady: bool,
+    /// Members that the stage `compare` takes out in the second half of each turn.
+    #[serde(default)]
+    pub losses: u32,
     /// How long each point is measured, seconds, if not as in the plan.
     #[serde(default)]
     pub runtime_s: Option<u64>,
-    /// How drives are purged.
-    #[serde(default)]
-    pub method: Method,
     /// Sizes of the working set: `1g`; of a block, in the stage `block-sizes`.
     #[serde(default)]
     pub sizes: Vec<String>,
@@ -242,9 +246,9 @@ impl Plan {
         self.arrays.iter().try_for_each(Array::check)?;
         arrays::check(self)?;
         super::stripes::check(self)?;
-        self.check_hosts()?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
         let spans = self.arrays.iter().filter_map(|array| array.span.as_deref());
+        let spans = spans.chain(self.drive_span.as_deref());
         let sizes = self.stages.iter().flat_map(|stage| stage.sizes.iter().map(String::as_str));
         match strips
             .chain(spans)
@@ -254,41 +258,6 @@ impl Plan {
             Some(text) => Err(refused(format!("'{text}' is no size such as 64k"))),
             None => Ok(()),
         }
-    }
-}
-
-impl Plan {
-    /// Hosts that make the load; none if this machine makes it.
-    ///
-    /// # Errors
-    /// If one of them is no host.
-    pub fn hosts(&self) -> Result<Vec<Host>, Refusal> {
-        self.hosts.iter().map(|text| Host::parse(text)).collect()
-    }
-
-    fn check_hosts(&self) -> Result<(), Refusal> {
-        let mut hosts = self.hosts()?;
-        hosts.sort();
-        hosts.dedup();
-        if hosts.len() != self.hosts.len() {
-            return Err(refused("a host is named twice".to_owned()));
-        }
-        let here = |stage: &&Stage| {
-            [Kind::Purge, Kind::WriteCache, Kind::Path, Kind::Numa].contains(&stage.kind)
-        };
-        if let Some(stage) = self.stages.iter().find(here).filter(|_| !hosts.is_empty()) {
-            let said = format!(
-                "the stage {} is for drives of this machine, not of hosts",
-                stage.kind.name()
-            );
-            return Err(refused(said));
-        }
-        if !hosts.is_empty() && self.arrays.iter().any(Array::is_made) {
-            let said = "an array that the lab makes is on this machine, \
-                        where hosts cannot reach it: give its path as they see it";
-            return Err(refused(said.to_owned()));
-        }
-        Ok(())
     }
 }
 
@@ -308,7 +277,10 @@ impl Array {
             return Err(refused(said.to_owned()));
         }
         if !self.is_made() {
-            return Ok(());
+            return match self.set.is_empty() && self.unset.is_empty() {
+                true => Ok(()),
+                false => Err(refused("set and unset are for arrays that the lab makes".to_owned())),
+            };
         }
         crate::adapter::by_name(&self.engine)?;
         let hooks = [&self.take_out, &self.restore, &self.rebuild];
@@ -319,6 +291,7 @@ impl Array {
         }
         match self.code() {
             Some(_) => Ok(()),
+            None if self.is_handed_over() => Ok(()),
             None => Err(refused(format!(
                 "{} members are no {} that the lab can make: raid5 from 3, raid6 from 4 members; \
                  give an existing array by its path",
@@ -331,6 +304,11 @@ impl Array {
     /// Whether the lab makes it.
     pub fn is_made(&self) -> bool {
         !self.members.is_empty()
+    }
+
+    /// Whether it is a device that somebody else made: filled and measured as it is.
+    pub fn is_handed_over(&self) -> bool {
+        self.engine.starts_with("device:")
     }
 
     /// What it is called in records.
@@ -352,6 +330,9 @@ impl Array {
 
     /// Data and parity members, if they are known.
     pub fn code(&self) -> Option<Code> {
+        if self.is_handed_over() {
+            return None;
+        }
         let parity = match self.level.as_str() {
             "raid5" => 1,
             "raid6" => 2,
@@ -379,7 +360,7 @@ impl Array {
 
     /// Data of a full stripe, bytes, if the plan says it.
     pub fn stripe_data_bytes(&self) -> Option<u64> {
-        if self.is_made() {
+        if self.is_made() && !self.is_handed_over() {
             return self.strip_bytes().checked_mul(u64::from(self.code()?.data));
         }
         let strip = self.strip.as_deref().and_then(value::bytes)?;

@@ -5,12 +5,10 @@
 
 use crate::metrics::{cliff, knee, latency, slow_member, steady, stripe_time, zones as zone_curve};
 use crate::record::{ArrayCondition, Check, Measurement};
+use crate::rules;
 use crate::units;
-use crate::validity::{Finding, Outcome, Severity};
+use crate::validity::{Finding, Outcome};
 use std::path::Path;
-
-/// Share of what so many drives should do at once that they must do.
-const SCALES: f64 = 0.8;
 
 /// Which of the drives measured together is slow, and what the slow ones share.
 pub fn slow_members(together: &[Measurement]) -> Check {
@@ -25,17 +23,11 @@ pub fn slow_members(together: &[Measurement]) -> Check {
     let target = together.first().map_or(String::new(), |first| {
         format!("{} drives, {}", members.len(), first.workload.name)
     });
-    let (outcome, found, next) = match (members.len(), slow_member::find(&members).sentence()) {
-        (0..3, _) => (
-            Outcome::CannotTell,
-            "fewer than three drives: none can be called slow".to_owned(),
-            None,
-        ),
-        (_, Some(slow)) => (
-            Outcome::Fail,
-            slow,
-            Some("measure it alone, in another slot, on another path".to_owned()),
-        ),
+    let (outcome, found) = match (members.len(), slow_member::find(&members).sentence()) {
+        (0..3, _) => {
+            (Outcome::CannotTell, "fewer than three drives: none can be called slow".to_owned())
+        }
+        (_, Some(slow)) => (Outcome::Fail, slow),
         (_, None) => {
             let rates = || members.iter().map(|member| member.rate);
             let slowest = rates().fold(f64::INFINITY, f64::min) / slow_member::median(rates());
@@ -45,11 +37,10 @@ pub fn slow_members(together: &[Measurement]) -> Check {
                     "all drives show the same speed; the slowest does {} of the median",
                     units::percent(slowest)
                 ),
-                None,
             )
         }
     };
-    Check { name: "drives.slow_member".to_owned(), target, outcome, found, next }
+    rules::of("drives.slow_member").check(target, outcome, found)
 }
 
 /// What a drive hangs on, nearest first: expander, port, HBA, PCIe function, NUMA node.
@@ -90,12 +81,9 @@ pub fn cliff_of(measured: &Measurement) -> Check {
             ),
         ),
     };
-    let next = (outcome == Outcome::Fail).then(|| "publish the rate after the fall".to_owned());
-    Check { name: "drive.cliff".to_owned(), target: measured.target.clone(), outcome, found, next }
+    rules::of("drive.cliff").check(&measured.target, outcome, found)
 }
 
-/// Share by which the two fills of a target may differ.
-const FILLS_ALIKE: f64 = 0.1;
 /// A fill shorter than this says nothing about the target, seconds.
 const FILL_S_MIN: f64 = 10.0;
 
@@ -113,12 +101,13 @@ pub fn first_write(first: &Measurement, second: &Measurement) -> Check {
         units::bytes_per_s(was),
         units::bytes_per_s(then)
     );
+    let rule = rules::of("drive.first_write");
     let (outcome, found, next) = match ratio {
         _ if shortest < FILL_S_MIN => {
             let found = format!("{said}; {shortest:.1} s of writing are too short to compare");
             (Outcome::CannotTell, found, None)
         }
-        ratio if ratio > 1.0 + FILLS_ALIKE => (
+        ratio if ratio > 1.0 + rule.limit() => (
             Outcome::Fail,
             format!("{said}; first writes cost more: space is allocated by them"),
             Some(
@@ -126,20 +115,14 @@ pub fn first_write(first: &Measurement, second: &Measurement) -> Check {
                  and say what the first write costs",
             ),
         ),
-        ratio if ratio < 1.0 - FILLS_ALIKE => (
+        ratio if ratio < 1.0 - rule.limit() => (
             Outcome::Fail,
             format!("{said}; a fresh drive is faster than the same drive once it is full"),
             Some("publish figures that were taken after the second fill"),
         ),
         _ => (Outcome::Pass, said, None),
     };
-    Check {
-        name: "drive.first_write".to_owned(),
-        target: second.target.clone(),
-        outcome,
-        found,
-        next: next.map(str::to_owned),
-    }
+    Check { next: next.map(str::to_owned), ..rule.check(&second.target, outcome, found) }
 }
 
 /// Between which sizes of the working set a cache ends, of `(bytes, rate)`, smallest first.
@@ -176,7 +159,7 @@ pub fn knee(target: &str, sizes: &[(u64, f64)], memory_bytes: Option<u64>) -> Ch
         },
         _ => (Outcome::CannotTell, "fewer than two sizes".to_owned(), None),
     };
-    Check { name: "cache.knee".to_owned(), target: target.to_owned(), outcome, found, next }
+    Check { next, ..rules::of("cache.knee").check(target, outcome, found) }
 }
 
 /// Whether a series of rounds reached steady state on both criteria.
@@ -198,21 +181,20 @@ pub fn steadiness(series: &str, rates: &[f64]) -> Check {
         }
         (None, None) => (Outcome::CannotTell, format!("{} rounds; five are needed", rates.len())),
     };
-    let next =
-        (outcome != Outcome::Pass).then(|| "more rounds, or preconditioning first".to_owned());
-    Check { name: "workload.steady".to_owned(), target: series.to_owned(), outcome, found, next }
+    rules::of("workload.steady").check(series, outcome, found)
 }
 
 /// How the rate grows with the number of drives that work at once, of `(drives, their rates
 /// together)`, fewest first.
 pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
+    let rule = rules::of("drives.scale");
     let (outcome, found) = match (rates.first(), rates.last()) {
         (Some((1, one)), Some((count, all))) if *count > 1 && *one > 0.0 => {
             let times = |rate: f64| format!("{:.2}", rate / one);
             let steps: Vec<String> =
                 rates.iter().map(|(count, rate)| format!("{count}: {}", times(*rate))).collect();
             let expected = latency::to_f64(u64::try_from(*count).unwrap_or(u64::MAX));
-            let is_enough = all / one >= expected * SCALES;
+            let is_enough = all / one >= expected * rule.limit();
             let said = format!(
                 "{count} drives at once do {} times what one does ({})",
                 times(*all),
@@ -222,12 +204,7 @@ pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
         }
         _ => (Outcome::CannotTell, "fewer than two drives".to_owned()),
     };
-    let next = (outcome == Outcome::Fail).then(|| {
-        "something that they share is full: cores, or a link (lab inspect); \
-         to be mended before any array is measured"
-            .to_owned()
-    });
-    Check { name: "drives.scale".to_owned(), target: load.to_owned(), outcome, found, next }
+    rule.check(load, outcome, found)
 }
 
 /// F10: what waiting for the slowest of its members costs a stripe, from the raw drives' own
@@ -244,11 +221,10 @@ pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Chec
     let (one, stripe) = (latency::percentile(&all, 0.5)?, stripe_time::percentile(&each, 0.5)?);
     let took = latency::percentile(&bins(array), 0.5)?;
     let raw = members.first()?;
-    Some(Check {
-        name: "array.stripe_wait".to_owned(),
-        target: array.id.clone(),
-        outcome: Outcome::Pass,
-        found: format!(
+    Some(rules::of("array.stripe_wait").check(
+        &array.id,
+        Outcome::Pass,
+        format!(
             "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): \
              waiting for it costs {:.2} times; a stripe of the array took {}",
             units::microseconds(one),
@@ -258,8 +234,7 @@ pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Chec
             latency::to_f64(stripe) / latency::to_f64(one.max(1)),
             units::microseconds(took)
         ),
-        next: None,
-    })
+    ))
 }
 
 /// The rates over a drive's width: of `(percent of the width, measurement)`.
@@ -285,7 +260,7 @@ pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
         }
         _ => (Outcome::CannotTell, "too few places were read".to_owned()),
     };
-    Check { name: "drive.zones".to_owned(), target: drive.to_owned(), outcome, found, next: None }
+    rules::of("drive.zones").check(drive, outcome, found)
 }
 
 /// F19: how long a rebuild took, of `(bytes of the member, seconds)`, and what the load beside it
@@ -328,18 +303,13 @@ pub fn rebuild<'a>(
         }
         _ => (Outcome::CannotTell, "the rebuild could not be timed".to_owned()),
     };
-    Check { name: "array.rebuild".to_owned(), target: array.to_owned(), outcome, found, next: None }
+    rules::of("array.rebuild").check(array, outcome, found)
 }
 
 /// What a figure gets whose rebuild ended before it did.
 pub fn rebuild_ended(seconds: f64) -> Finding {
-    Finding {
-        rule: "F19".to_owned(),
-        severity: Severity::Warning,
-        reason: format!(
-            "the rebuild ended after {seconds:.1} s, before the measurement did: \
-             not all of the figure is under rebuild"
-        ),
-        correction: Some("a shorter runtime_s, or larger members".to_owned()),
-    }
+    rules::of("F19").finding(format!(
+        "the rebuild ended after {seconds:.1} s, before the measurement did: \
+         not all of the figure is under rebuild"
+    ))
 }

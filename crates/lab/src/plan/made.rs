@@ -9,11 +9,12 @@ use super::file::Array;
 use super::points::{Group, Point};
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
+use crate::adapter::loops::Devices;
 use crate::adapter::{Engine, Served, Wanted, by_name, imagined, keep_configuration};
-use crate::compare::members::Devices;
 use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;
 use crate::fio::run::{FioOrder, run as run_fio};
+use crate::fio::{JobFile, Section, Setting};
 use crate::record::EngineIdentity;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +34,7 @@ pub struct Made<'a> {
     out: usize,
     evidence: &'a Evidence,
     devices: Devices<'a>,
+    unset: Vec<Vec<String>>,
 }
 
 /// A rebuild that was begun.
@@ -64,10 +66,12 @@ impl<'a> Made<'a> {
             place,
         };
         let mut engine = by_name(&array.engine)?;
-        let served = match engine.create(commands, &wanted) {
+        let set = all_of(commands, &array.set, "a setting that is compared");
+        let served = match set.and_then(|()| engine.create(commands, &wanted)) {
             Ok(served) => served,
             Err(refusal) => {
-                let _first_failure_counts = commands.taking_away(|| engine.destroy(commands));
+                let unset = || gone(engine.as_mut(), &array.unset, commands);
+                let _first_failure_counts = commands.taking_away(unset);
                 return Err(refusal);
             }
         };
@@ -79,6 +83,7 @@ impl<'a> Made<'a> {
             out: 0,
             evidence,
             devices,
+            unset: array.unset.clone(),
         };
         match made.settle(commands, array) {
             Ok(()) => Ok(made),
@@ -92,6 +97,10 @@ impl<'a> Made<'a> {
     /// What comes between making it and the first measurement.
     fn settle(&mut self, commands: &Live<'_>, array: &Array) -> Result<(), Refusal> {
         self.identity = self.engine.identity(commands)?;
+        if !array.set.is_empty() {
+            let told = array.set.iter().map(|argv| shown(argv)).collect::<Vec<_>>().join("; ");
+            self.identity.tunables.insert("set by".to_owned(), told);
+        }
         keep_configuration(self.engine.as_ref(), commands)?;
         self.await_idle()?;
         self.fill(array)
@@ -101,11 +110,10 @@ impl<'a> Made<'a> {
         let block = array.stripe_data_bytes().unwrap_or(1 << 20);
         let span = array.span_bytes() / block * block;
         let order = FioOrder {
-            jobs: crate::compare::workloads::fill(&self.served.path, block, span),
+            jobs: fill(&self.served.path, block, span),
             why: format!("{}: write what is measured", self.name),
             expected_s: crate::metrics::latency::to_f64(span) / 1e6,
             log_bandwidth: false,
-            hosts: Vec::new(),
         };
         run_fio(self.evidence, &order).map(|_| ())
     }
@@ -219,7 +227,35 @@ impl<'a> Made<'a> {
     /// # Errors
     /// The first step that failed; the others were made.
     pub fn take_away(mut self, commands: &Live<'_>) -> Result<(), Refusal> {
-        commands.taking_away(|| self.engine.destroy(commands))
+        commands.taking_away(|| gone(self.engine.as_mut(), &self.unset, commands))
+    }
+}
+
+/// Take the engine's array away and its settings back: all of it, whatever fails.
+fn gone(
+    engine: &mut dyn Engine,
+    unset: &[Vec<String>],
+    commands: &Live<'_>,
+) -> Result<(), Refusal> {
+    let gone = engine.destroy(commands);
+    let back = unset.iter().map(|argv| {
+        all_of(commands, std::slice::from_ref(argv), "a setting that was compared is taken back")
+    });
+    back.fold(gone, Result::and)
+}
+
+fn all_of(commands: &dyn Commands, all: &[Vec<String>], why: &str) -> Result<(), Refusal> {
+    all.iter().try_for_each(|argv| {
+        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+        commands.succeed(&words, why).map(|_| ())
+    })
+}
+
+/// A command as its user wrote it: without the shell that runs it.
+fn shown(argv: &[String]) -> String {
+    match argv {
+        [shell, run, line] if shell == "sh" && run == "-c" => line.clone(),
+        argv => argv.join(" "),
     }
 }
 
@@ -231,8 +267,10 @@ pub fn told(array: &Array, out: usize) -> Vec<String> {
         strip_bytes: array.strip_bytes(),
         place: PathBuf::from("MADE"),
     };
-    imagined::told(&array.engine, &wanted, out)
-        .unwrap_or_else(|refusal| vec![format!("# {refusal}")])
+    let engine = imagined::told(&array.engine, &wanted, out)
+        .unwrap_or_else(|refusal| vec![format!("# {refusal}")]);
+    let lines = |all: &[Vec<String>]| all.iter().map(|argv| shown(argv)).collect::<Vec<_>>();
+    [lines(&array.set), engine, lines(&array.unset)].concat()
 }
 
 /// The array that a group needs, if the lab makes it.
@@ -250,6 +288,26 @@ fn of<'p>(arrays: &'p [Array], point: &Point) -> Option<&'p Array> {
 pub fn members(arrays: &[Array], groups: &[Group]) -> Vec<PathBuf> {
     let points = groups.iter().filter_map(|group| group.points.first());
     points.filter_map(|point| of(arrays, point)).flat_map(|it| it.members.clone()).collect()
+}
+
+/// Writes the first `span` bytes of `target` once: nothing is read that was never written.
+pub(super) fn fill(target: &Path, block_bytes: u64, span: u64) -> JobFile {
+    let (block, span) = (block_bytes.to_string(), span.to_string());
+    let name = target.to_string_lossy().replace(':', "\\:");
+    let settings = [
+        ("filename", name.as_str()),
+        ("ioengine", "io_uring"),
+        ("direct", "1"),
+        ("thread", "1"),
+        ("rw", "write"),
+        ("bs", &block),
+        ("iodepth", "8"),
+        ("refill_buffers", "1"),
+        ("end_fsync", "0"),
+        ("size", &span),
+    ];
+    let settings = settings.map(|(key, value)| Setting::new(key, value)).to_vec();
+    JobFile { sections: vec![Section::new("fill", settings)] }
 }
 
 fn file_name(name: &str) -> String {

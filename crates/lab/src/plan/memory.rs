@@ -6,13 +6,11 @@
 use crate::inspect::server::software::Memory;
 use crate::metrics::latency::to_f64;
 use crate::record::Check;
+use crate::rules;
 use crate::source::Source;
 use crate::units;
 use crate::validity::Outcome;
 use std::time::Duration;
-
-/// Below this part of all memory, what is available may run out under a longer rebuild.
-const AVAILABLE_MIN: f64 = 0.05;
 
 /// Memory now; None if the kernel does not say.
 pub fn now() -> Option<Memory> {
@@ -41,18 +39,9 @@ pub fn of_rebuild(array: &str, before: &Memory, during: &Memory) -> Check {
         (more > 0).then_some((more, name))
     });
     told.extend(grown.max().map(|(more, name)| format!("most of all {name} by {}", bytes(more))));
-    let is_short = share < AVAILABLE_MIN;
-    Check {
-        name: "rebuild.memory".to_owned(),
-        target: array.to_owned(),
-        outcome: if is_short { Outcome::Fail } else { Outcome::Pass },
-        found: told.join("; "),
-        next: is_short.then(|| {
-            "a smaller stripe cache, fewer jobs: a rebuild that waits for memory stalls the \
-             array"
-                .to_owned()
-        }),
-    }
+    let rule = rules::of("rebuild.memory");
+    let outcome = if share < rule.limit() { Outcome::Fail } else { Outcome::Pass };
+    rule.check(array, outcome, told.join("; "))
 }
 
 #[cfg(test)]

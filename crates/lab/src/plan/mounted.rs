@@ -5,15 +5,16 @@
 //! is as full as the plan says.
 
 use super::file::{Array, FileSystem};
+use super::made::fill;
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
+use crate::adapter::loops::Devices;
 use crate::adapter::word;
-use crate::compare::members::Devices;
-use crate::compare::workloads;
 use crate::evidence::Evidence;
 use crate::fio::run::{FioOrder, run as run_fio};
 use crate::metrics::latency::to_f64;
 use crate::record::Check;
+use crate::rules;
 use crate::units;
 use crate::validity::Outcome;
 use std::path::{Path, PathBuf};
@@ -94,11 +95,10 @@ impl<'a> Mounted<'a> {
     fn write(&self, file: &Path, bytes: u64, why: &str) -> Result<(), Refusal> {
         let span = bytes / FILL_BLOCK * FILL_BLOCK;
         let order = FioOrder {
-            jobs: workloads::fill(file, FILL_BLOCK, span),
+            jobs: fill(file, FILL_BLOCK, span),
             why: format!("{}: {why}", self.kind.name()),
             expected_s: to_f64(span) / 1e6,
             log_bandwidth: false,
-            hosts: Vec::new(),
         };
         run_fio(self.evidence, &order).map(|_| ())
     }
@@ -124,14 +124,8 @@ impl<'a> Mounted<'a> {
             units::percent(share),
             units::bytes(to_f64(array.span_bytes()))
         );
-        let next = (!is_full).then(|| "a smaller array, or a larger fill_percent".to_owned());
-        Check {
-            name: "file_system.filled".to_owned(),
-            target: array.name(),
-            outcome: if is_full { Outcome::Pass } else { Outcome::Fail },
-            found: said,
-            next,
-        }
+        let outcome = if is_full { Outcome::Pass } else { Outcome::Fail };
+        rules::of("file_system.filled").check(array.name(), outcome, said)
     }
 
     /// Unmount it, and wipe its signature.

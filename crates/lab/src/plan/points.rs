@@ -5,7 +5,7 @@
 //! - own: points that the lab makes itself
 //! - span: loads on the part of a target that was written
 //! - out: arrays with members out
-//! - way: what the way to the drives carries
+//! - turns: arrays in turns, in an order that a coin decides
 //!
 //! What must stay true: identities do not depend on time or chance, so that a resumed run knows
 //! what it has.
@@ -15,17 +15,13 @@ mod missing;
 mod out;
 mod own;
 mod span;
-mod way;
+mod turns;
 
 pub use own::{FIRST_FILL, SECOND_FILL};
-pub use way::{BANDWIDTH, CLIENT, IOPS, UNMAPPED};
 
 use super::file::{Array, Kind, Plan, Stage};
-use super::numa::{self, Node};
 use crate::Refusal;
 use crate::fio::JobFile;
-use crate::fio::hosts::Host;
-use crate::purge::Method;
 use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Workload};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,16 +40,14 @@ pub struct Group {
     pub after: Vec<Vec<String>>,
     /// Members of an array made by the lab that are out while it is measured.
     pub out: usize,
+    /// The array is made anew before the first point.
+    pub is_fresh: bool,
     /// One of them is put in again before the first point.
     pub is_rebuild: bool,
-    /// Drives that are purged before the first point.
-    pub purge: Vec<(PathBuf, Method)>,
     /// The points are measured through a file system that is made on the array.
     pub has_file_system: bool,
     /// Seconds that come before the first point: a file system that is filled.
     pub before_s: f64,
-    /// A drive whose write cache is on or off meanwhile.
-    pub switch: Option<(PathBuf, bool)>,
 }
 
 /// One start of fio.
@@ -97,8 +91,6 @@ pub struct Expanded {
     pub arrays: Vec<Array>,
     /// Raw drives of the plan.
     pub drives: Vec<PathBuf>,
-    /// Hosts that make the load; none if this machine makes it.
-    pub hosts: Vec<Host>,
     /// Stages that are left out, and why.
     pub left_out: BTreeMap<String, String>,
 }
@@ -119,7 +111,7 @@ impl Point {
     }
 
     /// Its measurement of `target`, without figures yet.
-    pub(super) fn blank(&self, target: &Target) -> Measurement {
+    pub(crate) fn blank(&self, target: &Target) -> Measurement {
         Measurement {
             id: self.id(target),
             stage: self.kind.name().to_owned(),
@@ -132,7 +124,6 @@ impl Point {
             write: Direction::default(),
             cpu: None,
             path: None,
-            hosts: Vec::new(),
             findings: Vec::new(),
             argv: Vec::new(),
             evidence: None,
@@ -182,9 +173,6 @@ impl Expanded {
             .filter(|path| !self.is_made(path))
             .collect();
         paths.extend(super::made::members(&self.arrays, &self.groups));
-        paths.extend(
-            self.groups.iter().flat_map(|group| &group.purge).map(|(path, _)| path.clone()),
-        );
         paths.sort();
         paths.dedup();
         paths
@@ -201,26 +189,13 @@ pub fn expand(
     folder: &Path,
     size_of: &dyn Fn(&Path) -> u64,
 ) -> Result<Expanded, Refusal> {
-    expand_on(plan, folder, size_of, &numa::nodes(Path::new("/sys")))
-}
-
-/// The same on a machine with these NUMA nodes.
-pub(super) fn expand_on(
-    plan: &Plan,
-    folder: &Path,
-    size_of: &dyn Fn(&Path) -> u64,
-    nodes: &[Node],
-) -> Result<Expanded, Refusal> {
     let mut all = Expanded {
         arrays: plan.arrays.clone(),
         drives: plan.drives.clone(),
-        hosts: plan.hosts()?,
         ..Expanded::default()
     };
-    let mut is_purged = false;
     for stage in &plan.stages {
-        is_purged = stage.kind == Kind::Purge || (is_purged && stage.kind != Kind::Precondition);
-        let maker = Maker { plan, folder, stage, size_of, nodes, is_purged };
+        let maker = Maker { plan, folder, stage, size_of };
         let name = stage.kind.name().to_owned();
         match maker.missing() {
             Some(why) => drop(all.left_out.insert(name, why)),
@@ -235,9 +210,6 @@ struct Maker<'a> {
     folder: &'a Path,
     stage: &'a Stage,
     size_of: &'a dyn Fn(&Path) -> u64,
-    nodes: &'a [Node],
-    /// Drives were purged by a stage before this one, and not filled since.
-    is_purged: bool,
 }
 
 impl Maker<'_> {
@@ -256,29 +228,15 @@ impl Maker<'_> {
                 let targets = if drives.is_empty() { there.map(served).collect() } else { drives };
                 group(targets.iter().flat_map(|target| self.fills(target)).collect())
             }
-            Kind::Purge => vec![Group {
-                purge: self
-                    .plan
-                    .drives
-                    .iter()
-                    .map(|path| (path.clone(), self.stage.method))
-                    .collect(),
-                ..Group::default()
-            }],
-            Kind::WriteCache => drives.iter().flat_map(|drive| self.caching(drive)).collect(),
             Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
             Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
             Kind::RawScale => group(self.scaling(&drives)?),
-            Kind::Path => group(self.paths(&drives)),
             Kind::Zone => group(drives.iter().flat_map(|drive| self.zones(drive)).collect()),
             Kind::Cliff => group(drives.iter().map(|drive| self.cliff(drive)).collect()),
-            Kind::BlockSizes | Kind::Numa if arrays.is_empty() => {
-                group(each(&drives, ArrayCondition::Raw)?)
-            }
-            Kind::ArraySweep | Kind::WorkingSet | Kind::BlockSizes | Kind::Numa => {
-                self.one_by_one(&arrays)?
-            }
+            Kind::BlockSizes if arrays.is_empty() => group(each(&drives, ArrayCondition::Raw)?),
+            Kind::ArraySweep | Kind::WorkingSet | Kind::BlockSizes => self.one_by_one(&arrays)?,
             Kind::ArraysAll => group(self.matrix(&arrays, ArrayCondition::Healthy)?),
+            Kind::Compare => self.in_turns()?,
             Kind::FileSystem => self.through_file_systems()?,
             Kind::Degraded => self.degraded()?,
             Kind::Rebuild => self.rebuilding()?,

@@ -16,7 +16,7 @@ use crate::record::Workload;
 use std::path::Path;
 
 /// The profiles that ship.
-const BUILT_IN: [(&str, &str); 13] = [
+const BUILT_IN: [(&str, &str); 14] = [
     ("buffered-1m", include_str!("../../profiles/buffered-1m.fio")),
     ("burst-1m", include_str!("../../profiles/burst-1m.fio")),
     ("full-stripe", include_str!("../../profiles/full-stripe.fio")),
@@ -28,6 +28,7 @@ const BUILT_IN: [(&str, &str); 13] = [
     ("seq-read-64k", include_str!("../../profiles/seq-read-64k.fio")),
     ("seq-write-64k", include_str!("../../profiles/seq-write-64k.fio")),
     ("seq-write-1m", include_str!("../../profiles/seq-write-1m.fio")),
+    ("stripe-read", include_str!("../../profiles/stripe-read.fio")),
     ("sync-4k", include_str!("../../profiles/sync-4k.fio")),
     ("unaligned", include_str!("../../profiles/unaligned.fio")),
 ];

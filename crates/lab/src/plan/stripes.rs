@@ -25,7 +25,7 @@ pub struct Stripes {
 impl Stripes {
     /// Those of `array`; `drives` are the plan's. `None` if the data of a stripe is not known.
     pub fn of(array: &Array, drives: &[PathBuf]) -> Option<Stripes> {
-        if let Some(code) = array.code().filter(|_| array.is_made()) {
+        if let Some(code) = array.code() {
             let drives = u32::try_from(array.members.len()).ok()?;
             return Some(Stripes { data: code.data, drives, active: drives, code: Some(code) });
         }
@@ -70,9 +70,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), Refusal> {
     for array in plan.arrays.iter().filter(told) {
         let (data, parity) = (array.data_members, array.parity_members);
         let said = match Stripes::of(array, &plan.drives) {
-            _ if array.is_made() => "the lab knows the stripes of an array that it makes: \
+            _ if array.is_made() && !array.is_handed_over() => {
+                "the lab knows the stripes of an array that it makes: \
                                      no parity_members, spares or declustered"
-                .to_owned(),
+                    .to_owned()
+            }
             _ if plan.drives.is_empty() || parity.is_none() => continue,
             Some(stripes) if stripes.code.is_some() => continue,
             _ => format!(
@@ -99,7 +101,7 @@ mod tests {
         let drives: Vec<String> = (0..drives).map(|at| format!("\"d{at}\"")).collect();
         Plan::parse(&format!(
             "question = \"q\"\ndrives = [{}]\n[[arrays]]\npath = \"a\"\n{keys}\n\
-             [[stages]]\nkind = \"path\"\n",
+             [[stages]]\nkind = \"zone\"\n",
             drives.join(", ")
         ))
     }

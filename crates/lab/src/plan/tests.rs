@@ -189,7 +189,9 @@ impl Place {
         let path = self.dir.path().join("run");
         let dir = RunDir::open(&path).unwrap();
         let evidence = Evidence::open(&path, interrupt)?;
-        let watch = Watch::new(&dir, false).expect("watched").with_strangers(100.0, false);
+        let watch = Watch::with_models(&dir, false, &Library::default())
+            .expect("watched")
+            .with_strangers(100.0);
         let (machine, models) = (&Live, Library::default());
         let run =
             Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named: &[], models };
@@ -380,7 +382,6 @@ fn blank(id: &str, workload: &crate::record::Workload) -> Measurement {
         write: crate::record::Direction::default(),
         cpu: None,
         path: None,
-        hosts: Vec::new(),
         findings: Vec::new(),
         argv: Vec::new(),
         evidence: None,

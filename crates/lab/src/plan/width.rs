@@ -9,6 +9,7 @@ use super::file::Array;
 use super::stripes::Stripes;
 use crate::metrics::zones;
 use crate::record::{ArrayCondition, Check, Measurement, RateUnit};
+use crate::rules;
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use std::collections::BTreeMap;
@@ -96,26 +97,18 @@ fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Ch
             None,
         ),
     };
-    Some(Check {
-        name: "array.over_width".to_owned(),
-        target: name,
-        outcome: Outcome::Pass,
-        found,
-        next: next.map(str::to_owned),
-    })
+    let next = next.map(str::to_owned);
+    Some(Check { next, ..rules::of("array.over_width").check(name, Outcome::Pass, found) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::checks;
     use crate::plan::file::Plan;
-    use crate::record::{ArrayCondition, Check, Measurement, Record};
+    use crate::record::{ArrayCondition, Check, Measurement};
 
     fn sample() -> Measurement {
-        let text = include_str!("../../tests/data/two-engines/records.jsonl");
-        let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
-        let mut all = text.lines().map(|line| serde_json::from_str::<Record>(line).unwrap());
-        let mut one: Measurement = all.find_map(only).unwrap();
+        let mut one = crate::record::sample();
         one.findings.clear();
         (one.round, one.workload.mix, one.workload.block_bytes) = (0, "read".into(), 1 << 20);
         (one.read.bytes_per_s, one.write.bytes_per_s) = (0.0, 0.0);

@@ -188,19 +188,14 @@ fn listed(all: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{bay, of, one_drive};
-    use crate::record::{ArrayCondition, Measurement, Record};
+    use crate::record::{ArrayCondition, Record};
     use crate::validity::{Finding, Severity};
 
     /// Drives of 0.3 M random writes each alone, and so many of them at once, each at `together`.
     fn records(alone: &[f64], together: &[f64]) -> Vec<Record> {
-        let text = include_str!("../../tests/data/two-engines/records.jsonl");
-        let Record::Measurement(sample) =
-            serde_json::from_str(text.lines().next().unwrap()).unwrap()
-        else {
-            panic!("a measurement")
-        };
+        let sample = crate::record::sample();
         let one = |stage: &str, at: usize, iops: f64| {
-            let mut it: Measurement = (*sample).clone();
+            let mut it = sample.clone();
             it.stage = stage.into();
             it.target = format!("/dev/d{at}");
             it.condition = ArrayCondition::Raw;

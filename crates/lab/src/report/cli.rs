@@ -2,6 +2,7 @@
 
 use super::points::{self, Point};
 use super::{findings, page, sections, text};
+use crate::evidence::verify;
 use crate::refusal::Refusal;
 use crate::store::{Run, RunDir};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             crate::say!("next experiment: {}", limit.verdict.next);
         }
         crate::say!("{} figures, {} invalid", headline.figures, headline.invalid);
+        evidence(dir.path()).iter().for_each(|line| crate::say!("evidence: {line}"));
         for file in &written {
             crate::say!("written: {}", file.display());
         }
@@ -65,6 +67,18 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         eprintln!("ashlar lab: line {line} of records.jsonl was passed over ({why}){more}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the outputs behind the figures are still as they were written; nothing of a run that was
+/// kept without them.
+fn evidence(dir: &Path) -> Vec<String> {
+    match verify(dir) {
+        Ok(it) if it.problems.is_empty() => {
+            vec![format!("{} outputs of {} commands, as written", it.files, it.commands)]
+        }
+        Ok(it) => it.problems,
+        Err(_) => Vec::new(),
+    }
 }
 
 fn write_all(

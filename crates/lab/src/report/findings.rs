@@ -4,7 +4,6 @@
 //! What must stay true: only figures whose mark allows it are compared; losses are told like gains.
 
 use super::points::Point;
-use super::switches;
 use crate::metrics::efficiency::{relative_cpu, relative_latency};
 use crate::metrics::pairs::{self, Comparison, Decision};
 use crate::record::{ArrayCondition, Check, Record};
@@ -196,9 +195,8 @@ fn raw_only(records: &[Record]) -> String {
     });
     let mut checks: Vec<&Check> = telling.filter(|it| it.outcome != Outcome::CannotTell).collect();
     checks.sort_by_key(|check| check.outcome != Outcome::Fail);
-    let mut told: Vec<String> =
+    let told: Vec<String> =
         checks.iter().map(|check| format!("{}: {}", check.target, check.found)).take(2).collect();
-    told.extend(switches::sentence(records));
     match told.is_empty() {
         true => "Raw drives only: no array was measured, and nothing was concluded about them."
             .to_owned(),
@@ -242,7 +240,7 @@ pub fn whose(point: &Point, points: &[Point]) -> String {
         let label = point.engine.strip_prefix("raw").unwrap_or(&point.engine);
         let with = match point.stage.as_str() {
             "raw.all" if !own.starts_with("all ") => ", all at once".to_owned(),
-            "precondition" | "zone" | "path" => format!(", {}", point.workload.name),
+            "precondition" | "zone" => format!(", {}", point.workload.name),
             _ => String::new(),
         };
         return format!("{own}{label}{with}");

@@ -10,7 +10,7 @@ use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
 use super::production;
 use super::sections::{self, Section};
-use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide, TraceTable};
+use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide};
 use super::text::{efficiency, percentile, title};
 use crate::metrics::pairs;
 use crate::record::ArrayCondition;
@@ -52,7 +52,6 @@ struct Page<'a> {
     production: Option<Section>,
     topology: Option<String>,
     resources: Vec<ResourceRow>,
-    traces: Vec<TraceTable>,
     checks: Vec<CheckRow>,
     environment: &'a BTreeMap<String, String>,
     left_out: &'a BTreeMap<String, String>,
@@ -153,12 +152,11 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         flames_left_out: budget.left_out,
         sections: sections::all(&run.records)
             .into_iter()
-            .filter(|it| ["drive", "bay", "hosts", "switches"].contains(&it.word))
+            .filter(|it| ["drive", "bay", "trace"].contains(&it.word))
             .collect(),
         production: Some(production::section(points)).filter(|it| !it.rows.is_empty()),
         topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
         resources: tables::resources(&run.records),
-        traces: tables::traces(&run.records),
         checks: tables::checks(&run.records),
         environment: &run.facts.environment,
         left_out: &run.facts.left_out,

@@ -7,6 +7,7 @@ use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::record::{ArrayCondition, Measurement, RateUnit, RawSum, Record, Workload};
+use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 use crate::verdict::BASELINE_BELIEVED;
@@ -162,16 +163,13 @@ pub fn of(records: &[Record]) -> Vec<Point> {
 /// (F14).
 fn above_baseline(point: &Point) -> Option<Finding> {
     let share = point.efficiency().filter(|share| *share > BASELINE_BELIEVED)?;
-    Some(Finding {
-        rule: "F14".to_owned(),
-        severity: Severity::Warning,
-        reason: format!(
-            "{} of what the raw drives did at the same load: \
-             a cache answers, or the machine was busier while the drives were measured",
-            units::percent(share)
-        ),
-        correction: Some("a span beyond every cache, on an idle machine".to_owned()),
-    })
+    let reason = format!(
+        "{} of what the raw drives did at the same load: \
+         a cache answers, or the machine was busier while the drives were measured",
+        units::percent(share)
+    );
+    let next = "a span beyond every cache, on an idle machine";
+    Some(rules::of("F14").finding_as(Severity::Warning, reason).but(next))
 }
 
 fn add(points: &mut Vec<Point>, measurement: &Measurement) {
@@ -304,15 +302,12 @@ fn group(shares: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{cores, cpu_of};
-    use crate::record::{CpuCost, Measurement, Record};
+    use crate::record::CpuCost;
 
     /// Two cores busy for 1.3 s around a load that counted 50,000 I/Os in one of these seconds.
     #[test]
     fn cpu_time_an_io_is_not_dearer_because_a_load_takes_time_to_begin_and_end() {
-        let text = include_str!("../../tests/data/two-engines/records.jsonl");
-        let measured = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
-        let mut all = text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok());
-        let mut round: Measurement = all.find_map(measured).expect("one");
+        let mut round = crate::record::sample();
         (round.read.ios, round.read.iops) = (50_000, 50_000.0);
         (round.write.ios, round.write.iops) = (0, 0.0);
         let per_core = vec![1.0; 2];

@@ -4,9 +4,8 @@
 //! What must stay true: what the page shows in these tables is here, too; an empty cell stays
 //! empty.
 
-use super::{cards, pictures, production, switches, tables};
+use super::{cards, pictures, production, tables};
 use crate::record::Record;
-use crate::units;
 use std::path::Path;
 
 /// A table.
@@ -29,9 +28,7 @@ pub fn all(records: &[Record]) -> Vec<Section> {
     let sections = [
         cards::one_drive(records),
         cards::bay(records),
-        switches::section(records),
         cpu(records),
-        hosts(records),
         resources(records),
         traces(records),
         production::section(&super::points::of(records)),
@@ -68,36 +65,6 @@ fn cpu(records: &[Record]) -> Section {
     }
 }
 
-fn hosts(records: &[Record]) -> Section {
-    let mut rows = Vec::new();
-    for record in records {
-        let Record::Measurement(measured) = record else { continue };
-        let unit = measured.workload.unit();
-        for host in &measured.hosts {
-            let rate = match unit {
-                crate::record::RateUnit::Iops => host.iops,
-                crate::record::RateUnit::BytesPerS => host.bytes_per_s,
-            };
-            let p99 = host.p99_ns.map_or_else(|| "too few I/Os".to_owned(), units::microseconds);
-            rows.push(vec![
-                measured.id.clone(),
-                host.host.clone(),
-                units::rate(rate, unit),
-                units::percent(rate / measured.rate()),
-                format!("{} us", units::three_digits(host.latency_mean_ns / 1e3)),
-                p99,
-            ]);
-        }
-    }
-    Section {
-        word: "hosts",
-        title: "Which host did what?",
-        head: vec!["measurement", "host", "rate", "of all", "mean latency", "p99"],
-        rows,
-        notes: Vec::new(),
-    }
-}
-
 fn resources(records: &[Record]) -> Section {
     let rows = tables::resources(records)
         .into_iter()
@@ -116,13 +83,7 @@ fn resources(records: &[Record]) -> Section {
 }
 
 fn traces(records: &[Record]) -> Section {
-    let (mut rows, mut notes) = (Vec::new(), Vec::new());
-    for trace in tables::traces(records) {
-        for row in &trace.rows {
-            rows.push(std::iter::once(trace.of.clone()).chain(row.iter().cloned()).collect());
-        }
-        notes.extend(trace.notes.iter().map(|note| format!("{}: {note}", trace.of)));
-    }
+    let (rows, notes) = tables::traces(records);
     Section {
         word: "trace",
         title: "What became of the I/Os?",
@@ -143,43 +104,12 @@ fn traces(records: &[Record]) -> Section {
 
 #[cfg(test)]
 mod tests {
-    use super::{Section, all};
-    use crate::record::{HostFigures, Record, ResourceTable};
+    use super::all;
+    use crate::record::{Record, ResourceTable};
 
     fn made_up() -> Vec<Record> {
         let text = include_str!("../../tests/data/two-engines/records.jsonl");
-        let mut records: Vec<Record> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        for record in &mut records {
-            if let Record::Measurement(measured) = record {
-                let host = |name: &str| HostFigures {
-                    host: name.into(),
-                    iops: measured.iops() / 2.0,
-                    bytes_per_s: measured.bytes_per_s() / 2.0,
-                    ..HostFigures::default()
-                };
-                measured.hosts = vec![host("a:1"), host("b:1")];
-            }
-        }
-        records
-    }
-
-    fn section(sections: &[Section], word: &str) -> Section {
-        sections.iter().find(|section| section.word == word).unwrap().clone()
-    }
-
-    #[test]
-    fn hosts_have_their_part_of_each_measurement() {
-        let hosts = section(&all(&made_up()), "hosts");
-        assert_eq!(
-            hosts.rows[0][1..4].iter().map(String::as_str).collect::<Vec<_>>()[..1],
-            ["a:1"]
-        );
-        assert!(
-            hosts.rows.iter().all(|row| row[3] == "50.0 %" || row[3] == "50 %"),
-            "{:?}",
-            hosts.rows[0]
-        );
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::cpu::account::{CpuAccount, GroupAccount};
 use crate::cpu::tally::CONTEXTS;
 use crate::metrics::share::Share;
 use crate::record::{ArrayCondition, Check, Record};
-use crate::trace::account::{DeviceAccount, Flow, TraceAccount};
+use crate::trace::account::{DeviceAccount, Flow};
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use std::path::Path;
@@ -261,51 +261,32 @@ fn measured(records: &[Record]) -> Vec<ResourceRow> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// What became of I/Os of one trace.
-pub struct TraceTable {
-    /// What ran meanwhile.
-    pub of: String,
-    /// Device, direction, submitted, issued, sizes, splits, off the strip, off the stripe.
-    pub rows: Vec<[String; 7]>,
-    /// Member I/Os for each write, and what rules say.
-    pub notes: Vec<String>,
-}
-
-/// All traces of a run.
-pub fn traces(records: &[Record]) -> Vec<TraceTable> {
-    let traces = records.iter().filter_map(|record| match record {
-        Record::Trace(account) => Some(trace_table(account)),
-        _ => None,
-    });
-    traces.collect()
-}
-
-fn trace_table(account: &TraceAccount) -> TraceTable {
-    let mut rows = Vec::new();
-    for device in std::iter::once(&account.device).chain(&account.members) {
-        let DeviceAccount {
-            submitted_writes, submitted_reads, issued_writes, issued_reads, ..
-        } = device;
-        for (word, submitted, issued) in
-            [("writes", submitted_writes, issued_writes), ("reads", submitted_reads, issued_reads)]
-        {
-            if submitted.ios + issued.ios > 0 {
-                rows.push(trace_row(device, word, submitted, issued));
+/// What became of the I/Os of all traces: a row for each device and direction, and what rules say.
+pub fn traces(records: &[Record]) -> (Vec<Vec<String>>, Vec<String>) {
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    for record in records {
+        let Record::Trace(account) = record else { continue };
+        let of = &account.of;
+        for device in std::iter::once(&account.device).chain(&account.members) {
+            for (word, submitted, issued) in [
+                ("writes", &device.submitted_writes, &device.issued_writes),
+                ("reads", &device.submitted_reads, &device.issued_reads),
+            ] {
+                if submitted.ios + issued.ios > 0 {
+                    let row = trace_row(device, word, submitted, issued);
+                    rows.push(std::iter::once(of.clone()).chain(row).collect());
+                }
             }
         }
+        notes.extend(account.members_per_write.map(|(writes, reads)| {
+            format!(
+                "{of}: each write became {writes:.2} member writes and {reads:.2} member reads."
+            )
+        }));
+        let said = account.findings.iter().map(|it| format!("{of}: {}: {}", it.rule, it.reason));
+        notes.extend(said);
     }
-    let mut notes: Vec<String> = account
-        .findings
-        .iter()
-        .map(|finding| format!("{}: {}", finding.rule, finding.reason))
-        .collect();
-    if let Some((writes, reads)) = account.members_per_write {
-        notes.insert(
-            0,
-            format!("Each write became {writes:.2} member writes and {reads:.2} member reads."),
-        );
-    }
-    TraceTable { of: account.of.clone(), rows, notes }
+    (rows, notes)
 }
 
 fn trace_row(device: &DeviceAccount, word: &str, submitted: &Flow, issued: &Flow) -> [String; 7] {

@@ -5,14 +5,14 @@
 //! very run that the BASELINE came from; each load has a scale of its own that begins at zero; an
 //! INVALID figure is no step.
 
-use super::chart::{WIDTH, escape, head, text};
+use super::chart::WIDTH;
 use super::charts::{self, Chart, ChartRow};
 use super::findings::{engines, short};
 use super::points::Point;
+use crate::pen::Pen;
 use crate::record::{ArrayCondition, RateUnit, RawSum};
 use crate::units;
 use crate::validity::Mark;
-use std::fmt::Write;
 
 /// A step of a fall.
 #[derive(Clone, Debug)]
@@ -184,51 +184,36 @@ fn svg(falls: &[Fall], title: &str) -> String {
         return String::new();
     }
     let height = |fall: &Fall| HEADING + fall.steps.iter().map(|_| ROW).sum::<f64>() + 10.0;
-    let mut out = head(WIDTH, falls.iter().map(height).sum::<f64>() + 8.0, title);
+    let size = (WIDTH, falls.iter().map(height).sum::<f64>() + 8.0);
+    let mut pen = Pen::new(size, title, "");
     let mut top = 0.0;
     for fall in falls {
-        text(&mut out, (12.0, top + 20.0), "start", "value", &fall.case);
+        pen.text((12.0, top + 20.0), "start", "value", &fall.case);
         let highest = fall.steps.iter().map(|step| step.rate).fold(f64::MIN_POSITIVE, f64::max);
         let mut y = top + HEADING;
         for step in &fall.steps {
-            draw(&mut out, step, (y, LONGEST / highest), fall.unit);
+            draw(&mut pen, step, (y, LONGEST / highest), fall.unit);
             y += ROW;
         }
-        let (from, to) = (top + HEADING - 3.0, y - 3.0);
-        let _ = write!(
-            out,
-            r#"<line class="axis" x1="{LEFT}" y1="{from:.1}" x2="{LEFT}" y2="{to:.1}"/>"#
-        );
+        pen.line("axis", (LEFT, top + HEADING - 3.0), (LEFT, y - 3.0));
         top += height(fall);
     }
-    out.push_str("</svg>");
-    out
+    pen.done()
 }
 
-fn draw(out: &mut String, step: &Step, (y, scale): (f64, f64), unit: RateUnit) {
+fn draw(pen: &mut Pen, step: &Step, (y, scale): (f64, f64), unit: RateUnit) {
     let (width, before) = (step.rate * scale, step.from.unwrap_or(0.0) * scale);
     let told = step.told(unit);
-    text(out, (LEFT - 10.0, y + 15.0), "end", "name", &step.name);
-    let _ = write!(
-        out,
-        "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"20\" fill=\"{}\">\
-         <title>{}</title></rect>",
-        step.colour,
-        escape(&told)
-    );
+    pen.text((LEFT - 10.0, y + 15.0), "end", "name", &step.name);
+    pen.bar((LEFT, y), (width, 20.0), step.colour, &told);
     if before > width {
-        let _ = write!(
-            out,
-            r#"<rect class="lost" x="{:.1}" y="{y:.1}" width="{:.1}" height="20"/>"#,
-            LEFT + width,
-            before - width
-        );
+        pen.bar((LEFT + width, y), (before - width, 20.0), "lost", "");
         if before - width > 60.0 {
             let lost = format!("\u{2212}{}", units::percent(1.0 - width / before));
-            text(out, (LEFT + (width + before) / 2.0, y + 14.0), "middle", "small", &lost);
+            pen.text((LEFT + (width + before) / 2.0, y + 14.0), "middle", "small", &lost);
         }
     }
-    text(out, (LEFT + width.max(before) + 8.0, y + 14.0), "start", "small", &told);
+    pen.text((LEFT + width.max(before) + 8.0, y + 14.0), "start", "small", &told);
 }
 
 #[cfg(test)]

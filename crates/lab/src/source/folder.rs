@@ -4,7 +4,6 @@
 //! What must stay true: a directory that holds anything is not written to; a name from a manifest
 //! never leads out of the directory.
 
-use super::speeds::Speeds;
 use super::tool::{Ending, Run};
 use super::tree::Tree;
 use super::{Capture, Origin};
@@ -17,8 +16,6 @@ use std::path::Path;
 struct Manifest {
     #[serde(flatten)]
     origin: Origin,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    speeds: Option<Speeds>,
     commands: BTreeMap<String, Line>,
 }
 
@@ -49,11 +46,7 @@ pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
         std::fs::write(&path, text)
             .map_err(|error| Refusal::file(&path, &error, "is there space left?"))
     };
-    let mut manifest = Manifest {
-        origin: capture.origin.clone(),
-        speeds: capture.speeds.clone(),
-        commands: BTreeMap::new(),
-    };
+    let mut manifest = Manifest { origin: capture.origin.clone(), commands: BTreeMap::new() };
     for (name, run) in &capture.runs {
         if !run.stdout.is_empty() {
             put(&format!("commands/{}.txt", file_name(name)), &run.stdout)?;
@@ -83,8 +76,7 @@ pub fn read(folder: &Path) -> Result<(Capture, usize), Refusal> {
         Refusal::cannot_run("capture.manifest_malformed", message, hint)
     })?;
     let (tree, odd) = Tree::parse(&get("files.txt")?);
-    let (origin, speeds) = (manifest.origin, manifest.speeds);
-    let mut capture = Capture { tree, runs: BTreeMap::new(), origin, speeds };
+    let mut capture = Capture { tree, runs: BTreeMap::new(), origin: manifest.origin };
     for (name, line) in manifest.commands {
         let stdout = get(&format!("commands/{}.txt", file_name(&name))).unwrap_or_default();
         let run = Run { argv: line.argv, ending: line.ending, stdout, stderr: line.stderr };
@@ -103,7 +95,6 @@ fn file_name(name: &str) -> String {
 mod tests {
     use super::{file_name, read, write};
     use crate::source::Source;
-    use crate::source::speeds::{NodeSpeeds, Speeds};
     use std::time::Duration;
 
     #[test]
@@ -112,8 +103,6 @@ mod tests {
         live.text("/proc/version");
         live.run("printf", &["printf", "two\\nlines"]);
         live.run("gone", &["no-such-tool-of-ours"]);
-        let nodes = vec![NodeSpeeds { node: 3, score_one: Some(7), ..NodeSpeeds::default() }];
-        live.keep_speeds(Speeds { nodes, ..Speeds::default() });
         let capture = live.into_capture();
         let folder = tempfile::tempdir().expect("a folder");
         write(&capture, folder.path()).expect("written");

@@ -73,13 +73,6 @@ impl Tree {
         names.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Paths that may not be read.
-    pub fn unreadable(&self) -> BTreeSet<String> {
-        let entries = self.entries.iter();
-        let closed = entries.filter(|(_, entry)| matches!(entry, Entry::Unreadable(_)));
-        closed.map(|(path, _)| path.clone()).collect()
-    }
-
     /// As text, one line an entry, or more for files of several lines.
     pub fn print(&self) -> String {
         let mut out = String::new();

@@ -6,7 +6,8 @@
 //! smaller.
 
 use super::event::{Event, Kind};
-use crate::validity::{Finding, Severity};
+use crate::rules;
+use crate::validity::Finding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -208,46 +209,40 @@ impl TraceAccount {
 
 fn findings(account: &TraceAccount) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut say = |rule: &str, severity, reason: String, correction: String| {
-        found.push(Finding { rule: rule.into(), severity, reason, correction: Some(correction) });
-    };
+    let mut say = |rule: &str, reason: String| found.push(rules::of(rule).finding(reason));
     let (device, writes) = (&account.device, &account.device.issued_writes);
     if account.lost > 0 {
-        let reason = format!(
-            "{} events were lost: all counts are too low by an unknown amount",
-            account.lost
-        );
         say(
             "F77",
-            Severity::Error,
-            reason,
-            "trace a smaller load, or give --buffer-mib more".into(),
+            format!(
+                "{} events were lost: all counts are too low by an unknown amount",
+                account.lost
+            ),
         );
     }
-    let of_issued = |count: u64| percent(count, writes.ios);
     if let Some(off) = writes.off_stripe.filter(|off| *off > 0 && device.splits > 0) {
-        let reason = format!(
-            "{:.0} % of the writes issued begin or end off the full stripe, \
-             after {} splits of {} writes{}",
-            of_issued(off),
-            device.splits,
-            device.submitted_writes.ios,
-            cause(device)
-        );
         say(
             "F78",
-            Severity::Warning,
-            reason,
-            "make the limit a multiple of the full stripe, or write less at once".into(),
+            format!(
+                "{:.0} % of the writes issued begin or end off the full stripe, \
+                 after {} splits of {} writes{}",
+                percent(off, writes.ios),
+                device.splits,
+                device.submitted_writes.ios,
+                cause(device)
+            ),
         );
     }
     let odd = device.submitted_writes.off_4k;
     if odd > 0 {
-        let reason = format!(
-            "{odd} of {} writes are not whole blocks of 4096 bytes: each is a read-modify-write",
-            device.submitted_writes.ios
+        say(
+            "F81",
+            format!(
+                "{odd} of {} writes are not whole blocks of 4096 bytes: \
+                 each is a read-modify-write",
+                device.submitted_writes.ios
+            ),
         );
-        say("F81", Severity::Warning, reason, "align partitions and block size to 4 KiB".into());
     }
     found
 }

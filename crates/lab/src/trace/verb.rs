@@ -3,8 +3,7 @@
 use super::account::{DeviceTally, TraceAccount};
 use super::event::{Event, lost};
 use super::instance::Instance;
-use super::layers::{self, Layers};
-use super::{text, vm};
+use super::text;
 use crate::Refusal;
 use crate::cpu::load::Load;
 use crate::record::Record;
@@ -22,32 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab trace /dev/md0 --strip 64K --stripe 512K --seconds 10
-  ashlar lab trace /dev/md0 --member /dev/sda --member /dev/sdb -- fio seqwrite.fio
-  ashlar lab trace --layers guest=guest.json --layers host=host.json
-  ashlar lab trace --vm domain.xml
-
-In a virtual machine: trace the disk in the guest and the device on the host at the same time, \
-each with --json to a file. Then compare them with --layers. --vm says how the disks are attached \
-and what distorts such a measurement.")]
+  ashlar lab trace /dev/md0 --member /dev/sda --member /dev/sdb -- fio seqwrite.fio")]
 pub struct Args {
     /// Device to trace: a whole block device.
-    #[arg(required_unless_present_any = ["layers", "vm"])]
-    pub device: Option<PathBuf>,
-
-    /// Compare finished traces of the same I/Os, outermost layer first: guest=FILE, then host=FILE.
-    /// Each FILE holds what --json printed. Repeatable.
-    #[arg(
-        long,
-        value_name = "NAME=FILE",
-        value_parser = layers::named,
-        conflicts_with_all = ["device", "vm"]
-    )]
-    pub layers: Vec<(String, String)>,
-
-    /// Say how a guest's disks are attached. FILE holds what virsh dumpxml prints, or the
-    /// emulator's /proc/PID/cmdline.
-    #[arg(long, value_name = "FILE", conflicts_with = "device")]
-    pub vm: Option<PathBuf>,
+    pub device: PathBuf,
 
     /// How long to trace, in seconds.
     #[arg(long, value_name = "T", default_value_t = 10.0, conflicts_with = "command")]
@@ -103,37 +80,17 @@ fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The one line that says why not.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    if let Some(path) = &args.vm {
-        let disks = vm::read(path)?;
-        crate::say_part!("{}", if json { printed(&disks)? } else { vm::text(&disks) });
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !args.layers.is_empty() {
-        let read = |(name, path): &(String, String)| layers::read(name, Path::new(path));
-        let layers = args.layers.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let layers = Layers::of(&layers);
-        crate::say_part!("{}", if json { printed(&layers)? } else { layers.text() });
-        return Ok(ExitCode::SUCCESS);
-    }
     let account = trace(args)?;
     let record = Record::Trace(Box::new(account));
     match (json, &record) {
         (false, Record::Trace(account)) => crate::say_part!("{}", text::text(account)),
-        _ => crate::say_part!("{}", printed(&record)?),
+        _ => crate::say!("{}", serde_json::to_string(&record).unwrap_or_default()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of JSON.
-fn printed(value: &impl serde::Serialize) -> Result<String, Refusal> {
-    let line = serde_json::to_string(value).map_err(|error| {
-        Refusal::cannot_run("trace.not_printed", error.to_string(), "this is a bug of the lab")
-    })?;
-    Ok(format!("{line}\n"))
-}
-
 fn trace(args: &Args) -> Result<TraceAccount, Refusal> {
-    let paths = args.device.iter().chain(&args.member);
+    let paths = std::iter::once(&args.device).chain(&args.member);
     let devices: Vec<(&PathBuf, (u32, u32))> =
         paths.map(|path| Ok((path, number(path)?))).collect::<Result<_, Refusal>>()?;
     let load = match args.command.is_empty() {

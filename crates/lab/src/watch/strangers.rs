@@ -11,6 +11,7 @@
 use crate::cpu::groups::Groups;
 use crate::metrics::latency::to_f64;
 use crate::record::CpuCost;
+use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Severity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,11 +54,6 @@ impl Own {
         let engines = groups.all.iter().flat_map(|group| group.thread_patterns());
         let engines = engines.filter_map(|pattern| regex::Regex::new(pattern).ok());
         Own { pid: std::process::id(), claimed: claimed.into_iter().chain(engines).collect() }
-    }
-
-    /// Programs called fio make the load for other hosts.
-    pub fn claim_fio(&mut self) {
-        self.claimed.extend(regex::Regex::new("^fio$").ok());
     }
 
     fn is_claimed(&self, name: &str) -> bool {
@@ -196,7 +192,7 @@ impl Moved {
                 "{name} (process {pid}) moved {} on the measured devices meanwhile",
                 units::bytes(to_f64(most))
             );
-            invalid("A16", reason, "end that program and measure again")
+            rules::of("A16").finding(reason)
         })
     }
 }
@@ -218,7 +214,7 @@ pub fn more_than(target: &str, carried: f64, asked: f64) -> Option<Finding> {
             units::bytes_per_s(carried),
             units::bytes_per_s(asked)
         );
-        invalid("A16", reason, "find out who uses it: iotop, or lsof on the device")
+        rules::of("A16").finding(reason).but("find out who uses it: iotop, or lsof on the device")
     })
 }
 
@@ -232,35 +228,25 @@ pub fn findings(cost: &CpuCost, who: &[(String, f64)], share_max: f64) -> Vec<Fi
     let names: Vec<&str> = who.iter().take(3).map(|it| it.0.as_str()).collect();
     let strangers = format!("other programs ({}) used", names.join(", "));
     let told = [
-        ("A15", cost.foreign_s / all_s, share_max, strangers, "end them and measure again"),
+        ("A15", cost.foreign_s / all_s, share_max, strangers),
         (
             "A17",
             cost.stolen_s / all_s,
             share_max * STOLEN_MAX / SHARE_MAX,
             "the hypervisor took".to_owned(),
-            "measure on a host without other guests",
         ),
     ];
-    let judged =
-        told.into_iter().filter(|it| it.1 > NOTED).map(|(rule, share, most, who, next)| {
-            let reason = format!("{who} {} of all cores meanwhile", units::percent(share));
-            match share > most {
-                true => {
-                    invalid(rule, format!("{reason}, more than {}", units::percent(most)), next)
-                }
-                false => Finding { severity: Severity::Warning, ..invalid(rule, reason, next) },
+    let judge = |(rule, share, most, who): (&str, f64, f64, String)| {
+        let reason = format!("{who} {} of all cores meanwhile", units::percent(share));
+        match share > most {
+            true => {
+                let more = format!("{reason}, more than {}", units::percent(most));
+                rules::of(rule).finding(more)
             }
-        });
-    judged.collect()
-}
-
-fn invalid(rule: &str, reason: String, next: &str) -> Finding {
-    Finding {
-        rule: rule.to_owned(),
-        severity: Severity::Error,
-        reason,
-        correction: Some(next.to_owned()),
-    }
+            false => rules::of(rule).finding_as(Severity::Warning, reason),
+        }
+    };
+    told.into_iter().filter(|it| it.1 > NOTED).map(judge).collect()
 }
 
 #[cfg(test)]

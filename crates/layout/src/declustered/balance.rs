@@ -8,10 +8,10 @@
 
 use std::ops::Range;
 
-use ashlar_units::{MemberIdx, to_u64};
+use ashlar_units::{MemberIdx, StripIdx, StripSet, StripeNo, to_u64};
 
 use super::rebuild::Skipped;
-use super::slice::{CellAt, Declustered, GroupAt};
+use super::slice::{CellAt, Declustered, DeclusteredSeat, GroupAt};
 
 /// Strips that each member reads and writes in a rebuild.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,20 +36,7 @@ impl RebuildLoad {
     /// If the array has no such member or slice.
     pub fn count(map: &Declustered, lost: &[MemberIdx], slices: Range<u64>) -> RebuildLoad {
         assert!(slices.end <= map.slices(), "the array has {} slices", map.slices());
-        let members = map.parts().members;
-        let mut is_lost = vec![false; members];
-        for member in lost {
-            is_lost[member.at()] = true;
-        }
-        let nothing = vec![0; members];
-        let mut load = RebuildLoad {
-            reads: nothing.clone(),
-            writes: nothing.clone(),
-            critical: nothing,
-            lost_strips: 0,
-            dead_strips: 0,
-            is_lost,
-        };
+        let mut load = RebuildLoad::none(map, lost);
         let skips = Skips::new(map);
         let mut hit = Vec::new();
         for slice in slices {
@@ -65,6 +52,73 @@ impl RebuildLoad {
             }
         }
         load
+    }
+
+    /// The load after the loss of these members over some stripes, with any choice of strips to
+    /// read: `read` names those for a stripe and the strips that it lost. A lost strip is written
+    /// to the spare cell that takes its place; if no spare column is left for it, to the device
+    /// that replaces its member. Critical strips are counted as in [`RebuildLoad::count`].
+    ///
+    /// # Panics
+    /// If the array has no such member or stripe.
+    pub fn of_stripes(
+        map: &Declustered,
+        lost: &[MemberIdx],
+        stripes: impl Iterator<Item = StripeNo>,
+        read: impl Fn(StripeNo, StripSet) -> StripSet,
+    ) -> RebuildLoad {
+        let mut load = RebuildLoad::none(map, lost);
+        for stripe in stripes {
+            let seat = map.seat(stripe);
+            let hit = lost.iter().filter_map(|member| map.strip_on(seat, *member));
+            let hit: StripSet = hit.collect();
+            load.lost_strips += to_u64(hit.count());
+            match hit.count() {
+                0 => {}
+                count if count > map.parts().parity_strips => load.dead_strips += to_u64(count),
+                count => {
+                    let is_critical = count == map.parts().parity_strips;
+                    let strips = read(stripe, hit);
+                    let reads = strips.iter().map(|strip| map.place(seat, strip).member);
+                    let writes = hit.iter().map(|strip| written_to(map, lost, (seat, strip)));
+                    load.add(is_critical, reads, writes);
+                }
+            }
+        }
+        load
+    }
+
+    fn none(map: &Declustered, lost: &[MemberIdx]) -> RebuildLoad {
+        let members = map.parts().members;
+        let mut is_lost = vec![false; members];
+        for member in lost {
+            is_lost[member.at()] = true;
+        }
+        let nothing = vec![0; members];
+        RebuildLoad {
+            reads: nothing.clone(),
+            writes: nothing.clone(),
+            critical: nothing,
+            lost_strips: 0,
+            dead_strips: 0,
+            is_lost,
+        }
+    }
+
+    fn add(
+        &mut self,
+        is_critical: bool,
+        reads: impl Iterator<Item = MemberIdx>,
+        writes: impl Iterator<Item = MemberIdx>,
+    ) {
+        for member in reads {
+            self.reads[member.at()] += 1;
+            self.critical[member.at()] += u64::from(is_critical);
+        }
+        for member in writes {
+            self.writes[member.at()] += 1;
+            self.critical[member.at()] += u64::from(is_critical);
+        }
     }
 
     fn add_group(
@@ -120,6 +174,17 @@ impl RebuildLoad {
         let most = survivors.iter().max().copied().unwrap_or(0);
         if sum == 0 { 0.0 } else { (most * to_u64(survivors.len())) as f64 / sum as f64 }
     }
+}
+
+/// Where a lost strip goes.
+fn written_to(
+    map: &Declustered,
+    lost: &[MemberIdx],
+    (seat, strip): (DeclusteredSeat, StripIdx),
+) -> MemberIdx {
+    let own = map.place(seat, strip);
+    let (cell, _) = map.cell_at(own).expect("a strip is in a slice");
+    spare_target(map, lost, cell).unwrap_or(own.member)
 }
 
 /// The member that a lost cell is rebuilt to, if a spare column is left for it.

@@ -8,9 +8,7 @@
 //! With too few enclosures for the width of a stripe, [`plan_domains`] makes several virtual
 //! domains of each enclosure, at most as many as a stripe has parity strips.
 //!
-//! Not here: how an operator names enclosures.
-
-use std::fmt;
+//! Not here: how an operator names enclosures, and what a lost one costs in words.
 
 use ashlar_units::{MemberIdx, STRIPS_MAX, to_usize};
 
@@ -45,9 +43,9 @@ pub struct DomainPlan {
 /// Why the enclosures cannot be failure domains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{enclosures} enclosures of {drives_each} drives cannot hold stripes of {width} strips with at \
-     most {parity_strips} in one enclosure and {spares} spare columns; take narrower stripes, \
-     fewer spares or more enclosures"
+    "{enclosures} domains of {drives_each} drives cannot hold stripes of {width} strips with at \
+     most {parity_strips} in one domain and {spares} spare columns; take narrower stripes, fewer \
+     spares or more domains"
 )]
 pub struct DomainError {
     /// Enclosures given.
@@ -83,21 +81,6 @@ pub fn plan_domains(wish: &DomainWish) -> Result<DomainPlan, DomainError> {
         strips_in_enclosure,
         parity_left: parity_strips - strips_in_enclosure,
     })
-}
-
-impl fmt::Display for DomainPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let strips = self.strips_in_enclosure;
-        let held = if strips == 1 { "one strip".to_owned() } else { format!("{strips} strips") };
-        write!(f, "an enclosure holds at most {held} of a stripe; ")?;
-        match self.parity_left {
-            0 => write!(f, "if one is lost, nothing is lost, but no further drive may fail"),
-            1 => write!(f, "if one is lost, nothing is lost, and one further drive may fail"),
-            left => {
-                write!(f, "if one is lost, nothing is lost, and {left} further drives may fail")
-            }
-        }
-    }
 }
 
 impl Declustered {

@@ -1,8 +1,8 @@
 //! Layout version 2: declustered arrays. Stripes are narrower than the array and lie on changing
 //! members, and spare space lies on all members, so every member takes part in a rebuild.
 //!
-//! Pure arithmetic. [`crate::Geometry`] serves an array by `parts`, `permutation` and `slice`; its
-//! spare columns are empty, since no array uses `spares`, `states` and `rebuild` yet.
+//! Pure arithmetic. [`crate::Geometry`] serves an array by `parts`, `permutation` and `slice`, as
+//! if no member were lost; the engine asks `spares` where a lost member's cells are.
 //! docs/on-disk-format.md, *Layout 2*, defines the map for a second implementer; docs/adr/0028 says
 //! why it is this one.
 //!
@@ -13,6 +13,7 @@
 //! - `domains`     failure domains
 //! - `spares`      which spare cell takes the place of a lost one
 //! - `states`      what loss, rebuild, return and copy-back do to the states of cells
+//! - `losses`      how much the stripe lost that lost most
 //! - `rebuild`     what to read for a rebuild, most endangered stripes first
 //! - `balance`     how evenly a rebuild uses the members, counted
 //! - `times`       capacity, time and exposure, beside a flat array of the same drives
@@ -20,6 +21,7 @@
 
 mod balance;
 mod domains;
+mod losses;
 mod parts;
 mod permutation;
 mod rebuild;

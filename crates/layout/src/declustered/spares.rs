@@ -74,6 +74,28 @@ impl SpareTable {
         SpareTable { entries: vec![None; map.parts().members] }
     }
 
+    /// That of an array whose lost members are these, each with the number of its entry. All their
+    /// cells are missing, until [`SpareTable::load`] says otherwise.
+    ///
+    /// # Panics
+    /// If two have one number, or one has a number that is none.
+    pub fn of_losses(
+        map: &Declustered,
+        losses: impl IntoIterator<Item = (usize, MemberIdx, bool)>,
+    ) -> SpareTable {
+        let mut table = SpareTable::new(map);
+        for (at, member, was_whole) in losses {
+            assert!(table.entries[at].is_none(), "entry {at} is given twice");
+            table.entries[at] = Some(SpareEntry::new(map, member, was_whole));
+        }
+        table
+    }
+
+    /// Whether no member is lost.
+    pub fn is_empty(&self) -> bool {
+        self.entries.iter().all(Option::is_none)
+    }
+
     /// The entry of a member, if it is lost.
     pub fn entry_of(&self, member: MemberIdx) -> Option<usize> {
         let is_it =
@@ -94,24 +116,48 @@ impl SpareTable {
     pub fn whereabouts(&self, map: &Declustered, cell: CellAt) -> Whereabouts {
         assert!(map.group_of(cell).is_some(), "{cell:?} is spare and holds no cell of its own");
         let (mut at, mut is_lost) = (cell, false);
+        // A device that is there is filled directly, though its cell was on a spare by then.
+        let mut filled = None;
+        let lost_to = |filled: Option<CellAt>, at| Whereabouts::LostTo(filled.unwrap_or(at));
         loop {
             let Some((entry_at, entry)) = self.entry_at(map, at) else {
-                return if is_lost { Whereabouts::LostTo(at) } else { Whereabouts::At(at) };
+                return if is_lost { lost_to(filled, at) } else { Whereabouts::At(at) };
             };
+            if entry.device == DeviceState::Filling {
+                filled = filled.or(Some(at));
+            }
             match entry.states[map.cell_number(at)] {
-                CellState::InPlace => {
-                    return if is_lost { Whereabouts::LostTo(at) } else { Whereabouts::At(at) };
-                }
-                // A device that is there is filled directly.
-                CellState::Missing if entry.device == DeviceState::Filling => {
-                    return Whereabouts::LostTo(at);
-                }
+                CellState::InPlace if is_lost => return lost_to(filled, at),
+                CellState::InPlace => return Whereabouts::At(at),
                 CellState::Missing => is_lost = true,
+                CellState::OnSpare => {}
+            }
+            match (map.spare_cell(at, entry_at), filled) {
+                (Some(_), Some(filled)) if is_lost => return Whereabouts::LostTo(filled),
+                (Some(spare), _) => at = spare,
+                (None, Some(filled)) => return Whereabouts::LostTo(filled),
+                (None, None) => return Whereabouts::Lost,
+            }
+        }
+    }
+
+    /// The cells that the content of a data cell is to be copied back to, nearest to its own place
+    /// first: those of members whose device is being filled, where the content is on a spare still.
+    /// What is written to the cell is to be written to these as well, as long as it is not lost.
+    ///
+    /// # Panics
+    /// As [`SpareTable::whereabouts`].
+    pub fn copy_targets(&self, map: &Declustered, cell: CellAt, mut tell: impl FnMut(CellAt)) {
+        let mut at = cell;
+        while let Some((entry_at, entry)) = self.entry_at(map, at) {
+            match entry.states[map.cell_number(at)] {
+                CellState::InPlace | CellState::Missing => return,
+                CellState::OnSpare if entry.device == DeviceState::Filling => tell(at),
                 CellState::OnSpare => {}
             }
             match map.spare_cell(at, entry_at) {
                 Some(spare) => at = spare,
-                None => return Whereabouts::Lost,
+                None => return,
             }
         }
     }
@@ -144,6 +190,18 @@ impl SpareTable {
 }
 
 impl SpareEntry {
+    /// Of a member without a device, nothing of which is anywhere.
+    pub(super) fn new(map: &Declustered, member: MemberIdx, was_whole: bool) -> SpareEntry {
+        let cells = to_usize(map.cells());
+        let states = vec![CellState::Missing; cells];
+        SpareEntry { member, device: DeviceState::Absent, was_whole, states }
+    }
+
+    /// The states of all cells, in the order of the member's rows.
+    pub fn states(&self) -> &[CellState] {
+        &self.states
+    }
+
     /// The state of a cell of the member.
     pub fn state(&self, map: &Declustered, cell: CellAt) -> CellState {
         self.states[map.cell_number(cell)]

@@ -19,6 +19,13 @@ use ashlar_units::MemberIdx;
 use super::slice::{CellAt, Declustered};
 use super::spares::{CellState, DeviceState, SpareEntry, SpareTable, Whereabouts};
 
+/// The device is gone, and what was in its place with it.
+fn forget_in_place(states: &mut [CellState]) {
+    for state in states.iter_mut().filter(|state| **state == CellState::InPlace) {
+        *state = CellState::Missing;
+    }
+}
+
 /// The caller states rule 5: the content is durable where the new state says, and no record of
 /// the stripe intent log names the cell or the cell that it moves from.
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +72,7 @@ impl SpareTable {
     fn enter(&mut self, map: &Declustered, member: MemberIdx) -> usize {
         let free = self.entries.iter().position(Option::is_none);
         let at = free.expect("there are as many entries as members");
-        let cells = ashlar_units::to_usize(map.cells());
-        self.entries[at] = Some(SpareEntry {
-            member,
-            device: DeviceState::Absent,
-            was_whole: true,
-            states: vec![CellState::Missing; cells],
-        });
+        self.entries[at] = Some(SpareEntry::new(map, member, true));
         at
     }
 
@@ -83,11 +84,7 @@ impl SpareTable {
         }
         entry.device = DeviceState::Absent;
         entry.was_whole = false;
-        for state in &mut entry.states {
-            if *state == CellState::InPlace {
-                *state = CellState::Missing;
-            }
-        }
+        forget_in_place(&mut entry.states);
     }
 
     /// A lost member without a spare column takes one that became free. Says whether one did.
@@ -120,8 +117,28 @@ impl SpareTable {
         member: MemberIdx,
         is_clean: impl Fn(CellAt) -> bool,
     ) -> Result<usize, SpareError> {
-        let entry = self.device_less(member)?;
-        entry.device = DeviceState::Filling;
+        self.replace(member)?;
+        self.trust(map, member, is_clean)
+    }
+
+    /// The device that is being filled is the one that was lost, and everything that was written
+    /// since it came back is on it as well: cells that `is_clean` calls clean are trusted, by rules
+    /// 2 and 3. Says how many. (A device that is written before it is looked at makes this apart
+    /// from its return.)
+    ///
+    /// # Errors
+    /// If the member is not lost, or has no device.
+    pub fn trust(
+        &mut self,
+        map: &Declustered,
+        member: MemberIdx,
+        is_clean: impl Fn(CellAt) -> bool,
+    ) -> Result<usize, SpareError> {
+        let at = self.entry_of(member).ok_or(SpareError::NotLost(member))?;
+        let entry = self.entries[at].as_mut().ok_or(SpareError::NotLost(member))?;
+        if entry.device == DeviceState::Absent {
+            return Err(SpareError::NoDevice(member));
+        }
         if !entry.was_whole {
             return Ok(0);
         }
@@ -198,7 +215,10 @@ impl SpareTable {
     }
 
     /// The data cell whose content belongs into a cell that is in use.
-    fn origin(&self, map: &Declustered, cell: CellAt) -> CellAt {
+    ///
+    /// # Panics
+    /// If the cell is spare and not in use.
+    pub fn origin(&self, map: &Declustered, cell: CellAt) -> CellAt {
         let mut at = cell;
         while let Some(column) = map.spare_index(at) {
             let entry = self.entries[column].as_ref().expect("the cell is in use");
@@ -237,6 +257,22 @@ impl SpareTable {
         }
         self.entries[at] = None;
         Ok(())
+    }
+
+    /// Has the entry say of its member what an earlier table said. A member that has no device any
+    /// more has no cells in their places.
+    ///
+    /// # Panics
+    /// If there is no such entry, or it is of another member.
+    pub fn keep(&mut self, at: usize, before: &SpareEntry, has_device: bool) {
+        let entry = self.entries[at].as_mut().expect("there is such an entry");
+        assert_eq!(entry.member, before.member, "an entry goes on for its own member");
+        entry.states.clone_from(&before.states);
+        if has_device {
+            entry.device = before.device;
+        } else {
+            forget_in_place(&mut entry.states);
+        }
     }
 
     /// Takes the state of a cell from the members, at a start.

@@ -18,7 +18,12 @@ fn shape(level: Level, members: usize, stripe_width: usize, spare_columns: usize
         parity: (level == Level::NPlusM).then_some(4),
         group_members: None,
         strip_bytes: 8192,
-        declustered: Some(DeclusteredShape { stripe_width, spare_columns, cell_bytes }),
+        declustered: Some(DeclusteredShape {
+            domain_members: 1,
+            stripe_width,
+            spare_columns,
+            cell_bytes,
+        }),
     }
 }
 
@@ -179,12 +184,28 @@ fn parts_give_the_same_geometry_back_and_damaged_ones_are_refused() {
     }
 }
 
+/// 2+2 over twelve members in domains of three: every set of members that may be missing. What is
+/// said to be lost is lost by some stripe, and no stripe lacks more.
 #[test]
-fn a_program_that_lacks_failure_domains_says_so() {
-    let good = Geometry::new(&shape(Level::Raid5, 8, 3, 0), 100).expect("an array").parts();
-    let spread = Spread { domain_members: 2, ..good.spread.expect("declustered") };
-    let refused = Geometry::from_parts(GeometryParts { spread: Some(spread), ..good });
-    assert!(refused.expect_err("domains").to_string().contains("failure domains"));
+fn members_of_a_failure_domain_count_once_however_many_are_missing() {
+    let shape = shape(Level::Raid6, 12, 4, 0);
+    let declustered = shape.declustered.map(|own| DeclusteredShape { domain_members: 3, ..own });
+    let geometry = Geometry::new(&Shape { declustered, ..shape }, 600).expect("an array");
+    let places: Vec<Vec<MemberIdx>> = stripes(&geometry)
+        .map(|stripe| {
+            geometry.all_strips().iter().map(|strip| geometry.place(stripe, strip).member).collect()
+        })
+        .collect();
+    for missing in 0u32..1 << 12 {
+        let is_missing = |member: MemberIdx| missing >> member.0 & 1 == 1;
+        let lacks = |own: &Vec<MemberIdx>| own.iter().filter(|it| is_missing(**it)).count();
+        let most = places.iter().map(lacks).max();
+        assert_eq!(Some(geometry.losses(is_missing)), most, "{missing:b}");
+        let with_4 = places.iter().filter(|own| own.contains(&MemberIdx(4)));
+        let beside = |own: &Vec<MemberIdx>| lacks(own) - usize::from(is_missing(MemberIdx(4)));
+        let most = with_4.map(beside).max();
+        assert_eq!(Some(geometry.losses_beside(MemberIdx(4), is_missing)), most, "{missing:b}");
+    }
 }
 
 #[test]
@@ -195,7 +216,7 @@ fn shapes_that_cannot_be_are_refused_in_one_line() {
         "raid6 8+2 declustered over 12"
     );
     let spread = good.declustered.expect("declustered");
-    let wider = DeclusteredShape { stripe_width: 11, ..spread };
+    let wider = DeclusteredShape { domain_members: 1, stripe_width: 11, ..spread };
     for (wrong, says) in [
         (Shape { level: Level::Raid10, ..good.clone() }, "cannot be declustered"),
         (Shape { level: Level::Raid0, ..good.clone() }, "cannot be declustered"),

@@ -10,7 +10,8 @@ use super::code::{Code, ROWS, STRIPS};
 use super::geometries::{coded, codes};
 use super::model::ModelStripe;
 use crate::{
-    Geometry, StripeView, Unreachable, plan_decode, plan_first_write, plan_write, rows_touched,
+    BlockUpdate, Geometry, StripeView, Unreachable, WriteKind, plan_block, plan_decode,
+    plan_first_write, plan_write, rows_touched,
 };
 
 fn small(data_strips: usize, parity_strips: usize) -> Geometry {
@@ -73,6 +74,38 @@ fn execute_all(geometry: &Geometry, lost_max: usize) -> (usize, usize) {
         }
     }
     (planned, refused)
+}
+
+/// What the general plan is, if it is a read-modify-write of one block and all parity.
+fn as_block_update(geometry: &Geometry, extent: Extent, view: &StripeView) -> Option<BlockUpdate> {
+    let plan = plan_write(geometry, extent, view).ok()?;
+    let [band] = plan.bands() else { return None };
+    let strip = band.written.iter().next()?;
+    let is_it = band.kind == WriteKind::ReadModifyWrite
+        && (band.rows.blocks(), band.written.count()) == (1, 1)
+        && band.parity == geometry.parity()
+        && band.gather == band.written.or(band.parity)
+        && (band.zeroed, band.decoded) == (StripSet::EMPTY, StripSet::EMPTY)
+        && (view.readable, view.writable) == (geometry.all_strips(), geometry.all_strips());
+    is_it.then_some(BlockUpdate { strip, parity: band.parity, rows: band.rows })
+}
+
+#[test]
+fn the_plan_of_one_block_is_the_general_plan_wherever_there_is_one() {
+    let (mut found, mut none) = (0, 0);
+    for (k, m) in codes() {
+        let geometry = small(k, m);
+        for valid in views(&geometry, 1) {
+            for view in [valid, StripeView { is_parity_valid: false, ..valid }] {
+                for extent in extents(&geometry) {
+                    let general = as_block_update(&geometry, extent, &view);
+                    assert_eq!(plan_block(&geometry, extent, &view), general, "{k}+{m} {extent}");
+                    *(if general.is_some() { &mut found } else { &mut none }) += 1;
+                }
+            }
+        }
+    }
+    assert!(found > 100 && none > 100, "{found} plans of one block, {none} others");
 }
 
 /// A refusal names real losses, more than it says can be tolerated; never within the fault budget.

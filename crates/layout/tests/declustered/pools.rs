@@ -69,6 +69,8 @@ pub struct Pool<'a> {
     versions: Vec<u64>,
     groups: Vec<GroupAt>,
     devices_ever: usize,
+    /// A cell that was rebuilt and is lost all the same.
+    stuck: Option<CellAt>,
 }
 
 impl<'a> Pool<'a> {
@@ -90,6 +92,7 @@ impl<'a> Pool<'a> {
             versions: vec![0; usize::try_from(map.stripe_count()).unwrap()],
             groups,
             devices_ever: members,
+            stuck: None,
         };
         for at in 0..pool.groups.len() {
             pool.write(at);
@@ -289,6 +292,9 @@ impl<'a> Pool<'a> {
         if self.without == Without::WholeWay {
             self.forget_all_but_first(&before, cell);
         }
+        if !matches!(self.table.whereabouts(self.map, cell), Whereabouts::At(_)) {
+            self.stuck = self.stuck.or(Some(cell));
+        }
         true
     }
 
@@ -343,6 +349,9 @@ impl<'a> Pool<'a> {
 
     /// A cell that does not hold what it must, if there is one.
     pub fn wrong(&self) -> Option<String> {
+        if let Some(cell) = self.stuck {
+            return Some(format!("{cell:?} was rebuilt and is lost"));
+        }
         let cells = self.groups.iter().flat_map(|group| self.cells_of(*group));
         for cell in cells {
             if let Whereabouts::At(place) = self.table.whereabouts(self.map, cell) {

@@ -2,9 +2,10 @@
 //! those of issues of OpenZFS.
 
 use ashlar_layout::declustered::{
-    CellState, Declustered, DeclusteredParts, SpareError, Whereabouts, rebuild_order,
+    CellState, Declustered, DeclusteredParts, Settled, SpareError, SpareTable, Whereabouts,
+    rebuild_order,
 };
-use ashlar_units::MemberIdx;
+use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
 use crate::parts;
 use crate::pools::{Pool, Without};
@@ -108,5 +109,37 @@ fn openzfs_16547_two_spare_cells_of_a_stripe_are_on_two_drives() {
                 assert!(!members.contains(&first) && !members.contains(&second));
             }
         }
+    }
+}
+
+/// What a stripe lacks at most is counted over the cells of lost members; strip by strip it comes
+/// to the same, whatever is lost, rebuilt or gone besides.
+#[test]
+fn the_most_that_a_stripe_lacks_is_what_its_strips_say() {
+    let map = map((3, 2), 2);
+    let mut chance = Generator(9_300);
+    for _ in 0..40 {
+        let mut table = SpareTable::new(&map);
+        for _ in 0..chance.below(4) {
+            table.lose(&map, MemberIdx::from_at(chance.below(9)));
+            let due: Vec<_> = rebuild_order(&map, &table).take(chance.below(200)).collect();
+            for it in due {
+                for position in 0..5 {
+                    let _ = table.rebuilt(&map, map.cell_of(it.group, position), Settled);
+                }
+            }
+        }
+        let gone = MemberIdx::from_at(chance.below(12));
+        let is_lost = |stripe: u64, strip: u8| {
+            let place = map.place(map.seat(StripeNo(stripe)), StripIdx(strip));
+            let (cell, _) = map.cell_at(place).expect("a cell");
+            match table.whereabouts(&map, cell) {
+                Whereabouts::At(at) => map.member(at) == gone,
+                Whereabouts::LostTo(_) | Whereabouts::Lost => true,
+            }
+        };
+        let lacks = |stripe| (0..5).filter(|strip| is_lost(stripe, *strip)).count();
+        let most = (0..map.stripe_count()).map(lacks).max().unwrap_or(0);
+        assert_eq!(table.most_lost(&map, |member| member == gone, 5), most);
     }
 }

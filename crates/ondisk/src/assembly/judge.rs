@@ -9,7 +9,9 @@
 //!    current, because a crash may cut an update off. Further behind it is incoherent and stays
 //!    out. A device that lacks what another member knows to be flushed on it stays out, too
 //!    (`older`).
-//! 6. Each group needs as many current members as it has data strips.
+//! 6. No stripe may lack more strips than it has parity: at most so many members of a group, or so
+//!    many failure domains with members, are missing. With distributed spares, members of the spare
+//!    table may be on spares: whoever reads the states of their cells decides.
 //! 7. Degraded, and unclean under the `bitmap` policy or with regions in doubt besides the log:
 //!    read-only.
 
@@ -245,9 +247,10 @@ fn judge_start(
 ) -> Start {
     let parity = usize::from(best.geometry.parity_strips);
     for (group, set) in best.geometry.failure_sets().into_iter().enumerate() {
-        let members = &slots[set];
-        let missing = members.iter().filter(|slot| slot.state != SlotState::Current).count();
-        if missing > parity {
+        let members = &slots[set.clone()];
+        let is_missing = |slot: usize| slots[slot].state != SlotState::Current;
+        let missing = best.geometry.losses_in(set, is_missing);
+        if missing > parity && !may_be_on_spares(best, members) {
             return Start::Refused(refusal::too_many_missing(best, group, members, older));
         }
     }
@@ -273,6 +276,16 @@ fn judge_start(
     }
     *forced |= ForcedActions::DIRTY_DEGRADED;
     Start::Degraded
+}
+
+/// Whether so many members are missing, but those that are not lost only now may be on distributed
+/// spares.
+fn may_be_on_spares(best: &Superblock, slots: &[SlotVerdict]) -> bool {
+    let missing = || slots.iter().filter(|slot| slot.state != SlotState::Current);
+    let newly = missing().filter(|slot| best.spare_record(slot.slot).is_none()).count();
+    best.has_distributed_spares()
+        && newly <= usize::from(best.geometry.parity_strips)
+        && missing().count() <= best.geometry.spare_entries()
 }
 
 /// The devices that have nothing to do with `array`, whatever the rules say.

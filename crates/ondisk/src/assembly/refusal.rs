@@ -169,11 +169,18 @@ pub(super) fn too_many_missing(
         .map(|slot| describe_missing(slot, older))
         .collect();
     let next = next_without(older);
+    let domains =
+        best.geometry.losses_in(0..members.len(), |slot| members[slot].state != SlotState::Current);
+    let (of_domains, unit) = match best.enclosures {
+        Some(_) => (format!(", of {domains} failure domains,"), " of these"),
+        None => (String::new(), ""),
+    };
     let of_group = if best.geometry.groups > 1 { format!("group {group} ") } else { String::new() };
     refusal(
         RefusalKind::TooManyMissing,
         format!(
-            "array {}: {of_group}lacks {} of {} members and can do without {}: {}; \
+            "array {}: {of_group}lacks {} of {} members{of_domains} and can do without \
+             {}{unit}: {}; \
              nothing was written; {next}",
             best.array_name,
             missing.len(),

@@ -44,6 +44,10 @@
 //!   devices kept what they called durable. The device that lacks it has lost part of its log, and
 //!   is named: its log counts as unreadable.
 //!
+//! - **A holder that does not store the strip any more counts, and is not written.** It had to have
+//!   the record when in-place writes began. By now the strip is elsewhere, where it was brought
+//!   after this update had ended, and what lies there on the holder may be of another stripe.
+//!
 //! A restart that is cut off and repeated finds the same records. It judges alike. If more devices
 //! are lost, it may find more updates complete, and those were planned on what the first restart
 //! made of the rows.
@@ -54,8 +58,8 @@
 use super::record::{BlockChange, Record, RecordKind};
 use super::rows::RowSet;
 use super::scan::MemberLog;
-use super::updates::{Contradiction, DeviceLog, LoggedUpdate, updates_by_stripe};
-use ashlar_layout::{Geometry, RowRange};
+use super::updates::{Contradiction, DeviceLog, LoggedUpdate, Places, updates_by_stripe};
+use ashlar_layout::RowRange;
 use ashlar_units::{BLOCK_BYTES, StripIdx, StripeNo};
 use std::collections::BTreeMap;
 
@@ -182,19 +186,19 @@ pub trait Found {
 /// log rings speak of one stripe.
 pub fn judge(
     devices: &[DeviceLog<'_>],
-    geometry: &Geometry,
+    places: Places<'_>,
     found: &impl Found,
 ) -> Result<Judgement, Contradiction> {
     let settled = settled_below(devices);
     let mut judgement = Judgement::default();
-    for (stripe, updates) in updates_by_stripe(devices, geometry)? {
+    for (stripe, updates) in updates_by_stripe(devices, places)? {
         let (counting, settled): (Vec<_>, Vec<_>) = updates
             .into_iter()
             .partition(|update| update.record.sequence >= settled[&update.log_ring]);
         judgement.tally.settled += count(settled.len());
         if found.is_written(stripe) {
             let newer =
-                Newer { changed_blocks: changed_on(devices, geometry, stripe), ..Newer::default() };
+                Newer { changed_blocks: changed_on(devices, places, stripe), ..Newer::default() };
             judgement.add_stripe((devices, found), stripe, (&counting, newer));
         } else {
             judgement.tally.unwritten += count(counting.len());
@@ -222,12 +226,12 @@ fn settled_below(devices: &[DeviceLog<'_>]) -> BTreeMap<u16, u64> {
 /// The devices in service that store each strip of a stripe.
 fn changed_on(
     devices: &[DeviceLog<'_>],
-    geometry: &Geometry,
+    places: Places<'_>,
     stripe: StripeNo,
 ) -> BTreeMap<StripIdx, Vec<usize>> {
     let mut changed_blocks: BTreeMap<StripIdx, Vec<usize>> = BTreeMap::new();
     for (at, device) in devices.iter().enumerate() {
-        if let Some(strip) = device.strip_of(geometry, stripe) {
+        if let Some(strip) = places.strip_of(device, stripe) {
             changed_blocks.entry(strip).or_default().push(at);
         }
     }
@@ -340,7 +344,7 @@ impl Newer {
 
     /// Adds the blocks of a complete record that nothing newer covers.
     fn roll_forward(&mut self, update: &LoggedUpdate<'_>, writes: &mut Vec<ReplayWrite>) {
-        for held in &update.held {
+        for held in update.held.iter().filter(|held| held.is_there) {
             let stored = self.stored.entry(held.device).or_default();
             // Blocks of other strips may lie behind it; their own devices have them, too.
             for (part, offset) in held.logged.placed_parts().filter(|p| p.0.strip == held.strip) {

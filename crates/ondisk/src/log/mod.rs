@@ -52,4 +52,4 @@ pub use scan::{
     BATCHES_IN_FLIGHT_MAX, LogHole, LogRingSummary, LogScan, LoggedRecord, MemberLog,
     SCAN_BYTES_MAX,
 };
-pub use updates::{Contradiction, DeviceLog};
+pub use updates::{Contradiction, DeviceLog, Places};

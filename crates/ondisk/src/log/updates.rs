@@ -22,12 +22,25 @@ pub struct DeviceLog<'a> {
     pub log: &'a MemberLog,
 }
 
-impl DeviceLog<'_> {
-    /// The strip of a stripe that lies on the device: the one place where the judgement asks the
-    /// layout.
-    pub(super) fn strip_of(&self, geometry: &Geometry, stripe: StripeNo) -> Option<StripIdx> {
-        // Records name a stripe by its number alone: an array on disk has one geometry.
-        geometry.strip_on(geometry.stripe(stripe), self.slot)
+/// Which strip of a stripe each slot stores: the one place where the judgement asks the layout.
+#[derive(Clone, Copy)]
+pub enum Places<'a> {
+    /// That of the geometry, at all times.
+    Fixed(&'a Geometry),
+    /// Where the strips are now, of an array whose strips may have been elsewhere when a record was
+    /// written: on distributed spares. A device that a record names, and that stores another strip
+    /// or none by now, counts as a holder. Nothing is written to it.
+    Moving(&'a dyn Fn(StripeNo, MemberIdx) -> Option<StripIdx>),
+}
+
+impl Places<'_> {
+    /// The strip of a stripe that lies on the device.
+    pub(super) fn strip_of(&self, device: &DeviceLog<'_>, stripe: StripeNo) -> Option<StripIdx> {
+        match self {
+            // Records name a stripe by its number alone: an array on disk has one geometry.
+            Places::Fixed(geometry) => geometry.strip_on(geometry.stripe(stripe), device.slot),
+            Places::Moving(strip_on) => strip_on(stripe, device.slot),
+        }
     }
 }
 
@@ -60,6 +73,8 @@ pub(super) struct Held<'a> {
     pub(super) device: usize,
     /// The strip the device stores.
     pub(super) strip: StripIdx,
+    /// Whether it still does.
+    pub(super) is_there: bool,
     pub(super) logged: &'a LoggedRecord,
 }
 
@@ -80,7 +95,7 @@ impl LoggedUpdate<'_> {
 /// log rings speak of one stripe.
 pub(super) fn updates_by_stripe<'a>(
     devices: &[DeviceLog<'a>],
-    geometry: &Geometry,
+    places: Places<'_>,
 ) -> Result<BTreeMap<StripeNo, Vec<LoggedUpdate<'a>>>, Contradiction> {
     let mut updates: BTreeMap<(u16, u64), LoggedUpdate<'a>> = BTreeMap::new();
     for (at, device) in devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0) {
@@ -93,18 +108,20 @@ pub(super) fn updates_by_stripe<'a>(
                 stripe: record.stripe,
             };
             let own = record.holders.iter().find(|holder| holder.log_tag == device.log_tag);
-            let strip = device.strip_of(geometry, record.stripe);
-            let strip =
-                own.map(|own| own.strip).filter(|own| Some(*own) == strip).ok_or_else(|| {
-                    contradiction("a holder does not store the strip that its record names")
-                })?;
+            let stored = places.strip_of(device, record.stripe);
+            let may_move = matches!(places, Places::Moving(_));
+            let is_believed = |own: &StripIdx| Some(*own) == stored || may_move;
+            let strip = own.map(|own| own.strip).filter(is_believed).ok_or_else(|| {
+                contradiction("a holder does not store the strip that its record names")
+            })?;
+            let is_there = stored == Some(strip);
             let none = || LoggedUpdate { log_ring, record, held: Vec::new() };
             let update = updates.entry((log_ring, record.sequence)).or_insert_with(none);
             if !is_same_update(update.record, record) {
                 return Err(contradiction("its records differ"));
             }
             if update.held.iter().all(|held| held.device != at) {
-                update.held.push(Held { device: at, strip, logged });
+                update.held.push(Held { device: at, strip, is_there, logged });
             }
         }
     }

@@ -10,15 +10,16 @@ use ashlar_ondisk::log::{
     RecordKind,
 };
 use ashlar_ondisk::{
-    BitmapKind, ConsistencyPolicy, Drive, DrivePage, Drives, Features, FlushMark, ForcedActions,
-    Heartbeat, JobKind, JobRecord, MemberEntry, MemberEvent, PageIdentity, Role, ScrubRecord,
-    SpareSuperblock, Superblock, Text, bitmap,
+    AreaPlan, AreaRequest, BitmapKind, ConsistencyPolicy, Drive, DrivePage, Drives, Features,
+    FlushMark, ForcedActions, Heartbeat, JobKind, JobRecord, MemberEntry, MemberEvent,
+    PageIdentity, Role, ScrubRecord, SpareSuperblock, Superblock, Text, bitmap,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
 use crate::log::{holder, part};
 use crate::samples::{
-    DEVICE_BYTES, array, array_uuid, incarnation, lost, member_uuid, of_slot, serial, started, uuid,
+    DEVICE_BYTES, array, array_uuid, geometry, incarnation, lost, member_uuid, of_slot, serial,
+    started, uuid,
 };
 use crate::superblock::spare;
 
@@ -105,6 +106,45 @@ fn v1_declustered_array_decodes_for_ever() {
     let superblock = crate::declustered::declustered();
     let encoded = superblock.encode().expect("valid");
     let bytes = stored("v1-declustered", include_str!("../images/v1-declustered.txt"), &encoded);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+}
+
+/// The same level in three enclosures of two domains each.
+#[test]
+fn v1_domains_array_decodes_for_ever() {
+    let superblock = crate::declustered::in_enclosures();
+    let encoded = superblock.encode().expect("valid");
+    let bytes = stored("v1-domains", include_str!("../images/v1-domains.txt"), &encoded);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+}
+
+/// RAID 6 on members that are large enough for room for a later reshape.
+fn with_reshape_room() -> Superblock {
+    let device_bytes = 9 << 30;
+    let request = AreaRequest::new(geometry(6, 2, 1));
+    let plan = AreaPlan::for_member(&request, device_bytes).expect("fits");
+    let small = array(6, 2, 1);
+    let larger = |entry: MemberEntry| MemberEntry { bytes: device_bytes, ..entry };
+    Superblock {
+        features: Features {
+            compatible: Features::WHOLE_MAP | Features::RESHAPE_AREA,
+            incompatible: Features::MEMBER_PAGES,
+            ..Features::NONE
+        },
+        geometry: plan.geometry,
+        region_bytes: plan.region_bytes,
+        areas: plan.areas,
+        member_bytes: device_bytes,
+        members: small.members.iter().copied().map(larger).collect(),
+        ..small
+    }
+}
+
+#[test]
+fn v1_reshape_room_array_decodes_for_ever() {
+    let superblock = with_reshape_room();
+    let encoded = superblock.encode().expect("valid");
+    let bytes = stored("v1-reshape-room", include_str!("../images/v1-reshape-room.txt"), &encoded);
     assert_eq!(Superblock::decode(&bytes), Ok(superblock));
 }
 

@@ -19,7 +19,7 @@ use ashlar_model::field::{Block, solve, whole_row};
 use ashlar_ondisk::GeometryRecord;
 use ashlar_ondisk::log::{
     BlockChange, ChangedBlock, DeviceLog, Found, FoundBlock, Holder, LogRingSummary, LoggedRecord,
-    MemberLog, Part, Record, RecordKind, block_checksum, judge,
+    MemberLog, Part, Places, Record, RecordKind, block_checksum, judge,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
@@ -344,8 +344,8 @@ impl Universe<'_> {
             .map(|(&at, log)| DeviceLog { log_tag: tag(at), slot: slot(at), log })
             .collect();
         let found = InPlace { live, content: &place };
-        let judgement =
-            judge(&devices, &self.geometry, &found).map_err(|fault| fault.to_string())?;
+        let judgement = judge(&devices, Places::Fixed(&self.geometry), &found)
+            .map_err(|fault| fault.to_string())?;
         if !judgement.damaged.is_empty() {
             return Err(format!("no log is damaged: {:?}", judgement.damaged));
         }

@@ -4,8 +4,8 @@
 use ashlar_layout::RowRange;
 use ashlar_ondisk::log::{
     Batch, BatchEncoder, BatchFault, BlockChange, ChangedBlock, DeviceLog, Found, FoundBlock,
-    Holder, Judgement, LogRingSummary, LoggedRecord, LostBlock, MemberLog, NewRecord, Part, Record,
-    RecordKind, changed_blocks, judge,
+    Holder, Judgement, LogRingSummary, LoggedRecord, LostBlock, MemberLog, NewRecord, Part, Places,
+    Record, RecordKind, changed_blocks, judge,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
@@ -131,7 +131,8 @@ fn judged(updates: &[Update<'_>], lacking: &[u8], found: FoundBlock) -> Verdict 
         let log_tag = 100 + u64::from(strip_of(*slot));
         devices.push(DeviceLog { log_tag, slot: MemberIdx(*slot), log });
     }
-    let judgement = judge(&devices, &geometry, &Finds(found)).expect("no contradiction");
+    let judgement =
+        judge(&devices, Places::Fixed(&geometry), &Finds(found)).expect("no contradiction");
     let writes = judgement.stripes.iter().flat_map(|replay| &replay.writes);
     let mut writes: Vec<(u8, u64)> =
         writes.map(|write| (write.strip.0, write.log_offset >> 20)).collect();

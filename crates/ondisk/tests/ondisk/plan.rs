@@ -2,6 +2,7 @@
 
 use ashlar_ondisk::plan::{INTENT_BITS_MAX, region_bytes_by_default};
 use ashlar_ondisk::{AreaPlan, AreaRequest, GeometryRecord, LogReserve, PlanFault};
+use ashlar_units::Extent;
 use proptest::prelude::{ProptestConfig, any, proptest};
 
 use crate::samples::geometry;
@@ -135,6 +136,27 @@ fn a_region_that_is_not_whole_stripes_is_refused_with_the_unit() {
     for wrong in [0, 4096, 3 * stripe, stripe + 1] {
         let refused = PlanFault::Region { region_bytes: wrong, stripe_bytes: stripe };
         assert_eq!(ask(wrong), Err(refused));
+    }
+}
+
+/// 8 GiB of data decide, not the device: so a member that joins later has the same head.
+#[test]
+fn members_of_8_gib_and_more_have_room_for_a_reshape() {
+    for (data, parity, groups) in [(4, 2, 1), (1, 1, 2), (12, 0, 1)] {
+        let request = AreaRequest::new(geometry(data, parity, groups));
+        let rows = (8 << 30) / 65_536;
+        let small = AreaPlan::for_rows(&request, rows - 1).expect("possible");
+        assert_eq!(small.areas.reshape, Extent::default());
+        let large = AreaPlan::for_rows(&request, rows).expect("possible").areas.reshape;
+        assert_eq!(large.bytes, 64 * MIB);
+        let plan = check(&request, small.member_bytes + 20 * MIB);
+        assert_eq!(plan.geometry.rows, rows - 1, "one row more needs 64 MiB more");
+        let plan = check(&request, 16 * TIB);
+        assert_eq!(plan.areas.reshape.bytes, 64 * MIB);
+        let without = check(&AreaRequest { reshape: false, ..request }, 16 * TIB);
+        assert_eq!(without.areas.reshape, Extent::default());
+        let less = without.areas.data.bytes - plan.areas.data.bytes;
+        assert!((63 * MIB..=66 * MIB).contains(&less), "{less} bytes of data less");
     }
 }
 

@@ -82,9 +82,11 @@ pub fn array(data_strips: u16, parity_strips: u16, groups: u16) -> Superblock {
         forced: ForcedActions::default(),
         last_scrub: None,
         kept_map_boot: None,
+        enclosures: None,
         areas: plan.areas,
         members,
         jobs: Vec::new(),
+        spares: Vec::new(),
     }
 }
 

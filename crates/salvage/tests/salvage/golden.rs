@@ -1,6 +1,7 @@
 //! The golden images of the format, read as files: they are never edited, and this crate must agree
 //! with them.
 
+use crate::forge::seal;
 use ashlar_salvage::log::{BlockChange, Kind, Writer, read};
 use ashlar_salvage::pages::{Keeper, Pages};
 use ashlar_salvage::superblock::{Area, Copy, Role, Superblock};
@@ -56,6 +57,43 @@ fn a_declustered_array_is_read_as_its_hexadecimal_says() {
     // Eight data columns, so 3 rows of cells of 4 strips in a slice, and 4 groups.
     assert_eq!(geometry.stripes(), geometry.rows / 12 * 16);
     assert_eq!(map.members(), 9);
+}
+
+/// With other bytes at these offsets, and the checksum of that.
+fn resealed(image: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
+    let mut bytes = image.to_vec();
+    changes.iter().for_each(|(at, value)| bytes[*at] = *value);
+    seal(&mut bytes, 8);
+    bytes
+}
+
+#[test]
+fn an_array_with_failure_domains_is_read_as_its_hexadecimal_says() {
+    let text = include_str!("../../../ondisk/tests/images/v1-domains.txt");
+    let found = superblock(text);
+    // Read off the image by eye: 0x420 to 0x427 are 12 members, 2 of a domain, no spare columns, 2
+    // domains of an enclosure.
+    let map = found.geometry.declustered.as_ref().expect("layout version 2");
+    assert_eq!((map.members(), map.domain_members(), found.enclosure_slots), (12, 2, Some(4)));
+    let image = image(text);
+    for (changes, field) in [
+        (&[(1062_usize, 3_u8)] as &[(usize, u8)], "enclosure_domains"),
+        (&[(1062, 0)], "enclosure_domains"),
+        (&[(1063, 0)], "enclosure_kind"),
+        (&[(1063, 5)], "enclosure_kind"),
+        (&[(40, 8)], "enclosure_domains"),
+        (&[(40, 8), (1062, 0), (1063, 0)], "domain_members"),
+    ] {
+        assert_eq!(Copy::decode(&resealed(&image, changes)), Copy::Damaged(field), "{changes:?}");
+    }
+}
+
+#[test]
+fn room_for_a_reshape_moves_the_data_behind_it() {
+    let found = superblock(include_str!("../../../ondisk/tests/images/v1-reshape-room.txt"));
+    // Read off the image by eye: entry 9 at 0x1b0, entry 7 at 0x190.
+    assert_eq!(found.enclosure_slots, None);
+    assert!(found.data.offset > 64 << 20, "{:?}", found.data);
 }
 
 #[test]

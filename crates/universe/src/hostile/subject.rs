@@ -170,6 +170,7 @@ fn add_disks(world: &mut SimWorld, names: &[String]) -> Vec<SimDisk> {
 async fn create(engine: &Engine, recipe: &Recipe) -> Result<CreateReport, Refusal> {
     let is_stated = recipe.policy == ConsistencyPolicy::Log && recipe.seed % 2 == 1;
     let spec = CreateSpec {
+        enclosures: None,
         name: "tank".to_owned(),
         devices: names(recipe.shape.members),
         shape: recipe.shape.clone(),
@@ -334,7 +335,12 @@ fn shape(level: Level, members: usize, group_members: Option<usize>) -> Shape {
 
 /// A declustered one with short cells, and a column that stays empty.
 fn declustered() -> Shape {
-    let spread = DeclusteredShape { stripe_width: 4, spare_columns: 1, cell_bytes: Some(32 << 10) };
+    let spread = DeclusteredShape {
+        domain_members: 1,
+        stripe_width: 4,
+        spare_columns: 1,
+        cell_bytes: Some(32 << 10),
+    };
     Shape { declustered: Some(spread), ..shape(Level::Raid6, 6, None) }
 }
 

@@ -267,3 +267,59 @@ fn a_whole_stripe_that_was_answered_before_a_kill_is_in_doubt_after_the_next_pow
     ledger.crashed(Crash::Power, false);
     assert!(is_allowed(&ledger, &torn) && may_be(&ledger, WriteId(0)) && may_be(&ledger, one));
 }
+
+const KILL: Crash = Crash::Kill { discards_stay: true };
+
+/// A write under way at a kill, sent again.
+fn sent_again(ledger: &mut Ledger) -> super::Begun {
+    let begun = ledger.begin(Change::Write, UNIT, 1);
+    ledger.crashed(KILL, false);
+    ledger.resume(begun, false)
+}
+
+#[test]
+fn a_replayed_write_is_there_once_it_is_answered_and_before_that_perhaps() {
+    let mut ledger = ledger();
+    let one = sent_again(&mut ledger);
+    assert!(may_be(&ledger, one.id) && may_be(&ledger, WriteId(0)));
+    // A read that finds the old content settles nothing: the write is still under way.
+    let begun = ledger.begin_read();
+    ledger.observe(begun, UNIT, &bytes(WriteId(0))).unwrap();
+    ledger.end(one, Ending::Done);
+    assert!(may_be(&ledger, one.id));
+    assert!(!may_be(&ledger, WriteId(0)), "a lost answer");
+}
+
+#[test]
+fn a_replayed_write_does_not_come_over_a_write_that_began_after_its_answer() {
+    let mut ledger = ledger();
+    let one = sent_again(&mut ledger);
+    ledger.end(one, Ending::Done);
+    let two = write(&mut ledger, Ending::Done);
+    assert!(may_be(&ledger, two));
+    assert!(!may_be(&ledger, one.id), "carried out once more after its answer");
+}
+
+#[test]
+fn a_replayed_write_may_come_over_one_that_was_answered_before_it() {
+    let mut ledger = ledger();
+    let one = sent_again(&mut ledger);
+    let two = write(&mut ledger, Ending::Done);
+    assert!(may_be(&ledger, one.id) && may_be(&ledger, two));
+    ledger.end(one, Ending::Done);
+    assert!(may_be(&ledger, one.id) && may_be(&ledger, two));
+}
+
+#[test]
+fn a_replayed_write_that_had_shown_stays() {
+    let mut ledger = ledger();
+    let one = ledger.begin(Change::Write, UNIT, 1);
+    ledger.crashed(KILL, false);
+    let begun = ledger.begin_read();
+    ledger.observe(begun, UNIT, &bytes(one.id)).unwrap();
+    let one = ledger.resume(one, false);
+    assert!(may_be(&ledger, one.id) && !may_be(&ledger, WriteId(0)));
+    // While it is under way another may come below it or above it.
+    let two = write(&mut ledger, Ending::Done);
+    assert!(may_be(&ledger, one.id) && may_be(&ledger, two));
+}

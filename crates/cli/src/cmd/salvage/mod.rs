@@ -62,8 +62,8 @@ pub struct Args {
     #[arg(long, visible_alias = "trust", value_name = "UUID", value_parser = uuid)]
     incarnation: Option<Uuid>,
 
-    /// Read the array as the metadata of MEMBER describes it: one side of a split brain, or an
-    /// older state. Members that disagree are not read.
+    /// Read the array that the metadata of MEMBER describes, for instance an older state. Members
+    /// that disagree are not read.
     #[arg(long, value_name = "MEMBER", conflicts_with = "incarnation")]
     believe: Option<PathBuf>,
 }

@@ -62,7 +62,7 @@ impl Report {
         Report {
             name: superblock.array_name.clone(),
             uuid: uuid_text(&superblock.array_uuid),
-            level: level(geometry),
+            level: level(geometry, superblock.enclosure_slots),
             strip_bytes: geometry.strip_bytes,
             volume_bytes,
             written_bytes: written * stripe_bytes,
@@ -280,10 +280,14 @@ fn stripes(salvage: &Salvage<FileImage>) -> (u64, u64) {
     (written, readable)
 }
 
-fn level(geometry: &ashlar_salvage::superblock::Geometry) -> String {
+fn level(geometry: &ashlar_salvage::superblock::Geometry, enclosure_slots: Option<u64>) -> String {
     let (k, m, groups) = (geometry.data_strips, geometry.parity_strips, geometry.groups);
     let of_groups = match &geometry.declustered {
-        Some(map) => format!(" declustered over {}", map.members()),
+        Some(map) => {
+            let domains = enclosure_slots
+                .map_or(String::new(), |slots| format!(", domains of {slots} slots"));
+            format!(" declustered over {}{domains}", map.members())
+        }
         None if groups > 1 => format!(" in {groups} groups"),
         None => String::new(),
     };

@@ -45,6 +45,21 @@ fn status(states: &[&str], jobs: &str) -> Status {
 }
 
 #[test]
+fn limits_of_the_volume_are_told_with_what_waited_for_them() {
+    let mut all = status(&["in_sync"; 4], "");
+    let array = &mut all.arrays[0];
+    array.tuning.read_iops_max = Some(0);
+    array.tuning.write_iops_max = Some(1500);
+    array.tuning.write_rate_max = Some(200 << 20);
+    (array.counters.limit_waits, array.counters.limit_wait_us) = (1234, 56_789_000);
+    let wanted =
+        "limits writes 200 MiB/s and 1,500 a second; 1,234 requests have waited, 56 s in all";
+    assert!(screen(&all, false, false).lines().any(|line| line == wanted));
+    all.arrays[0].tuning = ashlar_api::v1::tuning::Tuning::default();
+    assert!(!screen(&all, false, false).contains("limits"));
+}
+
+#[test]
 fn a_healthy_array_takes_six_lines() {
     let screen = screen(&status(&["in_sync"; 4], ""), false, false);
     let lines: Vec<&str> = screen.lines().collect();

@@ -18,14 +18,14 @@ use crate::coordinator::{map_writer, record};
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
 use crate::log::replay::summary::ReplaySummary;
-use crate::slot::MemberDevice;
+use crate::slot::{MemberDevice, WriteTarget};
 use crate::stripe::StripRun;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::StripeReplay;
 use ashlar_ring::Pending;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -272,21 +272,24 @@ pub(super) async fn read_strips(
     let mut started = Vec::new();
     for strip in strips.iter() {
         let buffer = BufMut::zeroed(to_usize(rows.bytes()));
-        let (member, offset) = local.array.place(stripe, strip, rows.start);
-        started.push((strip, local.start(member, offset, Command::Read(buffer))));
+        let place = local.array.readable_place(stripe, strip, rows.start);
+        let read =
+            |(member, offset)| Some((member, local.start(member, offset, Command::Read(buffer))?));
+        started.push((strip, place.and_then(read)));
     }
     let (mut read, mut unreadable) = (Vec::new(), StripSet::EMPTY);
-    for (strip, pending) in started {
-        let outcome = match pending {
-            Some(pending) => content(pending).await,
-            None => Err(Fault::GONE),
+    for (strip, begun) in started {
+        let Some((member, pending)) = begun else {
+            // Its member has just been put out.
+            unreadable = unreadable.with(strip);
+            continue;
         };
-        match outcome {
+        match content(pending).await {
             Ok(bytes) => read.push(bytes),
             Err(fault) => {
                 unreadable = unreadable.with(strip);
                 if fault.kind != FaultKind::Media {
-                    lose_holder(local, stripe, strip, fault).await?;
+                    lose_holder(local, member, fault).await?;
                 }
             }
         }
@@ -296,11 +299,9 @@ pub(super) async fn read_strips(
 
 pub(super) async fn lose_holder(
     local: &Rc<LocalArray>,
-    stripe: Stripe,
-    strip: StripIdx,
+    member: MemberIdx,
     fault: Fault,
 ) -> Result<(), Refusal> {
-    let member = local.array.member_of(stripe, strip);
     let taken = crate::coordinator::take_out(local, member, fault.to_string()).await;
     taken.map_err(|_| lost(&local.array))
 }
@@ -328,33 +329,32 @@ async fn store(
         let plan = local.decode_plan(stripe, survivors, wanted);
         plan.run(|strip| &source(strip).expect("a survivor was read").1[..], &mut targets);
     }
-    let mut writes: Vec<(StripIdx, bool, Rc<dyn Device>, Buf)> = Vec::new();
+    let mut writes: Vec<(StripIdx, WriteTarget, Rc<dyn Device>, Buf)> = Vec::new();
     for (strip, content) in survivors.iter().zip(read).chain(wanted.iter().zip(made)) {
         let member = local.array.member_of(stripe, strip);
         let content = content.freeze();
         note_as_found(local, StripRun { stripe, strip, rows }, &content).await?;
+        let (current, replacement) = local.device_epochs(member);
         if let Some(device) = local.replacement(member) {
-            writes.push((strip, true, device, content.clone()));
+            let target = MemberDevice { member, device_epoch: replacement };
+            writes.push((strip, WriteTarget::replacement(target), device, content.clone()));
         }
         if let Some(device) = local.device(member).filter(|_| wanted.contains(strip)) {
-            writes.push((strip, false, device, content));
+            let target = MemberDevice { member, device_epoch: current };
+            writes.push((strip, WriteTarget::current(target), device, content));
         }
     }
-    let start = |(strip, is_replacement, device, content): (_, _, Rc<dyn Device>, _)| {
+    let start = |(strip, target, device, content): (_, _, Rc<dyn Device>, _)| {
         let offset = local.array.device_offset(stripe, strip, rows.start);
-        let write = local.start_on(device.as_ref(), offset, Command::Write(content));
-        (strip, is_replacement, write)
+        (target, local.start_on(device.as_ref(), offset, Command::Write(content)))
     };
-    let started: Vec<_> = writes.into_iter().map(start).collect();
-    for (strip, is_replacement, write) in started {
+    let started: Vec<(WriteTarget, _)> = writes.into_iter().map(start).collect();
+    for (WriteTarget { device, is_replacement }, write) in started {
         let Err(fault) = result(write).await else { continue };
         if is_replacement {
-            let member = local.array.member_of(stripe, strip);
-            let device_epoch = local.device_epochs(member).1;
-            let device = MemberDevice { member, device_epoch };
             crate::coordinator::replacement_failed(local, device, fault.to_string()).await;
         } else {
-            lose_holder(local, stripe, strip, fault).await?;
+            lose_holder(local, device.member, fault).await?;
         }
     }
     Ok(())
@@ -381,7 +381,7 @@ async fn note_as_found(
         let owner = MemberDevice { member, device_epoch: current };
         let noted = Noted::new(owner, block, content.clone());
         if let Err(fault) = note_alone(local, noted).await {
-            lose_holder(local, stripe, strip, fault).await?;
+            lose_holder(local, member, fault).await?;
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::{
     BlockChange, ChangedBlock, Found, FoundBlock, StripeReplay, block_checksum,
 };
-use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, StripIdx, StripSet, StripeNo};
+use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, StripeNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -35,9 +35,7 @@ pub(super) struct InPlace<'s> {
 /// Read these blocks where they lie.
 pub(super) async fn read(local: &Rc<LocalArray>, wanted: BTreeSet<ChangedBlock>) -> InPlace<'_> {
     let array = &local.array;
-    let in_sync = |block: &ChangedBlock| {
-        array.slot(member_of(&local.array, *block)).state() == SlotState::InSync
-    };
+    let in_sync = |block: &ChangedBlock| is_in_service(array, *block);
     let unread = |block| (block, FoundBlock::Unreadable);
     let mut blocks: BTreeMap<_, _> = wanted.into_iter().filter(in_sync).map(unread).collect();
     for _ in 0..ATTEMPTS {
@@ -72,8 +70,12 @@ async fn read_some(
     }
 }
 
-fn member_of(array: &Array, block: ChangedBlock) -> MemberIdx {
-    array.member_of(array.layouts.recorded(block.stripe), block.strip)
+/// Whether the block lies on a member that is in sync.
+fn is_in_service(array: &Array, block: ChangedBlock) -> bool {
+    let stripe = array.layouts.recorded(block.stripe);
+    let member = array.member_of(stripe, block.strip);
+    array.slot(member).state() == SlotState::InSync
+        && (array.spare_cells.is_none() || array.is_readable(stripe, block.strip))
 }
 
 impl Found for InPlace<'_> {
@@ -83,8 +85,7 @@ impl Found for InPlace<'_> {
     }
 
     fn block(&self, block: ChangedBlock) -> FoundBlock {
-        let state = self.local.array.slot(member_of(&self.local.array, block)).state();
-        if state != SlotState::InSync || sings(Canary::ParityOnlyBlockNotAsked) {
+        if !is_in_service(&self.local.array, block) || sings(Canary::ParityOnlyBlockNotAsked) {
             return FoundBlock::Gone;
         }
         self.blocks.get(&block).copied().unwrap_or(FoundBlock::Gone)
@@ -114,7 +115,7 @@ pub(super) async fn spoil(local: &Rc<LocalArray>, stripes: &[StripeReplay]) -> R
         let is_durable = device.facts().has_volatile_cache;
         let write = local.start_on(&*device, offset, Command::WriteParts { parts, is_durable });
         if let Err(fault) = result(write).await {
-            lose_holder(local, stripe, strip, fault).await?;
+            lose_holder(local, member, fault).await?;
         }
     }
     Ok(())

@@ -55,8 +55,9 @@ fn end_period(local: &Rc<LocalArray>) {
     let timed: Vec<Timed> = members(&local.array).map(|member| timed_of(local, member)).collect();
     let layouts = &local.array.layouts;
     let has_parity = layouts.parity_strips_max() > 0;
-    let is_too_many =
-        |member: MemberIdx, is_slow: &dyn Fn(MemberIdx) -> bool| layouts.is_beyond(member, is_slow);
+    let is_too_many = |member: MemberIdx, is_slow: &dyn Fn(MemberIdx) -> bool| {
+        local.array.is_beyond(member, is_slow)
+    };
     let turns = slow.judge.borrow_mut().end_period(&timed, limits, is_too_many);
     for (member, turn) in turns {
         tell(local, member, turn);

@@ -13,7 +13,7 @@ use ashlar_engine::{
     ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig, KeptMemory,
 };
 use ashlar_layout::{DeclusteredShape, Level, Shape};
-use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, EnclosureKind, EnclosureRecord};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
@@ -44,6 +44,7 @@ pub fn shapes() -> Vec<(Shape, usize)> {
         (shape(Level::Raid70, 12, Some(6), None), 3),
         (declustered(Level::Raid5, 5, 3, 0), 1),
         (declustered(Level::Raid6, 9, 5, 1), 2),
+        (in_enclosures(), 2),
     ]
 }
 
@@ -52,8 +53,22 @@ pub fn shapes() -> Vec<(Shape, usize)> {
 pub fn declustered(level: Level, members: usize, stripe_width: usize, spare: usize) -> Shape {
     let shape = shape(level, members, None, None);
     let cell_bytes = Some(2 * shape.strip_bytes);
-    let declustered = DeclusteredShape { stripe_width, spare_columns: spare, cell_bytes };
+    let declustered =
+        DeclusteredShape { domain_members: 1, stripe_width, spare_columns: spare, cell_bytes };
     Shape { declustered: Some(declustered), ..shape }
+}
+
+/// 4+2 over twelve members, in three enclosures of two failure domains of two members each.
+pub fn in_enclosures() -> Shape {
+    let shape = declustered(Level::Raid6, 12, 6, 0);
+    let own = shape.declustered.map(|own| DeclusteredShape { domain_members: 2, ..own });
+    Shape { declustered: own, ..shape }
+}
+
+/// The enclosures of such a shape.
+fn enclosures(shape: &Shape) -> Option<EnclosureRecord> {
+    let own = shape.declustered.filter(|own| own.domain_members != 1);
+    own.map(|_| EnclosureRecord { kind: EnclosureKind::Listed, domains: 2 })
 }
 
 /// Names of `count` disks.
@@ -113,6 +128,7 @@ pub fn checksums() -> ChecksumKind {
 /// What to create on the disks of that shape.
 pub fn create_spec(shape: Shape) -> CreateSpec {
     CreateSpec {
+        enclosures: enclosures(&shape),
         name: "tank".to_owned(),
         devices: names(shape.members),
         shape,
@@ -175,9 +191,7 @@ impl Model {
 
     pub async fn write(&mut self, volume: &ArrayVolume, extent: Extent) {
         let mut buffer = volume.buffer(to_usize(extent.bytes)).await;
-        for part in buffer.chunks_mut(8) {
-            part.copy_from_slice(&self.random.next_u64().to_le_bytes()[..part.len()]);
-        }
+        self.random.fill(&mut buffer);
         self.bytes[range(extent)].copy_from_slice(&buffer);
         let fua = self.random.percent(5);
         submit(volume, Command::Write(buffer.freeze()), extent, fua).await;
@@ -204,8 +218,11 @@ impl Model {
         let extent = Extent::new(offset, (512 << 10).min(size - offset));
         submit(volume, Command::Discard, extent, false).await;
         let now = read(volume, extent).await.expect("readable");
-        for (at, (old, new)) in self.bytes[range(extent)].iter().zip(&now).enumerate() {
-            assert!(old == new || *new == 0, "discarded byte {at} is neither old nor zero");
+        let old = self.bytes[range(extent)].chunks(512).zip(now.chunks(512)).enumerate();
+        for (at, (old, new)) in old.filter(|(_, (old, new))| old != new) {
+            let is_right = |(old, new): (&u8, &u8)| old == new || *new == 0;
+            let all_are_right = old.iter().zip(new).all(is_right);
+            assert!(all_are_right, "discarded sector {at} is neither old nor zero");
         }
         self.bytes[range(extent)].copy_from_slice(&now);
     }

@@ -5,7 +5,7 @@ use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::{Executor, Handle, Schedule, VirtualReactor};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{
-    AllocationRun, Command, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts,
+    AllocationRun, Command, MemVolume, Reply, Request, Transfer, Volume, VolumeError, VolumeFacts,
 };
 use proptest::prelude::{Just, any, prop_oneof, proptest};
 use rustix::io::Errno;
@@ -33,6 +33,10 @@ impl Coarse {
 impl Volume for Coarse {
     fn facts(&self) -> VolumeFacts {
         self.facts.clone()
+    }
+
+    async fn turn(&self, transfer: Transfer, bytes: u64) {
+        self.inner.turn(transfer, bytes).await;
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {

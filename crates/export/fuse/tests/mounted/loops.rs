@@ -4,6 +4,9 @@ use crate::server::{Mounted, Setup};
 use crate::tools::{may_loop, run, try_run};
 use std::path::Path;
 
+/// Each try starts programs of its own, so the other one has started before the last.
+const TRIES_MAX: u32 = 200;
+
 /// A loop device; detached when dropped, so that a failed test does not leave the mount busy.
 struct Loop(String);
 
@@ -43,8 +46,12 @@ impl FileSystem {
 }
 
 impl Drop for FileSystem {
+    /// A program that another test starts has our open files until it runs, and the file system is
+    /// busy. Left mounted, it would lose its files with the directory.
     fn drop(&mut self) {
-        try_run("umount", &[self.0.path().to_str().unwrap()]);
+        let place = self.0.path().to_str().unwrap();
+        let is_gone = (0..TRIES_MAX).any(|_| try_run("umount", &[place]).0);
+        assert!(is_gone || std::thread::panicking(), "{place} stays busy");
     }
 }
 

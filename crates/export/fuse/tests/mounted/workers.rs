@@ -7,7 +7,7 @@ use ashlar_iobuf::BufMut;
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{
-    AllocationRun, Command, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts,
+    AllocationRun, Command, MemVolume, Reply, Request, Transfer, Volume, VolumeError, VolumeFacts,
 };
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
@@ -33,6 +33,10 @@ impl Volume for Common {
             logical_block_bytes: 4096,
             ..MemVolume::new("disk", 4096).facts()
         }
+    }
+
+    async fn turn(&self, transfer: Transfer, bytes: u64) {
+        let _without_limits = (transfer, bytes);
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {

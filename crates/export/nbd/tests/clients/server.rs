@@ -8,7 +8,9 @@ use ashlar_ring::mailbox::{Sender, mailbox};
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule, until};
 use ashlar_session::{Acceptor, Listen, listen};
 use ashlar_units::Extent;
-use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
+use ashlar_volume::{
+    AllocationRun, MemVolume, Reply, Request, Transfer, Volume, VolumeError, VolumeFacts,
+};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -28,6 +30,10 @@ pub struct Watched {
 impl Volume for Watched {
     fn facts(&self) -> VolumeFacts {
         self.inner.facts()
+    }
+
+    async fn turn(&self, transfer: Transfer, bytes: u64) {
+        self.inner.turn(transfer, bytes).await;
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {

@@ -2,10 +2,15 @@
 //!
 //! What must stay true: a queue counts as authenticated only after the host's proof was right, and,
 //! if the host asked for the controller's proof, after the host said that it was right; one wrong
-//! step ends the exchange, and only a new negotiation begins another. Challenges are random values
-//! that come from outside, a new one for each exchange. Base 2.0, 8.13.5 "DH-HMAC-CHAP Protocol".
+//! step ends the exchange, and only a new negotiation begins another. Challenges and exponents are
+//! random values that come from outside, new ones for each exchange. With a group of
+//! Diffie-Hellman, [`Authentication::send`] may take milliseconds. Base 2.0, 8.13.5 "DH-HMAC-CHAP
+//! Protocol".
 
-use super::message::{Challenge, Failure, Message, Reason, Reply, Success1, decode, encode};
+use super::group::{EXPONENT_BYTES_MAX, Exponent, Group};
+use super::message::{
+    Challenge, Failure, Message, Negotiate, Reason, Reply, Success1, decode, encode,
+};
 use super::response::{Proof, Role, prove};
 use super::secret::{Hash, Secret};
 use crate::nqn::Nqn;
@@ -25,15 +30,19 @@ pub struct Parties {
     pub host_secret: Secret,
     /// What the controller proves, if the host asks for it.
     pub controller_secret: Option<Secret>,
+    /// The weakest group that is spoken.
+    pub least_group: Group,
 }
 
 /// Random values for one exchange.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Random {
     /// The challenge; as much of it is used as the hash has bytes.
     pub challenge: [u8; 64],
     /// The first sequence number.
     pub sequence: u32,
+    /// For Diffie-Hellman; as much of it is used as the group needs.
+    pub exponent: [u8; EXPONENT_BYTES_MAX],
 }
 
 #[derive(Clone, Debug)]
@@ -41,7 +50,7 @@ enum State {
     /// Nothing is agreed on.
     Idle,
     /// A challenge is to be fetched, or was.
-    Challenged { challenge: Challenge, is_fetched: bool },
+    Challenged { challenge: Challenge, exponent: Option<Exponent>, is_fetched: bool },
     /// The host is authenticated; the next message that it fetches says so.
     Believed { success: Success1 },
     /// The controller's proof was fetched; the host must say that it is right.
@@ -92,21 +101,14 @@ impl Authentication {
     fn next(&self, message: Message, random: &Random) -> Result<State, Reason> {
         match (&self.state, message) {
             (State::Idle | State::Failed(_), Message::Negotiate(negotiate)) => {
-                if negotiate.secure_channel != 0 {
-                    return Err(Reason::SecureChannel);
-                }
-                let known = |code: &u8| Hash::from_code(*code);
-                let hash = negotiate.hashes.iter().find_map(known).ok_or(Reason::Hash)?;
-                if !negotiate.groups.contains(&0) {
-                    return Err(Reason::Group);
-                }
-                let value = random.challenge[..hash.bytes()].to_vec();
-                let (transaction, sequence) = (negotiate.transaction, random.sequence);
-                let challenge = Challenge { transaction, hash, sequence, value };
-                Ok(State::Challenged { challenge, is_fetched: false })
+                self.challenge(&negotiate, random)
             }
-            (State::Challenged { challenge, is_fetched: true }, Message::Reply(reply)) => {
-                self.judge(challenge, reply)
+            (State::Challenged { challenge, exponent, is_fetched: true }, Message::Reply(it)) => {
+                let session_key = match exponent {
+                    Some(own) => own.session_key(challenge.hash, &it.dh_value),
+                    None => it.dh_value.is_empty().then(Vec::new),
+                };
+                self.judge(challenge, &session_key.ok_or(Reason::Payload)?, it)
             }
             (State::AwaitsHost { transaction }, Message::Success2 { transaction: told })
                 if *transaction == told =>
@@ -118,7 +120,32 @@ impl Authentication {
         }
     }
 
-    fn judge(&self, challenge: &Challenge, reply: Reply) -> Result<State, Reason> {
+    fn challenge(&self, negotiate: &Negotiate, random: &Random) -> Result<State, Reason> {
+        if negotiate.secure_channel != 0 {
+            return Err(Reason::SecureChannel);
+        }
+        let known = |code: &u8| Hash::from_code(*code);
+        let hash = negotiate.hashes.iter().find_map(known).ok_or(Reason::Hash)?;
+        let group = choose(&negotiate.groups, self.parties.least_group).ok_or(Reason::Group)?;
+        let exponent = Exponent::new(group, &random.exponent);
+        let challenge = Challenge {
+            transaction: negotiate.transaction,
+            hash,
+            sequence: random.sequence,
+            value: random.challenge[..hash.bytes()].to_vec(),
+            group,
+            dh_value: exponent.as_ref().map(Exponent::public).unwrap_or_default(),
+        };
+        Ok(State::Challenged { challenge, exponent, is_fetched: false })
+    }
+
+    /// Whether the host proved itself. Without Diffie-Hellman the session key is empty.
+    fn judge(
+        &self,
+        challenge: &Challenge,
+        session_key: &[u8],
+        reply: Reply,
+    ) -> Result<State, Reason> {
         let parties = &self.parties;
         let (hash, transaction) = (challenge.hash, challenge.transaction);
         if reply.transaction != transaction || reply.response.len() != hash.bytes() {
@@ -127,7 +154,7 @@ impl Authentication {
         let proof = Proof {
             role: Role::Host,
             hash,
-            challenge: &challenge.value,
+            challenge: &augmented(hash, session_key, &challenge.value),
             sequence: challenge.sequence,
             transaction,
             prover: &parties.host,
@@ -139,7 +166,9 @@ impl Authentication {
         let response = match &reply.challenge {
             None => None,
             Some(value) if *value == challenge.value => return Err(Reason::Failed),
-            Some(value) => Some(self.own_proof(hash, value, &reply)?),
+            Some(value) => {
+                Some(self.own_proof(hash, &augmented(hash, session_key, value), &reply)?)
+            }
         };
         Ok(State::Believed { success: Success1 { transaction, hash, response } })
     }
@@ -162,9 +191,10 @@ impl Authentication {
     /// The host fetches a message; `None` if none is due.
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         let (message, next) = match &self.state {
-            State::Challenged { challenge, is_fetched: false } => {
-                let next = State::Challenged { challenge: challenge.clone(), is_fetched: true };
-                (Message::Challenge(challenge.clone()), next)
+            State::Challenged { challenge, exponent, is_fetched: false } => {
+                let (challenge, exponent) = (challenge.clone(), exponent.clone());
+                let said = Message::Challenge(challenge.clone());
+                (said, State::Challenged { challenge, exponent, is_fetched: true })
             }
             State::Believed { success } => {
                 let next = match success.response {
@@ -180,5 +210,25 @@ impl Authentication {
         };
         self.state = next;
         Some(encode(&message))
+    }
+}
+
+/// The weakest group with Diffie-Hellman that both sides speak, because stronger ones take long;
+/// else the NULL group.
+fn choose(offered: &[u8], least: Group) -> Option<Group> {
+    let mut both = Group::ALL.into_iter().filter(|it| *it >= least && offered.contains(&it.code()));
+    let first = both.next();
+    match first {
+        Some(Group::Null) => both.next().or(first),
+        _ => first,
+    }
+}
+
+/// The challenge that is answered: with Diffie-Hellman it depends on the session key, so nobody
+/// else can try secrets against the answer.
+pub fn augmented(hash: Hash, session_key: &[u8], challenge: &[u8]) -> Vec<u8> {
+    match session_key {
+        [] => challenge.to_vec(),
+        key => hash.hmac(key, &[challenge]),
     }
 }

@@ -3,6 +3,7 @@
 //! What must stay true: decoding is total; a message that is shorter than its lengths say is none.
 //! Base 2.0, 8.13.5.1 to 8.13.5.6.
 
+use super::group::Group;
 use super::secret::Hash;
 
 /// AUTH_Negotiate: what the host can do.
@@ -29,6 +30,10 @@ pub struct Challenge {
     pub sequence: u32,
     /// CVAL, as long as the hash's values.
     pub value: Vec<u8>,
+    /// The group that the controller chose.
+    pub group: Group,
+    /// DHV, as long as the group's values.
+    pub dh_value: Vec<u8>,
 }
 
 /// DH-HMAC-CHAP_Reply: the host's proof, and perhaps a challenge of its own.
@@ -42,6 +47,8 @@ pub struct Reply {
     pub response: Vec<u8>,
     /// CVAL: the controller must prove itself too.
     pub challenge: Option<Vec<u8>>,
+    /// DHV; empty with the NULL group.
+    pub dh_value: Vec<u8>,
 }
 
 /// DH-HMAC-CHAP_Success1: the host is authenticated. May carry the controller's proof.
@@ -170,25 +177,21 @@ fn negotiate(transaction: u16, rest: &[u8]) -> Result<Negotiate, Reason> {
 fn challenge(transaction: u16, rest: &[u8]) -> Result<Challenge, Reason> {
     let (fields, rest) = rest.split_at_checked(10).ok_or(Reason::Payload)?;
     let hash = Hash::from_code(fields[2]).ok_or(Reason::Hash)?;
-    // DHgID and DHVLEN.
-    if fields[3] != 0 || fields[4..6] != [0, 0] {
-        return Err(Reason::Group);
-    }
-    let is_right_length = usize::from(fields[0]) == hash.bytes() && rest.len() >= hash.bytes();
-    if !is_right_length {
+    let group = Group::from_code(fields[3]).ok_or(Reason::Group)?;
+    let dh_bytes = usize::from(u16::from_le_bytes([fields[4], fields[5]]));
+    if usize::from(fields[0]) != hash.bytes() || dh_bytes != group.bytes() {
         return Err(Reason::Payload);
     }
+    let (value, rest) = rest.split_at_checked(hash.bytes()).ok_or(Reason::Payload)?;
+    let dh_value = rest.get(..dh_bytes).ok_or(Reason::Payload)?.to_vec();
     let sequence = u32::from_le_bytes([fields[6], fields[7], fields[8], fields[9]]);
-    Ok(Challenge { transaction, hash, sequence, value: rest[..hash.bytes()].to_vec() })
+    Ok(Challenge { transaction, hash, sequence, value: value.to_vec(), group, dh_value })
 }
 
 fn reply(transaction: u16, rest: &[u8]) -> Result<Reply, Reason> {
     let (fields, rest) = rest.split_at_checked(10).ok_or(Reason::Payload)?;
     let bytes = usize::from(fields[0]);
-    // DHVLEN: with the NULL group there is no value.
-    if fields[4..6] != [0, 0] {
-        return Err(Reason::Payload);
-    }
+    let dh_bytes = usize::from(u16::from_le_bytes([fields[4], fields[5]]));
     let sequence = u32::from_le_bytes([fields[6], fields[7], fields[8], fields[9]]);
     let (response, rest) = rest.split_at_checked(bytes).ok_or(Reason::Payload)?;
     let challenge = match fields[2] {
@@ -196,7 +199,13 @@ fn reply(transaction: u16, rest: &[u8]) -> Result<Reply, Reason> {
         1 => Some(rest.get(..bytes).ok_or(Reason::Payload)?.to_vec()),
         _ => return Err(Reason::Payload),
     };
-    Ok(Reply { transaction, sequence, response: response.to_vec(), challenge })
+    // Room for CVAL is there without a challenge too.
+    let dh_value = match dh_bytes {
+        0 => &[],
+        _ => rest.get(bytes..bytes + dh_bytes).ok_or(Reason::Payload)?,
+    };
+    let (response, dh_value) = (response.to_vec(), dh_value.to_vec());
+    Ok(Reply { transaction, sequence, response, challenge, dh_value })
 }
 
 fn success1(transaction: u16, rest: &[u8]) -> Result<Success1, Reason> {
@@ -227,22 +236,8 @@ fn head(kind: u8, id: u8, transaction: u16) -> Vec<u8> {
 pub fn encode(message: &Message) -> Vec<u8> {
     match message {
         Message::Negotiate(negotiate) => encode_negotiate(negotiate),
-        Message::Challenge(challenge) => {
-            let mut bytes = head(DH_HMAC_CHAP, 0x01, challenge.transaction);
-            bytes.extend([length(&challenge.value), 0, challenge.hash.code(), 0, 0, 0]);
-            bytes.extend(challenge.sequence.to_le_bytes());
-            bytes.extend(&challenge.value);
-            bytes
-        }
-        Message::Reply(reply) => {
-            let mut bytes = head(DH_HMAC_CHAP, 0x02, reply.transaction);
-            let has_challenge = u8::from(reply.challenge.is_some());
-            bytes.extend([length(&reply.response), 0, has_challenge, 0, 0, 0]);
-            bytes.extend(reply.sequence.to_le_bytes());
-            bytes.extend(&reply.response);
-            bytes.extend(reply.challenge.iter().flatten());
-            bytes
-        }
+        Message::Challenge(challenge) => encode_challenge(challenge),
+        Message::Reply(reply) => encode_reply(reply),
         Message::Success1(success) => {
             let mut bytes = head(DH_HMAC_CHAP, 0x03, success.transaction);
             let hash_bytes = u8::try_from(success.hash.bytes()).expect("64 at most");
@@ -263,6 +258,33 @@ pub fn encode(message: &Message) -> Vec<u8> {
 
 fn length(value: &[u8]) -> u8 {
     u8::try_from(value.len()).expect("64 at most")
+}
+
+fn dh_length(value: &[u8]) -> [u8; 2] {
+    u16::try_from(value.len()).expect("1024 at most").to_le_bytes()
+}
+
+fn encode_challenge(challenge: &Challenge) -> Vec<u8> {
+    let mut bytes = head(DH_HMAC_CHAP, 0x01, challenge.transaction);
+    let group = challenge.group.code();
+    bytes.extend([length(&challenge.value), 0, challenge.hash.code(), group]);
+    bytes.extend(dh_length(&challenge.dh_value));
+    bytes.extend(challenge.sequence.to_le_bytes());
+    bytes.extend(&challenge.value);
+    bytes.extend(&challenge.dh_value);
+    bytes
+}
+
+fn encode_reply(reply: &Reply) -> Vec<u8> {
+    let mut bytes = head(DH_HMAC_CHAP, 0x02, reply.transaction);
+    bytes.extend([length(&reply.response), 0, u8::from(reply.challenge.is_some()), 0]);
+    bytes.extend(dh_length(&reply.dh_value));
+    bytes.extend(reply.sequence.to_le_bytes());
+    bytes.extend(&reply.response);
+    let no_challenge = || vec![0; reply.response.len()];
+    bytes.extend(reply.challenge.clone().unwrap_or_else(no_challenge));
+    bytes.extend(&reply.dh_value);
+    bytes
 }
 
 fn encode_failure(id: u8, failure: &Failure) -> Vec<u8> {

@@ -6,7 +6,7 @@
 
 use crate::nqn::Nqn;
 use hmac::{Hmac, Mac};
-use sha2::{Sha256, Sha384, Sha512};
+use sha2::{Digest, Sha256, Sha384, Sha512};
 use std::fmt;
 use std::str::FromStr;
 
@@ -45,6 +45,15 @@ impl Hash {
             Hash::Sha256 => 32,
             Hash::Sha384 => 48,
             Hash::Sha512 => 64,
+        }
+    }
+
+    /// The hash of some bytes.
+    pub fn of(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Hash::Sha256 => Sha256::digest(bytes).to_vec(),
+            Hash::Sha384 => Sha384::digest(bytes).to_vec(),
+            Hash::Sha512 => Sha512::digest(bytes).to_vec(),
         }
     }
 

@@ -3,36 +3,41 @@
 
 use super::host;
 use ashlar_nvme_protocol::auth::{
-    Authentication, Challenge, Failure, Hash, Message, Negotiate, NotASecret, Parties, Proof,
-    Random, Reply, Role, Secret, decode, encode, prove,
+    Authentication, Challenge, Failure, Group, Hash, Message, Negotiate, NotASecret, Parties,
+    Proof, Random, Reply, Role, Secret, decode, encode, prove,
 };
 use ashlar_nvme_protocol::nqn::Nqn;
 
 /// Rising bytes; made with `base64` and `crc32` of Python's library.
-const PLAIN: &str = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
-const OTHER: &str =
+pub const PLAIN: &str = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+pub const OTHER: &str =
     "DHHC-1:02:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vcSEgBQ==:";
 
-const RANDOM: Random = Random { challenge: [0xc1; 64], sequence: 0x0102_0304 };
+const RANDOM: Random = Random { challenge: [0xc1; 64], sequence: 0x0102_0304, exponent: [1; 64] };
 
-fn subsystem() -> Nqn {
+pub fn subsystem() -> Nqn {
     "nqn.2024-01.example:array".parse().expect("a name")
 }
 
-fn secret(text: &str) -> Secret {
+pub fn secret(text: &str) -> Secret {
     text.parse().expect("a secret")
 }
 
-fn authentication(both: bool) -> Authentication {
-    Authentication::new(Parties {
+pub fn parties(both: bool) -> Parties {
+    Parties {
         host: host(1).nqn,
         subsystem: subsystem(),
         host_secret: secret(PLAIN),
         controller_secret: both.then(|| secret(OTHER)),
-    })
+        least_group: Group::Null,
+    }
 }
 
-fn negotiate(hashes: &[u8], groups: &[u8]) -> Message {
+pub fn authentication(both: bool) -> Authentication {
+    Authentication::new(parties(both))
+}
+
+pub fn negotiate(hashes: &[u8], groups: &[u8]) -> Message {
     Message::Negotiate(Negotiate {
         transaction: 9,
         secure_channel: 0,
@@ -42,12 +47,12 @@ fn negotiate(hashes: &[u8], groups: &[u8]) -> Message {
 }
 
 /// What the controller says next.
-fn fetch(it: &mut Authentication) -> Message {
+pub fn fetch(it: &mut Authentication) -> Message {
     decode(&it.receive().expect("a message is due")).expect("well formed")
 }
 
 fn challenged(it: &mut Authentication) -> Challenge {
-    it.send(&encode(&negotiate(&[2, 1], &[1, 0])), &RANDOM);
+    it.send(&encode(&negotiate(&[2, 1], &[0])), &RANDOM);
     match fetch(it) {
         Message::Challenge(challenge) => challenge,
         other => panic!("{other:?}"),
@@ -67,10 +72,11 @@ fn reply(challenge: &Challenge, text: &str, own: Option<Vec<u8>>) -> Reply {
         verifier: &verifier,
     };
     let response = prove(&proof, &secret(text).key_of(&prover));
-    Reply { transaction: challenge.transaction, sequence: 77, response, challenge: own }
+    let (transaction, dh_value) = (challenge.transaction, Vec::new());
+    Reply { transaction, sequence: 77, response, challenge: own, dh_value }
 }
 
-fn explanation(it: &mut Authentication) -> u8 {
+pub fn explanation(it: &mut Authentication) -> u8 {
     assert!(it.has_failed() && !it.is_done());
     match fetch(it) {
         Message::Failure1(Failure { explanation, .. }) => explanation,
@@ -124,14 +130,26 @@ fn what_is_no_secret_is_refused_with_its_reason() {
 #[test]
 fn messages_come_back_as_they_were() {
     let failure = Failure { transaction: 3, explanation: 6 };
-    let challenge =
-        Challenge { transaction: 3, hash: Hash::Sha384, sequence: 0xdead_beef, value: vec![5; 48] };
-    let reply = |challenge| Reply { transaction: 3, sequence: 4, response: vec![6; 32], challenge };
+    let challenge = |group: Group| Challenge {
+        transaction: 3,
+        hash: Hash::Sha384,
+        sequence: 0xdead_beef,
+        value: vec![5; 48],
+        group,
+        dh_value: vec![8; group.bytes()],
+    };
+    let reply = |challenge, dh_value| {
+        let response = vec![6; 32];
+        Message::Reply(Reply { transaction: 3, sequence: 4, response, challenge, dh_value })
+    };
     let all = [
         negotiate(&[3, 2, 1], &[0]),
-        Message::Challenge(challenge),
-        Message::Reply(reply(None)),
-        Message::Reply(reply(Some(vec![7; 32]))),
+        Message::Challenge(challenge(Group::Null)),
+        Message::Challenge(challenge(Group::Ffdhe3072)),
+        reply(None, vec![]),
+        reply(None, vec![9; 384]),
+        reply(Some(vec![7; 32]), vec![]),
+        reply(Some(vec![7; 32]), vec![9; 1024]),
         Message::Success2 { transaction: 3 },
         Message::Failure1(failure),
         Message::Failure2(failure),
@@ -254,7 +272,7 @@ fn nothing_in_common_is_told_by_name() {
     let cases = [
         (encode(&negotiate(&[], &[0])), 4),
         (encode(&negotiate(&[9], &[0])), 4),
-        (encode(&negotiate(&[1], &[1, 2])), 5),
+        (encode(&negotiate(&[1], &[6, 7])), 5),
         (encode(&secure), 3),
         (vec![0, 0, 0, 0, 9, 0, 0, 0], 2),
         (vec![0, 0, 0, 0, 9, 0, 0, 1], 6),

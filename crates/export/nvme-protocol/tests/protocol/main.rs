@@ -4,6 +4,7 @@ mod authentication;
 mod commands;
 mod controllers;
 mod golden;
+mod groups;
 mod logs;
 mod names;
 mod pdus;

@@ -4,7 +4,8 @@ use crate::host::{admin, io};
 use crate::queue::{Queue, Wishes, host, of};
 use crate::server::{NQN, Setup, TestTarget};
 use ashlar_nvme_protocol::auth::{
-    self, Challenge, Message, Negotiate, Proof, Reply, Role, Secret, prove,
+    self, Challenge, Exponent, Group, Message, Negotiate, Proof, Reply, Role, Secret, augmented,
+    prove,
 };
 use ashlar_nvme_protocol::command::{
     AuthTransfer, DYNAMIC_CONTROLLER, FabricsCommand, admin_opcode,
@@ -24,7 +25,7 @@ fn only(terms: HostTerms) -> Setup {
 
 fn with_secret() -> Setup {
     let host_secret = Some(RIGHT.parse().expect("a secret"));
-    only(HostTerms { host_secret, controller_secret: None })
+    only(HostTerms { host_secret, ..HostTerms::default() })
 }
 
 #[test]
@@ -60,8 +61,11 @@ fn fetch(queue: &mut Queue) -> Message {
 }
 
 fn challenged(queue: &mut Queue) -> Challenge {
-    let negotiate =
-        Negotiate { transaction: 5, secure_channel: 0, hashes: vec![1], groups: vec![0] };
+    challenged_by(queue, vec![0, 2])
+}
+
+fn challenged_by(queue: &mut Queue, groups: Vec<u8>) -> Challenge {
+    let negotiate = Negotiate { transaction: 5, secure_channel: 0, hashes: vec![1], groups };
     assert_eq!(send(queue, &Message::Negotiate(negotiate)), Status::SUCCESS);
     match fetch(queue) {
         Message::Challenge(challenge) => challenge,
@@ -71,19 +75,22 @@ fn challenged(queue: &mut Queue) -> Challenge {
 
 fn proof(challenge: &Challenge, text: &str) -> Message {
     let (prover, verifier) = (host(1).nqn, NQN.parse().expect("a name"));
+    let own = Exponent::new(challenge.group, &[0x77; 64]);
+    let key = own.as_ref().and_then(|own| own.session_key(challenge.hash, &challenge.dh_value));
     let about = Proof {
         role: Role::Host,
         hash: challenge.hash,
-        challenge: &challenge.value,
+        challenge: &augmented(challenge.hash, &key.unwrap_or_default(), &challenge.value),
         sequence: challenge.sequence,
         transaction: challenge.transaction,
         prover: &prover,
         verifier: &verifier,
     };
+    let dh_value = own.as_ref().map(Exponent::public).unwrap_or_default();
     let secret: Secret = text.parse().expect("a secret");
     let response = prove(&about, &secret.key_of(&prover));
     let transaction = challenge.transaction;
-    Message::Reply(Reply { transaction, sequence: 0, response, challenge: None })
+    Message::Reply(Reply { transaction, sequence: 0, response, challenge: None, dh_value })
 }
 
 /// A connection whose Connect says that it must authenticate.
@@ -112,6 +119,18 @@ fn a_host_proves_itself_on_every_queue() {
     queue.write(0, &[7; 512]);
     assert_eq!(queue.read(0, 1), vec![7; 512]);
     drop((admin, queue));
+    target.stop();
+}
+
+#[test]
+fn a_host_proves_itself_without_diffie_hellman_if_it_may() {
+    let target = TestTarget::with(with_secret());
+    let (mut queue, _) = begun(&target, 0, DYNAMIC_CONTROLLER);
+    let challenge = challenged_by(&mut queue, vec![0]);
+    assert_eq!(challenge.group, Group::Null);
+    assert_eq!(send(&mut queue, &proof(&challenge, RIGHT)), Status::SUCCESS);
+    assert!(matches!(fetch(&mut queue), Message::Success1(_)));
+    drop(queue);
     target.stop();
 }
 

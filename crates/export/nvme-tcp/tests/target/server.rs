@@ -12,14 +12,15 @@ use ashlar_ring::mailbox::{Sender, mailbox};
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule, until};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{
-    AllocationRun, Command, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
+    AllocationRun, Command, Reply, Request, Transfer, Volume, VolumeError, VolumeErrorKind,
+    VolumeFacts,
 };
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
@@ -39,6 +40,8 @@ pub struct Disk {
     pub flushes: AtomicU64,
     pub durable_writes: AtomicU64,
     pub submitted: AtomicU64,
+    /// Bytes of transfers whose turn has come and that were not submitted.
+    pub turns: AtomicI64,
 }
 
 impl Disk {
@@ -64,11 +67,21 @@ impl Disk {
             flushes: AtomicU64::new(0),
             durable_writes: AtomicU64::new(0),
             submitted: AtomicU64::new(0),
+            turns: AtomicI64::new(0),
         })
+    }
+
+    fn use_turn(&self, request: &Request) {
+        if matches!(request.command, Command::Read(_) | Command::Write(_)) {
+            let bytes = i64::try_from(request.extent.bytes).expect("short");
+            let before = self.turns.fetch_sub(bytes, Ordering::Relaxed);
+            assert!(before >= bytes, "{request:?} has not waited for its turn");
+        }
     }
 
     fn apply(&self, request: Request) -> Result<Reply, VolumeError> {
         self.submitted.fetch_add(1, Ordering::Relaxed);
+        self.use_turn(&request);
         self.facts.lock().unwrap().admit(&request)?;
         let extent = request.extent;
         let is_hit = |bad: Extent| bad.offset < extent.end() && extent.offset < bad.end();
@@ -108,6 +121,10 @@ pub struct DiskVolume {
 impl Volume for DiskVolume {
     fn facts(&self) -> VolumeFacts {
         self.disk.facts.lock().unwrap().clone()
+    }
+
+    async fn turn(&self, _transfer: Transfer, bytes: u64) {
+        self.disk.turns.fetch_add(i64::try_from(bytes).expect("short"), Ordering::Relaxed);
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {

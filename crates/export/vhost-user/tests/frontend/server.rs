@@ -9,8 +9,8 @@ use ashlar_session::SessionLimits;
 use ashlar_units::Extent;
 use ashlar_vhost_user::{QueueServer, VhostCounters, VhostServer};
 use ashlar_volume::{
-    AllocationRun, Command, MemVolume, Reply, Request, Volume, VolumeError, VolumeErrorKind,
-    VolumeFacts,
+    AllocationRun, Command, MemVolume, Reply, Request, Transfer, Volume, VolumeError,
+    VolumeErrorKind, VolumeFacts,
 };
 use std::future::{pending, poll_fn};
 use std::os::unix::net::UnixStream;
@@ -150,6 +150,10 @@ struct TestVolume {
 impl Volume for TestVolume {
     fn facts(&self) -> VolumeFacts {
         self.volume.facts()
+    }
+
+    async fn turn(&self, transfer: Transfer, bytes: u64) {
+        self.volume.turn(transfer, bytes).await;
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {

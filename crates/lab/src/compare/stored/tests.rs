@@ -37,7 +37,6 @@ fn measurement(case: [usize; 6], round: usize, rate: u32) -> Record {
         write: Direction::default(),
         cpu: None,
         path: None,
-        hosts: Vec::new(),
         findings: Vec::new(),
         argv: Vec::new(),
         evidence: None,

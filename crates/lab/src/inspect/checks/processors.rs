@@ -113,12 +113,6 @@ pub fn bandwidth_for_rebuild(facts: &Facts<'_>) -> Found {
         Some((passes, found)) if passes * 1.02 >= REBUILD_PASSES as f64 => {
             Found::pass("memory", found)
         }
-        // What was measured far below what the modules can is no ceiling to accept.
-        Some((_, found)) if super::speeds::is_far_below(facts) => Found::fail(
-            "memory",
-            format!("{found}: {carried} of {demand} at best, as measured"),
-            "see memory.bandwidth_measured: the modules could do more",
-        ),
         Some((_, found)) if banks.values().all(|bank| bank.populated == bank.channels) => {
             Found::pass(
                 "memory",

@@ -2,22 +2,21 @@
 //! inside it.
 //!
 //! - layout: where everything stands
-//! - pen: links, boxes, labels
+//! - parts: links, boxes, labels
 //!
 //! What must stay true: text from devices is escaped; colours are never the only sign; it stands
 //! alone, without script, font or network, and follows the reader's dark or light setting.
 
 mod layout;
-mod pen;
+mod parts;
 
 use self::layout::Plan;
-use self::pen::Pen;
+use self::parts::Parts;
 use super::Measured;
 use crate::inspect::topology::flow::Flow;
 use crate::inspect::topology::{Place, Topology};
 use crate::inspect::{Inspection, Verdict, page};
-use crate::report::chart::escape;
-use std::fmt::Write;
+use crate::pen::{Pen, count, folded, short};
 
 const WIDTH: f64 = 1_280.0;
 const MARGIN: f64 = 28.0;
@@ -43,7 +42,7 @@ const STYLE: &str = "<style>\
     stroke-linejoin:round}\
     .hot{fill:var(--hot)}.box{fill:var(--box);stroke:var(--edge)}\
     .boxhot{fill:var(--box);stroke:var(--hot);stroke-width:2.5}\
-    .link{fill:none;stroke:var(--link)}.flow{fill:none;stroke:var(--flow)}\
+    .paper{fill:var(--paper)}.link{fill:none;stroke:var(--link)}.flow{fill:none;stroke:var(--flow)}\
     .narrow{fill:none;stroke:var(--hot)}\
     .open{fill:none;stroke:var(--edge);stroke-width:2;stroke-dasharray:5 5}\
     .seen{fill:none;stroke:var(--ink);stroke-width:2;stroke-dasharray:2 4}\
@@ -56,16 +55,10 @@ pub fn draw(inspection: &Inspection, measured: &Measured) -> String {
     let plan = Plan::of(topology);
     let notes = notes(topology).len();
     let height = plan.bottom + 58.0 + 17.0 * (notes as f64);
-    let mut out = String::new();
-    let _ = write!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
-         width=\"{WIDTH}\" height=\"{height:.0}\" role=\"img\" aria-labelledby=\"t\">\
-         <title id=\"t\">Bottleneck diagram: {}</title>{STYLE}<rect width=\"100%\" height=\"100%\" \
-         style=\"fill:var(--paper)\"/>",
-        escape(&page::sentences(inspection).join(" "))
-    );
-    head(&mut out, inspection);
+    let title = format!("Bottleneck diagram: {}", page::sentences(inspection).join(" "));
+    let mut pen = Pen::new((WIDTH, height), &title, STYLE);
+    pen.bar((0.0, 0.0), (WIDTH, height), "paper", "");
+    head(&mut pen, inspection);
     let flow = inspection.telling_flow();
     let widest = topology
         .links
@@ -74,40 +67,28 @@ pub fn draw(inspection: &Inspection, measured: &Measured) -> String {
         .filter_map(|it| it.capacity)
         .max()
         .unwrap_or_default();
-    let pen = Pen { topology, flow, plan: &plan, measured, widest };
+    let parts = Parts { topology, flow, plan: &plan, measured, widest };
     // Links first, so that boxes and labels lie above them.
-    (0..topology.links.len()).for_each(|at| pen.link(&mut out, at));
-    (0..topology.nodes.len()).for_each(|at| pen.node(&mut out, at));
-    (0..topology.links.len()).for_each(|at| pen.label(&mut out, at));
-    foot(&mut out, inspection, plan.bottom);
-    out.push_str("</svg>\n");
-    out
+    (0..topology.links.len()).for_each(|at| parts.link(&mut pen, at));
+    (0..topology.nodes.len()).for_each(|at| parts.node(&mut pen, at));
+    (0..topology.links.len()).for_each(|at| parts.label(&mut pen, at));
+    foot(&mut pen, inspection, plan.bottom);
+    pen.done() + "\n"
 }
 
-fn head(out: &mut String, inspection: &Inspection) {
+fn head(pen: &mut Pen, inspection: &Inspection) {
     let flow = inspection.telling_flow();
     let class = if flow.is_limited_by_drives() { "head" } else { "head hot" };
-    let answer = answer(inspection, flow);
     let verdict = match inspection.verdict {
         Verdict::Qualified => "qualified",
         Verdict::NotQualified => "not qualified",
         Verdict::Undecided => "cannot say yet whether it qualifies",
     };
-    let _ =
-        write!(out, "<text class=\"{class}\" x=\"{MARGIN}\" y=\"42\">{}</text>", escape(&answer));
+    pen.text((MARGIN, 42.0), "start", class, &answer(inspection, flow));
     for (at, sentence) in page::sentences(inspection).iter().enumerate() {
-        let y = 66.0 + 19.0 * (at as f64);
-        let _ = write!(
-            out,
-            "<text class=\"sub\" x=\"{MARGIN}\" y=\"{y}\">{}</text>",
-            escape(&short(sentence, 170))
-        );
+        pen.text((MARGIN, 66.0 + 19.0 * count(at)), "start", "sub", &short(sentence, 170));
     }
-    let x = WIDTH - MARGIN;
-    let _ = write!(
-        out,
-        "<text class=\"sub\" text-anchor=\"end\" x=\"{x}\" y=\"42\">server {verdict}</text>"
-    );
+    pen.text((WIDTH - MARGIN, 42.0), "end", "sub", &format!("server {verdict}"));
 }
 
 /// The answer in a few words.
@@ -137,32 +118,24 @@ fn answer(inspection: &Inspection, flow: &Flow) -> String {
     format!("Narrowest for {work}: {}. {} of {}", kinds.join(" and "), flow.carried, flow.demand)
 }
 
-fn foot(out: &mut String, inspection: &Inspection, bottom: f64) {
-    let flow = inspection.telling_flow();
+fn foot(pen: &mut Pen, inspection: &Inspection, bottom: f64) {
     let y = bottom + 30.0;
-    let work = match flow.passes {
-        1 => "all drives are read".to_owned(),
-        passes => format!("all drives rebuild, each byte passing memory {passes} times"),
+    let work = match inspection.telling_flow().passes {
+        1 => "what flows when all drives are read".to_owned(),
+        passes => {
+            format!("what flows when all drives rebuild, each byte passing memory {passes} times")
+        }
     };
-    let _ = write!(
-        out,
-        "<rect class=\"gauge\" x=\"{MARGIN}\" y=\"{0}\" width=\"26\" height=\"9\"/>\
-         <text class=\"small\" x=\"62\" y=\"{1}\">what a link carries</text>\
-         <rect class=\"fill\" x=\"190\" y=\"{0}\" width=\"26\" height=\"9\"/>\
-         <text class=\"small\" x=\"224\" y=\"{1}\">what flows when {work}</text>\
-         <rect class=\"fillhot\" x=\"700\" y=\"{0}\" width=\"26\" height=\"9\"/>\
-         <text class=\"small\" x=\"734\" y=\"{1}\">narrowest: widening anything else helps \
-         nothing</text>",
-        y - 9.0,
-        y
-    );
+    for (x, paint, words) in [
+        (MARGIN, "gauge", "what a link carries"),
+        (190.0, "fill", work.as_str()),
+        (700.0, "fillhot", "narrowest: widening anything else helps nothing"),
+    ] {
+        pen.bar((x, y - 9.0), (26.0, 9.0), paint, "");
+        pen.text((x + 34.0, y), "start", "small", words);
+    }
     for (at, line) in notes(&inspection.topology).iter().enumerate() {
-        let y = y + 20.0 + 17.0 * (at as f64);
-        let _ = write!(
-            out,
-            "<text class=\"small\" x=\"{MARGIN}\" y=\"{y}\" xml:space=\"preserve\">{}</text>",
-            escape(line)
-        );
+        pen.text((MARGIN, y + 20.0 + 17.0 * count(at)), "start", "small", line);
     }
 }
 
@@ -171,35 +144,6 @@ const NOTE: usize = 185;
 
 /// The first assumptions, in lines.
 fn notes(topology: &Topology) -> Vec<String> {
-    let mut lines = Vec::new();
-    for assumption in topology.assumptions.iter().take(5) {
-        let mut line = "*".to_owned();
-        for word in assumption.split_whitespace() {
-            if line.chars().count() + word.chars().count() >= NOTE && line.len() > 2 {
-                lines.push(std::mem::replace(&mut line, " ".to_owned()));
-            }
-            line.push(' ');
-            line.push_str(word);
-        }
-        lines.push(short(&line, NOTE + 15));
-    }
-    lines
-}
-
-fn short(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(most.saturating_sub(3)).collect();
-    format!("{head}...")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::short;
-
-    #[test]
-    fn long_words_are_cut() {
-        assert_eq!(short("abcdefgh", 6), "abc...");
-    }
+    let first = topology.assumptions.iter().take(5);
+    first.flat_map(|assumption| folded(&format!("* {assumption}"), NOTE)).collect()
 }

@@ -95,7 +95,7 @@ fn line(inspection: &Inspection, name: String, index: usize, link: &Link) -> Lin
     let full = (0..BAR).take_while(|step| (*step as f64 + 0.5) / (BAR as f64) < share).count();
     let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR - full));
     let mark = if flow.narrowest.contains(&index) { "  <-- narrowest" } else { "" };
-    let all = link.measured_of_computed().unwrap_or(all.to_string());
+    let all = all.to_string();
     let carries = match link.is_memory() {
         true if flow.passes > 1 => format!("{all} : {} passes", flow.passes),
         true => all,

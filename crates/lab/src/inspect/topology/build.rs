@@ -258,13 +258,7 @@ impl Build<'_> {
                 Some(_) => format!("{title}, {detail}"),
                 None => "channels not known".to_owned(),
             };
-            let measured = self.tried(*socket, rate);
-            let basis = match measured {
-                Some(_) => {
-                    "measured: read or copied by all cores of the socket, whichever was more"
-                }
-                None => "8 bytes x configured speed x populated channels",
-            };
+            let basis = "8 bytes x configured speed x populated channels";
             let id = format!("memory of socket {socket}");
             let at = self.node(Node { id, place: Place::Memory, title, detail, count: 1 });
             self.link(
@@ -273,10 +267,7 @@ impl Build<'_> {
                 None,
                 "inside the processor".to_owned(),
             );
-            self.link((Some(at), None), standard, measured.or(rate), basis.to_owned());
-            if let Some(link) = self.out.links.last_mut().filter(|_| measured.is_some()) {
-                (link.computed, link.measured) = (rate, measured);
-            }
+            self.link((Some(at), None), standard, rate, basis.to_owned());
         }
         if self.find("socket ?").is_some()
             && let (Some(from), Some(to)) = (
@@ -293,21 +284,6 @@ impl Build<'_> {
         }
     }
 
-    /// What a socket's memory did when it was tried; not if that is more than its modules can.
-    fn tried(&mut self, socket: u64, computed: Option<Rate>) -> Option<Rate> {
-        let measured = self.server.speeds.as_ref()?.socket_carried(socket)?;
-        match computed.filter(|computed| measured.0 > computed.0.saturating_add(computed.0 / 50)) {
-            None => Some(measured),
-            Some(computed) => {
-                self.assume(format!(
-                    "memory of socket {socket}: {measured} were measured, \
-                     more than its modules can; {computed} are taken"
-                ));
-                None
-            }
-        }
-    }
-
     fn between_sockets(&mut self) {
         let at: Vec<usize> = (0..self.out.nodes.len())
             .filter(|at| {
@@ -319,31 +295,19 @@ impl Build<'_> {
         }
         let pairs = at.iter().flat_map(|from| at.iter().map(move |to| (*from, *to)));
         let pairs: Vec<(usize, usize)> = pairs.filter(|(from, to)| from != to).collect();
-        let known: Vec<Option<Rate>> = pairs.iter().map(|pair| self.tried_between(*pair)).collect();
-        if self.given.inter_socket.is_none() && known.iter().any(Option::is_none) {
+        if self.given.inter_socket.is_none() {
             self.assume(
                 "the link between sockets does not say what it carries (usual: 40 to 200 GB/s); \
-                 no flow is led over it (--inter-socket, --measure)"
+                 no flow is led over it (--inter-socket)"
                     .to_owned(),
             );
             return;
         }
-        for ((from, to), measured) in pairs.into_iter().zip(known) {
-            let basis = match self.given.inter_socket {
-                Some(_) => "given by the operator",
-                None => "measured: cores of one socket read memory of the other",
-            };
-            let rate = self.given.inter_socket.or(measured);
-            let ends = (Some(from), Some(to));
-            self.link(ends, "between sockets".to_owned(), rate, basis.to_owned());
+        for (from, to) in pairs {
+            let (rate, ends) = (self.given.inter_socket, (Some(from), Some(to)));
+            let basis = "given by the operator".to_owned();
+            self.link(ends, "between sockets".to_owned(), rate, basis);
         }
-    }
-
-    /// What went from the memory of one socket to the cores of another when that was tried.
-    fn tried_between(&self, (from, to): (usize, usize)) -> Option<Rate> {
-        let speeds = self.server.speeds.as_ref()?;
-        let number = |at: usize| self.out.nodes[at].id.strip_prefix("socket ")?.parse().ok();
-        speeds.between(number(from)?, number(to)?)
     }
 
     fn find(&self, id: &str) -> Option<usize> {
@@ -367,17 +331,7 @@ impl Build<'_> {
         let name = |at: Option<usize>| at.map_or("", |at| self.out.nodes[at].id.as_str());
         let id = format!("{}>{}", name(from), name(to));
         if self.out.links.iter().all(|link| link.id != id) {
-            let (computed, measured) = (None, None);
-            self.out.links.push(Link {
-                id,
-                from,
-                to,
-                standard,
-                capacity,
-                computed,
-                measured,
-                basis,
-            });
+            self.out.links.push(Link { id, from, to, standard, capacity, basis });
         }
     }
 

@@ -197,8 +197,6 @@ mod tests {
             to: it.1,
             standard: String::new(),
             capacity: it.2.map(Rate),
-            computed: None,
-            measured: None,
             basis: String::new(),
         };
         Topology {

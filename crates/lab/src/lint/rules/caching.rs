@@ -1,69 +1,13 @@
 //! What does not reach the device: L01, L02, L04, L16, L31.
 
+use super::super::Case;
 use super::super::machine::Kind;
-use super::super::{Case, Rule};
 use crate::fio::{Job, value};
-use crate::validity::Severity::{Error, Warning};
-
-pub(super) static RULES: [Rule; 5] = [
-    Rule {
-        id: "L01",
-        title: "a block device without direct=1",
-        severity: Error,
-        why: "Without direct=1 the page cache answers: reads come from memory, \
-              writes are counted before they reach the device. \
-              The figure is the memory's, often many times what the device or its link can do.",
-        bad: "[a]\nfilename=/dev/sdz\nrw=randread\n",
-        good: "[a]\nfilename=/dev/sdz\nrw=randread\ndirect=1\n",
-        check: direct,
-    },
-    Rule {
-        id: "L02",
-        title: "libaio with buffered I/O",
-        severity: Error,
-        why: "io_submit blocks on buffered files: libaio becomes synchronous and iodepth means \
-              nothing.",
-        bad: "[a]\nioengine=libaio\niodepth=32\nfilename=f\n",
-        good: "[a]\nioengine=libaio\niodepth=32\nfilename=f\ndirect=1\n",
-        check: libaio,
-    },
-    Rule {
-        id: "L04",
-        title: "touched size below 2 x memory or a small part of the device",
-        severity: Warning,
-        why: "Tens of GB fit into the caches of hosts, controllers and drives. \
-              What is touched must be more than twice the memory where the page cache may answer, \
-              and at least 10 % of a device, or the caches are measured.",
-        bad: "[a]\nfilename=f\nsize=1g\n",
-        good: "[a]\nfilename=f\nsize=64g\n",
-        check: size,
-    },
-    Rule {
-        id: "L16",
-        title: "zeros or repeated buffers where data may be compressed or deduplicated",
-        severity: Error,
-        why: "A target that compresses or deduplicates stores almost nothing of zeros or of \
-              buffers that repeat. Drives may do so without saying.",
-        bad: "[a]\nfilename=f\nrw=write\nzero_buffers\n",
-        good: "[a]\nfilename=f\nrw=write\nrefill_buffers\n",
-        check: buffers,
-    },
-    Rule {
-        id: "L31",
-        title: "an engine that reaches no device",
-        severity: Error,
-        why: "The null and cpuio engines do no I/O: their figure is the load generator's. \
-              mmap goes through the page cache whatever direct says: its figure is the memory's.",
-        bad: "[a]\nioengine=null\nsize=1g\n",
-        good: "[a]\nioengine=io_uring\nfilename=f\ndirect=1\n",
-        check: engine,
-    },
-];
 
 /// Share of a device below which its caches may hold what is touched, percent.
 const SHARE_MIN_PERCENT: u64 = 10;
 
-fn direct(case: &mut Case<'_>) {
+pub(super) fn direct(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| !job.is_direct() && !is_idle_engine(job)) {
         for (name, facts) in case.targets_of(job) {
             match &facts.kind {
@@ -80,7 +24,7 @@ fn direct(case: &mut Case<'_>) {
     }
 }
 
-fn engine(case: &mut Case<'_>) {
+pub(super) fn engine(case: &mut Case<'_>) {
     for job in case.jobs() {
         let reason = match job.engine() {
             "null" | "cpuio" => "does no I/O: the figure is what the load generator can do",
@@ -92,7 +36,7 @@ fn engine(case: &mut Case<'_>) {
     }
 }
 
-fn libaio(case: &mut Case<'_>) {
+pub(super) fn libaio(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.engine() == "libaio" && !job.is_direct()) {
         let reason =
             "libaio with buffered I/O waits in io_submit: it is synchronous whatever iodepth says";
@@ -100,7 +44,7 @@ fn libaio(case: &mut Case<'_>) {
     }
 }
 
-fn size(case: &mut Case<'_>) {
+pub(super) fn size(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| !is_idle_engine(job)) {
         let targets = case.targets_of(job);
         let whole: Option<u64> =
@@ -143,7 +87,7 @@ fn size(case: &mut Case<'_>) {
     }
 }
 
-fn buffers(case: &mut Case<'_>) {
+pub(super) fn buffers(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.writes() && !is_idle_engine(job)) {
         let pattern = job.get("buffer_pattern").or(job.get("verify_pattern")).unwrap_or_default();
         if job.is_on("zero_buffers") || matches!(pattern, "0" | "0x0" | "0x00") {

@@ -1,70 +1,15 @@
 //! Polling, coalescing, pinning, environment, versions: L20, L21, L24, L26, L27.
 
+use super::super::Case;
 use super::super::machine::Known;
-use super::super::{Case, Rule};
 use crate::fio::Job;
-use crate::validity::Severity::{Error, Info, Warning};
+use crate::validity::Severity::{Error, Warning};
 use std::collections::{BTreeMap, BTreeSet};
-
-pub(super) static RULES: [Rule; 5] = [
-    Rule {
-        id: "L20",
-        title: "polling without poll queues, or with a thread that is not counted",
-        severity: Warning,
-        why: "hipri does nothing where the driver has no poll queues. sqthread_poll runs a kernel \
-              thread that is busy even when it does nothing: its CPU time belongs to the result.",
-        bad: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=io_uring\nhipri\n",
-        good: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=io_uring\n",
-        check: polling,
-    },
-    Rule {
-        id: "L21",
-        title: "interrupt coalescing with one I/O in flight",
-        severity: Error,
-        why: "Coalescing lets a drive wait before it says that an I/O is complete. \
-              With depth 1 or one job that wait is the latency that is measured. \
-              It is for depth 16 and more, in 16 jobs and more.",
-        bad: "[a]\nfilename=/dev/nvme9n1\ndirect=1\nrw=randread\niodepth=1\n",
-        good: "[a]\nfilename=/dev/nvme9n1\ndirect=1\nrw=randread\nioengine=io_uring\niodepth=16\n\
-               numjobs=16\n",
-        check: coalescing,
-    },
-    Rule {
-        id: "L24",
-        title: "CPUs of several sockets, or of another one than the target's",
-        severity: Info,
-        why: "Across sockets the interconnect is measured too. That may be wanted; then say so.",
-        bad: "[a]\nfilename=f\ncpus_allowed=0-3\n",
-        good: "[a]\nfilename=f\ncpus_allowed=0-1\n",
-        check: pinning,
-    },
-    Rule {
-        id: "L26",
-        title: "governor, turbo, C-states, SMT or mitigations are not recorded",
-        severity: Warning,
-        why: "Each of them moves results by more than most engines differ. \
-              A result without them cannot be repeated.",
-        bad: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \
-              \"job options\": {\"rw\": \"read\"}}]}",
-        good: "[a]\nfilename=f\n",
-        check: environment,
-    },
-    Rule {
-        id: "L27",
-        title: "this fio cannot do what the job asks for",
-        severity: Warning,
-        why: "io_uring came with fio 3.13, io_uring_cmd with 3.31, libblkio with 3.34; \
-              sprandom and steady state by latency after 3.33.",
-        bad: "[a]\nfilename=f\nioengine=libblkio\n",
-        good: "[a]\nfilename=f\nioengine=io_uring\n",
-        check: version,
-    },
-];
 
 /// I/Os in flight from which coalescing is acceptable, in depth and in jobs.
 const COALESCING_MIN: u64 = 16;
 
-fn polling(case: &mut Case<'_>) {
+pub(super) fn polling(case: &mut Case<'_>) {
     for job in case.jobs() {
         if job.is_on("hipri")
             || job.get("ioengine") == Some("pvsync2") && job.get("hipri_percentage").is_some()
@@ -91,7 +36,7 @@ fn polling(case: &mut Case<'_>) {
     }
 }
 
-fn coalescing(case: &mut Case<'_>) {
+pub(super) fn coalescing(case: &mut Case<'_>) {
     for job in case.jobs() {
         let (depth, copies) = (job.count("iodepth", 1), job.count("numjobs", 1));
         if depth >= COALESCING_MIN && copies >= COALESCING_MIN {
@@ -130,7 +75,7 @@ fn coalescing(case: &mut Case<'_>) {
     }
 }
 
-fn pinning(case: &mut Case<'_>) {
+pub(super) fn pinning(case: &mut Case<'_>) {
     for job in case.jobs() {
         let Some(list) = job.get("cpus_allowed") else { continue };
         let nodes = match &case.host.nodes {
@@ -171,7 +116,7 @@ fn nodes_of(cpus: &[u32], nodes: &BTreeMap<u32, Vec<u32>>) -> BTreeSet<u32> {
     nodes.iter().filter(|(_, own)| holds(own)).map(|(node, _)| *node).collect()
 }
 
-fn environment(case: &mut Case<'_>) {
+pub(super) fn environment(case: &mut Case<'_>) {
     let intent = &case.subject.intent;
     let finished = case.subject.result.is_some();
     if intent.environment_recorded || !(finished || intent.publish) {
@@ -189,7 +134,7 @@ fn environment(case: &mut Case<'_>) {
     }
 }
 
-fn version(case: &mut Case<'_>) {
+pub(super) fn version(case: &mut Case<'_>) {
     for job in case.jobs() {
         let needs = needs(job);
         let Some((least, what)) = needs else { continue };

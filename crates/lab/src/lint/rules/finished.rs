@@ -1,46 +1,15 @@
 //! Results: L28, L29.
 
-use super::super::{Case, Rule};
+use super::super::Case;
 use crate::fio::Job;
 use crate::fio::result::{JobResult, Side};
 use crate::metrics::plausible;
-use crate::validity::Severity::{Error, Info};
-
-pub(super) static RULES: [Rule; 2] = [
-    Rule {
-        id: "L28",
-        title: "a finished run with errors, short I/Os, or a depth that was not kept",
-        severity: Error,
-        why: "fio goes on after some errors and prints figures all the same. \
-              If fewer I/Os were in flight than asked for (iodepth_level, Little's law), \
-              the client was the limit and not the target.",
-        bad: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \"error\": 5, \
-              \"job options\": {\"rw\": \"read\"}}]}",
-        good: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \"error\": 0, \
-               \"job options\": {\"rw\": \"read\", \"ioengine\": \"libaio\", \"direct\": \"1\", \
-               \"iodepth\": \"8\"}, \"iodepth_level\": {\"8\": 99.9}, \"read\": {\"iops\": 80000, \
-               \"total_ios\": 4800000, \"lat_ns\": {\"N\": 4800000, \"mean\": 100000}}}]}",
-        check: errors,
-    },
-    Rule {
-        id: "L29",
-        title: "a result above a ceiling",
-        severity: Error,
-        why: "A result above what the link, the media or the layer below can do measured something \
-              else: a cache, a sparse area, compression. It is INVALID, however nice it looks. \
-              Ceilings are given with --ceiling.",
-        bad: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \
-              \"read\": {\"bw_bytes\": 9000000000}}]}",
-        good: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \
-               \"read\": {\"bw_bytes\": 3000000000}}]}",
-        check: ceilings,
-    },
-];
+use crate::validity::Severity::Info;
 
 /// Share of the time at the asked depth below which it was not kept, percent.
 const KEPT_PERCENT: f64 = 90.0;
 
-fn errors(case: &mut Case<'_>) {
+pub(super) fn errors(case: &mut Case<'_>) {
     let Some(result) = &case.subject.result else { return };
     let jobs = case.jobs();
     for (job, ran) in jobs.iter().zip(&result.jobs) {
@@ -101,7 +70,7 @@ fn depth_lost(job: &Job, ran: &JobResult, copies: u64) -> Option<String> {
     Some(little.reason)
 }
 
-fn ceilings(case: &mut Case<'_>) {
+pub(super) fn ceilings(case: &mut Case<'_>) {
     let Some(result) = &case.subject.result else { return };
     let ceilings = &case.subject.intent.ceilings;
     let Some(job) = case.jobs().first() else { return };

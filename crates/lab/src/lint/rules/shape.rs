@@ -1,109 +1,11 @@
 //! Sizes, alignment, depths and jobs: L05, L06, L07, L09, L10, L11, L17, L25, L30.
 
 use super::super::machine::{Kind, TargetFacts};
-use super::super::{Case, Rule, subject};
+use super::super::{Case, subject};
 use crate::fio::{Job, value};
 use crate::metrics::latency::to_f64;
 use crate::validity::Severity::{Error, Info, Warning};
 use std::collections::BTreeMap;
-
-pub(super) static RULES: [Rule; 9] = [
-    Rule {
-        id: "L05",
-        title: "block size off the device's blocks",
-        severity: Warning,
-        why: "A direct write that is no multiple of the logical block is refused by the device; \
-              one that is no multiple of 4096 makes drives and arrays read, modify and write. \
-              The etcd recipe (bs=2300) is such a test.",
-        bad: "[etcd]\nfilename=f\nrw=write\nbs=2300\nfdatasync=1\n",
-        good: "[log]\nfilename=f\nrw=write\nbs=4k\nfdatasync=1\n",
-        check: block_size,
-    },
-    Rule {
-        id: "L06",
-        title: "offset, increment or partition off 4 KiB, strip or stripe",
-        severity: Warning,
-        why: "I/O that begins in the middle of a physical block, \
-              strip or stripe touches one more of each than its size says, every time.",
-        bad: "[a]\nfilename=/dev/sdz\ndirect=1\noffset=1k\n",
-        good: "[a]\nfilename=/dev/sdz\ndirect=1\noffset=1m\n",
-        check: alignment,
-    },
-    Rule {
-        id: "L07",
-        title: "sequential writes smaller than a full stripe",
-        severity: Warning,
-        why: "On parity RAID a write below a full stripe reads old data first unless the array \
-              gathers writes. It is a test worth doing, called 'unaligned', \
-              and no test of sequential bandwidth.",
-        bad: "[a]\nfilename=/dev/md9\ndirect=1\nrw=write\nbs=128k\n",
-        good: "[a]\nfilename=/dev/md9\ndirect=1\nrw=write\nbs=512k\n",
-        check: full_stripe,
-    },
-    Rule {
-        id: "L09",
-        title: "synchronous engine with iodepth above 1",
-        severity: Error,
-        why: "psync, sync, pvsync and mmap have one I/O in flight, whatever iodepth says; \
-              the result would be filed under a depth that never was.",
-        bad: "[a]\nfilename=f\nioengine=psync\niodepth=32\n",
-        good: "[a]\nfilename=f\nioengine=io_uring\niodepth=32\n",
-        check: synchronous,
-    },
-    Rule {
-        id: "L10",
-        title: "several sequential jobs over the same blocks",
-        severity: Error,
-        why: "Jobs that begin at the same offset read and write the same blocks at nearly the same \
-              time: caches and write merging answer for all but the first. \
-              Increments beyond 100 % wrap around to the same effect.",
-        bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\nnumjobs=8\n",
-        good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\nnumjobs=8\noffset_increment=10%\n",
-        check: same_blocks,
-    },
-    Rule {
-        id: "L11",
-        title: "several devices in one job",
-        severity: Warning,
-        why: "One job serves its files in turn: the slow device holds up the others and its own \
-              figure is hidden in the sum. For a stress test of all drives it is an error: \
-              one job per drive.",
-        bad: "[a]\nfilename=/dev/sdy:/dev/sdz\ndirect=1\n",
-        good: "[a]\nfilename=/dev/sdy\ndirect=1\n[b]\nfilename=/dev/sdz\ndirect=1\n",
-        check: several_devices,
-    },
-    Rule {
-        id: "L17",
-        title: "the second run repeats the same random offsets",
-        severity: Warning,
-        why: "randrepeat=1 is fio's default: a second run asks for the same blocks in the same \
-              order, and caches that kept them answer.",
-        bad: "[a]\nfilename=f\nrw=randread\n",
-        good: "[a]\nfilename=f\nrw=randread\nrandrepeat=0\n",
-        check: repeats,
-    },
-    Rule {
-        id: "L25",
-        title: "depth beyond what the queues take",
-        severity: Warning,
-        why: "I/Os beyond nr_requests or the drive's own queue wait in the host: \
-              latency grows, nothing else. libaio jobs beyond fs.aio-max-nr do not start.",
-        bad: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=libaio\niodepth=1024\n",
-        good: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=libaio\niodepth=32\n",
-        check: depth,
-    },
-    Rule {
-        id: "L30",
-        title: "fio does not understand the job",
-        severity: Error,
-        why: "A misspelt option or value ends fio before it measures anything. If fio is \
-              installed, it reads the job itself (--parse-only) and its complaints stand here. \
-              Texts that mean two runs ('write/read') are none of fio's values.",
-        bad: "[a]\nfilename=f\nrw=write/read\n",
-        good: "[a]\nfilename=f\nrw=write\n",
-        check: understood,
-    },
-];
 
 /// What fio takes for `rw`.
 const MIXES: [&str; 10] = [
@@ -119,7 +21,7 @@ const MIXES: [&str; 10] = [
     "trimwrite",
 ];
 
-fn understood(case: &mut Case<'_>) {
+pub(super) fn understood(case: &mut Case<'_>) {
     let mut said = Vec::new();
     for job in case.jobs() {
         let mix = job.mix();
@@ -156,7 +58,7 @@ const PAGE_BYTES: u64 = 4096;
 /// The etcd recipe's block size, bytes.
 const ETCD_BYTES: u64 = 2300;
 
-fn block_size(case: &mut Case<'_>) {
+pub(super) fn block_size(case: &mut Case<'_>) {
     for job in case.jobs() {
         for bytes in job.block_bytes() {
             let targets = case.targets_of(job);
@@ -190,7 +92,7 @@ fn block_size(case: &mut Case<'_>) {
     }
 }
 
-fn alignment(case: &mut Case<'_>) {
+pub(super) fn alignment(case: &mut Case<'_>) {
     let intent = &case.subject.intent;
     let units = [Some((PAGE_BYTES, "4 KiB")), intent.strip_bytes.map(|bytes| (bytes, "the strip"))];
     let stripe = intent.stripe_bytes.map(|bytes| (bytes, "the full stripe"));
@@ -226,7 +128,7 @@ fn alignment(case: &mut Case<'_>) {
     }
 }
 
-fn full_stripe(case: &mut Case<'_>) {
+pub(super) fn full_stripe(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.is_sequential() && job.writes()) {
         let said = |facts: &TargetFacts| {
             facts.optimal_bytes.clone().ok().filter(|bytes| *bytes > PAGE_BYTES)
@@ -256,7 +158,7 @@ fn full_stripe(case: &mut Case<'_>) {
     }
 }
 
-fn synchronous(case: &mut Case<'_>) {
+pub(super) fn synchronous(case: &mut Case<'_>) {
     const ENGINES: [&str; 7] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice"];
     for job in case.jobs().iter().filter(|job| ENGINES.contains(&job.engine())) {
         let depth = job.count("iodepth", 1);
@@ -272,7 +174,7 @@ fn synchronous(case: &mut Case<'_>) {
     }
 }
 
-fn same_blocks(case: &mut Case<'_>) {
+pub(super) fn same_blocks(case: &mut Case<'_>) {
     let sequential = |job: &&Job| job.is_sequential() && job.get("filename").is_some();
     let mut begun: BTreeMap<String, &Job> = BTreeMap::new();
     for job in case.jobs().iter().filter(sequential) {
@@ -311,7 +213,7 @@ fn same_blocks(case: &mut Case<'_>) {
     }
 }
 
-fn several_devices(case: &mut Case<'_>) {
+pub(super) fn several_devices(case: &mut Case<'_>) {
     let severity = if case.subject.intent.stress { Error } else { Warning };
     for job in case.jobs() {
         let names = job.filenames();
@@ -327,7 +229,7 @@ fn several_devices(case: &mut Case<'_>) {
     }
 }
 
-fn repeats(case: &mut Case<'_>) {
+pub(super) fn repeats(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| !job.is_sequential()) {
         let seeded = job.get("randseed").is_some();
         let repeats = job.get("randrepeat").is_none()
@@ -344,7 +246,7 @@ fn repeats(case: &mut Case<'_>) {
     }
 }
 
-fn depth(case: &mut Case<'_>) {
+pub(super) fn depth(case: &mut Case<'_>) {
     let mut libaio = 0;
     for job in case.jobs() {
         let (depth, copies) = (job.count("iodepth", 1), job.count("numjobs", 1).max(1));

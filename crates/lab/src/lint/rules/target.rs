@@ -1,48 +1,11 @@
 //! What is read, what is destroyed, what is durable: L08, L18, L19.
 
 use super::super::machine::{Kind, TargetFacts};
-use super::super::{Case, Rule, subject};
+use super::super::{Case, subject};
 use crate::fio::Job;
-use crate::validity::Severity::{Error, Warning};
+use crate::validity::Severity::Warning;
 
-pub(super) static RULES: [Rule; 3] = [
-    Rule {
-        id: "L08",
-        title: "reading what was never written, or was trimmed",
-        severity: Error,
-        why: "Sparse files, thin volumes and trimmed drives answer reads of unwritten blocks \
-              without touching any media: the figure is the path's, often above what the media can \
-              do. Looked at: the holes of files and of the files below loop devices, \
-              discards since the machine started, and samples that read as zeros.",
-        bad: "[a]\nfilename=f\nrw=randread\n",
-        good: "[fill]\nfilename=f\nrw=write\nbs=1m\n[a]\nstonewall\nfilename=f\nrw=randread\n",
-        check: unwritten,
-    },
-    Rule {
-        id: "L18",
-        title: "writing to a target that is in use, or is not there",
-        severity: Error,
-        why: "Writes destroy what is on a mounted, held or signed device. And a name in /dev that \
-              does not exist is created by fio as a plain file in memory, which is then measured. \
-              A plain file that is not there needs a size: without one fio ends at once.",
-        bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\n",
-        good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=read\n",
-        check: occupied,
-    },
-    Rule {
-        id: "L19",
-        title: "durability claimed without sync, fsync or fdatasync",
-        severity: Error,
-        why: "A write that is complete is in a cache. It is durable after a flush (fsync, \
-              fdatasync) or when it was issued as synchronous (sync=1). \
-              With a volatile write cache on, that rests on the drive's honesty.",
-        bad: "[wal]\nfilename=f\nrw=write\n",
-        good: "[wal]\nfilename=f\nrw=write\nfdatasync=1\n",
-        check: durable,
-    },
-];
-
-fn unwritten(case: &mut Case<'_>) {
+pub(super) fn unwritten(case: &mut Case<'_>) {
     let jobs = case.jobs();
     for (at, job) in
         jobs.iter().enumerate().filter(|(_, job)| job.reads() && job.engine() != "null")
@@ -106,7 +69,7 @@ fn never_written(case: &mut Case<'_>, job: &Job, name: &str, facts: &TargetFacts
     }
 }
 
-fn occupied(case: &mut Case<'_>) {
+pub(super) fn occupied(case: &mut Case<'_>) {
     if case.subject.result.is_some() {
         // What is there now is what the run left.
         return;
@@ -174,7 +137,7 @@ fn is_named(case: &Case<'_>, name: &str, facts: &TargetFacts) -> bool {
     }
 }
 
-fn durable(case: &mut Case<'_>) {
+pub(super) fn durable(case: &mut Case<'_>) {
     const NAMES: [&str; 6] = ["wal", "etcd", "durable", "commit", "journal", "sync"];
     for job in case.jobs().iter().filter(|job| job.writes()) {
         let name = job.name.to_ascii_lowercase();

@@ -1,62 +1,16 @@
 //! Too short, too early, too much else going on: L03, L15, L22, L23.
 
-use super::super::{Case, Rule};
+use super::super::Case;
 use crate::fio::Job;
 use crate::metrics::latency::to_f64;
 use crate::validity::Severity::{Error, Warning};
-
-pub(super) static RULES: [Rule; 4] = [
-    Rule {
-        id: "L03",
-        title: "no time_based and runtime, or too short",
-        severity: Warning,
-        why: "A job that ends with its size ends when the cache is full on a fast target. \
-              60 s are the least for reads; writes must pass the drive's fast cache; \
-              published figures need 300 s.",
-        bad: "[a]\nfilename=f\nruntime=30\ntime_based\n",
-        good: "[a]\nfilename=f\nruntime=300\ntime_based\n",
-        check: runtime,
-    },
-    Rule {
-        id: "L15",
-        title: "no ramp_time",
-        severity: Warning,
-        why: "The first seconds fill queues and caches and wake CPUs up; \
-              they belong to no steady figure.",
-        bad: "[a]\nfilename=f\nruntime=60\ntime_based\n",
-        good: "[a]\nfilename=f\nruntime=60\ntime_based\nramp_time=10\n",
-        check: ramp,
-    },
-    Rule {
-        id: "L22",
-        title: "writes to flash without a preconditioning record",
-        severity: Warning,
-        why: "A fresh or trimmed SSD writes several times faster than one in steady state. \
-              Write the device whole twice, keep the record, then measure. \
-              An error for figures that are to be published.",
-        bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=randwrite\n",
-        good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=randread\n",
-        check: preconditioning,
-    },
-    Rule {
-        id: "L23",
-        title: "background work is going on",
-        severity: Error,
-        why: "Resync, scrub, rebuild, lazy initialisation and trim share the devices with the \
-              benchmark. Wait for the end, or measure their impact on purpose and say so in the \
-              result's name.",
-        bad: "# while md resyncs\n[a]\nfilename=/dev/sdz\ndirect=1\n",
-        good: "# when md is idle\n[a]\nfilename=/dev/sdz\ndirect=1\n",
-        check: background,
-    },
-];
 
 /// Least run time, seconds.
 const FLOOR_S: f64 = 60.0;
 /// Least run time of published figures, seconds.
 const PUBLISH_FLOOR_S: f64 = 300.0;
 
-fn runtime(case: &mut Case<'_>) {
+pub(super) fn runtime(case: &mut Case<'_>) {
     let (floor_s, severity) = match case.subject.intent.publish {
         true => (PUBLISH_FLOOR_S, Error),
         false => (FLOOR_S, Warning),
@@ -90,7 +44,7 @@ fn runtime(case: &mut Case<'_>) {
     }
 }
 
-fn ramp(case: &mut Case<'_>) {
+pub(super) fn ramp(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.seconds("ramp_time").unwrap_or(0.0) <= 0.0) {
         let timed = job.is_on("time_based") || job.get("runtime").is_some();
         if timed {
@@ -99,7 +53,7 @@ fn ramp(case: &mut Case<'_>) {
     }
 }
 
-fn preconditioning(case: &mut Case<'_>) {
+pub(super) fn preconditioning(case: &mut Case<'_>) {
     let intent = &case.subject.intent;
     if intent.preconditioned {
         return;
@@ -129,7 +83,7 @@ fn fills(job: &Job) -> bool {
         && matches!(job.get("size"), None | Some("100%"))
 }
 
-fn background(case: &mut Case<'_>) {
+pub(super) fn background(case: &mut Case<'_>) {
     let Some(job) = case.jobs().first() else { return };
     match &case.host.background {
         Ok(work) => {

@@ -33,7 +33,6 @@ fn measured(stage: &str, drive: usize, rate: f64, full: Option<f64>) -> Measurem
         write: Direction::default(),
         cpu: None,
         path: full.map(|share| PathLoad { drives: Vec::new(), links: vec![link(share)] }),
-        hosts: Vec::new(),
         findings: Vec::new(),
         argv: Vec::new(),
         evidence: None,

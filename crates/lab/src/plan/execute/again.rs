@@ -16,6 +16,7 @@ use crate::fio::run::FioRan;
 use crate::lint::Remark;
 use crate::metrics::plausible::{CEILING_SLACK, Ceiling};
 use crate::record::{ArrayCondition, Measurement};
+use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 
@@ -29,10 +30,8 @@ impl Session<'_> {
         progress: &mut Progress,
     ) -> Result<(Vec<Remark>, Option<Finding>), Refusal> {
         let before = self.ceilings(point);
-        let judge = |(ceilings, _): &(Vec<Ceiling>, _), session: &Self| {
-            lint_after(point, ran, session.run.machine, ceilings.clone())
-        };
-        let remarks = judge(&before, self);
+        let judge = |(ceilings, _): &(Vec<Ceiling>, _)| lint_after(point, ran, ceilings.clone());
+        let remarks = judge(&before);
         let is_above = |remarks: &[Remark]| {
             let breaks = |it: &Remark| it.rule == "L29" && it.severity == Severity::Error;
             remarks.iter().any(breaks)
@@ -47,7 +46,7 @@ impl Session<'_> {
         progress.more(again.expected_s);
         progress.say("above what the raw drives gave: they are measured again");
         self.point(&again, None, progress)?;
-        let remarks = judge(&self.ceilings(point), self);
+        let remarks = judge(&self.ceilings(point));
         let first = ceilings.first().map_or(0.0, |ceiling| ceiling.value);
         let drift = drifted(&raw, (first, self.sum_of(&again)), is_above(&remarks));
         Ok((remarks, Some(drift)))
@@ -58,12 +57,10 @@ impl Session<'_> {
     pub(super) fn ceilings(&self, point: &Point) -> (Vec<Ceiling>, Option<String>) {
         let array = self.array_of(point).filter(|_| point.is_of_array());
         let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
-        let Some(raw) = raw else { return (Vec::new(), None) };
-        let Some((ceiling, load)) = raw.ceiling(&point.workload) else {
-            return (raw.way(&point.workload).into_iter().collect(), None);
-        };
-        let all = std::iter::once(ceiling).chain(raw.way(&point.workload)).collect();
-        (all, Some(load))
+        match raw.and_then(|raw| raw.ceiling(&point.workload)) {
+            Some((ceiling, load)) => (vec![ceiling], Some(load)),
+            None => (Vec::new(), None),
+        }
     }
 
     /// What a figure through a file system gets that is above what the array did at the same load
@@ -112,16 +109,13 @@ pub(super) fn above_layer_below(share: f64) -> Option<Finding> {
         share if share > CEILING_SLACK => Severity::Warning,
         _ => return None,
     };
-    Some(Finding {
-        rule: "F14".to_owned(),
-        severity,
-        reason: format!(
-            "{} of what the array did at the same load without a file system: \
-             a cache answers, or the machine drifted",
-            units::percent(share)
-        ),
-        correction: Some("a larger span, direct I/O, more rounds of both".to_owned()),
-    })
+    let reason = format!(
+        "{} of what the array did at the same load without a file system: \
+         a cache answers, or the machine drifted",
+        units::percent(share)
+    );
+    let next = "a larger span, direct I/O, more rounds of both";
+    Some(rules::of("F14").finding_as(severity, reason).but(next))
 }
 
 fn drifted(raw: &str, (first, second): (f64, f64), stays_above: bool) -> Finding {
@@ -144,19 +138,16 @@ fn drifted(raw: &str, (first, second): (f64, f64), stays_above: bool) -> Finding
             "a span beyond every cache",
         ),
     };
-    Finding { rule: "F14".to_owned(), severity, reason, correction: Some(next.to_owned()) }
+    rules::of("F14").finding_as(severity, reason).but(next)
 }
 
 fn not_repeated(raw: &str) -> Finding {
-    Finding {
-        rule: "F14".to_owned(),
-        severity: Severity::Info,
-        reason: format!(
-            "the raw run {raw} was not measured again, which would have overwritten the array: \
-             whether the machine was slower then cannot be told"
-        ),
-        correction: Some("several rounds of raw.all, on an idle machine".to_owned()),
-    }
+    let reason = format!(
+        "the raw run {raw} was not measured again, which would have overwritten the array: \
+         whether the machine was slower then cannot be told"
+    );
+    let next = "several rounds of raw.all, on an idle machine";
+    rules::of("F14").finding_as(Severity::Info, reason).but(next)
 }
 
 #[cfg(test)]

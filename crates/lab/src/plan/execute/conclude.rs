@@ -8,8 +8,6 @@ use super::super::file::Kind;
 use super::super::findings;
 use super::super::made::Rebuilding;
 use super::super::memory;
-use super::super::numa;
-use super::super::paths;
 use super::super::points::{FIRST_FILL, Group, Point, SECOND_FILL};
 use super::super::width;
 use super::Session;
@@ -17,6 +15,7 @@ use crate::Refusal;
 use crate::fio::value;
 use crate::metrics::{slow_member, steady};
 use crate::record::{ArrayCondition, BaselinePoint, Check, Measurement, Record};
+use crate::rules;
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use std::collections::BTreeMap;
@@ -107,15 +106,8 @@ impl Session<'_> {
     /// What the way to the drives carries: said at the end, for raw drives may be measured before
     /// it or after it.
     pub(super) fn conclude_paths(&mut self) -> Result<(), Refusal> {
-        let mut checks = paths::checks(self.known.values());
-        // What the hosts' drives are is not to be seen from here.
-        let is_here = self.plan.hosts.is_empty();
-        let facts = |target: &str| match is_here {
-            true => alone::Facts::of(Path::new(target)),
-            false => alone::Facts::default(),
-        };
-        checks.extend(alone::checks(self.known.values(), facts, &self.run.models));
-        checks.extend(numa::checks(self.known.values()));
+        let facts = |target: &str| alone::Facts::of(Path::new(target));
+        let mut checks = alone::checks(self.known.values(), facts, &self.run.models);
         checks.extend(width::checks(&self.plan.arrays, &self.plan.drives, self.known.values()));
         self.keep_checks(checks)
     }
@@ -182,7 +174,6 @@ impl Session<'_> {
                 }
                 Kind::Cliff => checks.extend(measured.iter().map(findings::cliff_of)),
                 Kind::Precondition if point.workload.name == SECOND_FILL => {
-                    self.purged.retain(|drive| measured.iter().all(|one| one.target != *drive));
                     checks.extend(measured.iter().flat_map(|second| self.filled(second)));
                 }
                 Kind::Precondition => {}
@@ -220,13 +211,8 @@ pub(super) fn baseline_key(point: &BaselinePoint) -> String {
 fn filled(measured: &Measurement) -> Check {
     let bytes = units::bytes(crate::metrics::latency::to_f64(measured.write.bytes));
     let rate = units::bytes_per_s(measured.write.bytes_per_s);
-    Check {
-        name: "drive.preconditioned".to_owned(),
-        target: measured.target.clone(),
-        outcome: Outcome::Pass,
-        found: format!(
-            "written whole twice by sequential 1 MiB writes, the second time {bytes} at {rate}"
-        ),
-        next: None,
-    }
+    let said = format!(
+        "written whole twice by sequential 1 MiB writes, the second time {bytes} at {rate}"
+    );
+    rules::of("drive.preconditioned").check(&measured.target, Outcome::Pass, said)
 }

@@ -6,19 +6,18 @@
 use super::super::file::Kind;
 use super::super::findings;
 use super::super::made::Rebuilding;
-use super::super::paths;
 use super::super::points::{Point, SECOND_FILL, Target};
 use super::super::progress::Progress;
 use super::{Session, told, whole_seconds};
 use crate::Refusal;
-use crate::fio::hosts;
 use crate::fio::measure::{Figures, figures};
 use crate::fio::run::{FioOrder, FioRan, run as run_fio};
-use crate::lint::machine::Machine;
+use crate::lint::away::Away;
 use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
 use crate::metrics::plausible::Ceiling;
 use crate::record::Measurement;
+use crate::rules;
 use crate::validity::{Finding, Mark, Severity};
 use crate::watch::Watched;
 use std::path::PathBuf;
@@ -32,6 +31,19 @@ impl Session<'_> {
             point.jobs.set("filename", &made.path().to_string_lossy().replace(':', "\\:"));
             for target in &mut point.targets {
                 target.engine = made.identity().clone();
+            }
+        }
+        if let Some((files, devices)) = &self.loops {
+            let settings = point.jobs.sections.iter_mut().flat_map(|section| &mut section.settings);
+            for value in
+                settings.filter(|it| it.key == "filename").filter_map(|it| it.value.as_mut())
+            {
+                let at = files
+                    .iter()
+                    .position(|file| file.to_string_lossy().replace(':', "\\:") == *value);
+                if let Some(device) = at.and_then(|at| devices.paths.get(at)) {
+                    *value = device.display().to_string();
+                }
             }
         }
         // Raw drives that are measured again meanwhile are the drives, not the file.
@@ -59,7 +71,6 @@ impl Session<'_> {
             why: what,
             expected_s: point.expected_s,
             log_bandwidth: true,
-            hosts: self.plan.hosts.clone(),
         };
         let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
         let stacks = point.round == 0 && point.targets.len() == 1 && point.is_of_array();
@@ -67,23 +78,24 @@ impl Session<'_> {
         let work = || run_fio(self.run.evidence, &order);
         let (ran, ended_s) = match (rebuilding, &self.made) {
             (Some(rebuilding), Some(made)) => made.meanwhile(rebuilding, work)?,
-            _ => (work()?, None),
+            _ => match work() {
+                Err(refusal) if refusal.code == "fio.failed" && point.kind == Kind::Compare => {
+                    return self.keep_failure(point, &refusal, progress);
+                }
+                ran => (ran?, None),
+            },
         };
-        let client = self.client(&ran);
+        let client = figures(&ran.result, |_| true);
         let mut watched = Some(self.run.watch.end(watching, &client)?);
         let strangers = watched.as_ref().map_or_else(Vec::new, |seen| seen.findings.clone());
         let (after_remarks, drift) = self.judged(point, &ran, progress)?;
-        let elsewhere =
-            if self.plan.hosts.is_empty() { Vec::new() } else { hosts::judged(&ran.result) };
         let mut said = Vec::new();
         for target in &point.targets {
             let mut measured = measurement(point, target, &ran);
             measured.findings = of_target(&before_remarks, &after_remarks, target);
             measured.findings.extend(drift.clone());
             measured.findings.extend(is_buffered(point).then(buffered));
-            measured.findings.extend((point.kind == Kind::Path).then(paths::not_the_media));
             measured.findings.extend(ended_s.map(findings::rebuild_ended));
-            measured.findings.extend(elsewhere.clone());
             measured.findings.extend(self.above_the_array(&measured));
             measured.findings.extend(strangers.clone());
             measured.findings.extend(shared(point, target, &measured, watched.as_ref()));
@@ -97,6 +109,22 @@ impl Session<'_> {
             self.keep(measured)?;
         }
         progress.end(point.expected_s, Some(&said.join("; ")));
+        Ok(())
+    }
+
+    /// An engine that answers with errors is a result, too: an invalid figure that says so.
+    fn keep_failure(
+        &mut self,
+        point: &Point,
+        refusal: &Refusal,
+        progress: &mut Progress,
+    ) -> Result<(), Refusal> {
+        for target in &point.targets {
+            let reason = format!("the load ended with an error: {}", refusal.message);
+            let finding = rules::of("L28").finding(reason);
+            self.keep(Measurement { findings: vec![finding], ..point.blank(target) })?;
+        }
+        progress.end(point.expected_s, Some(&format!("failed: {refusal}")));
         Ok(())
     }
 
@@ -115,30 +143,18 @@ impl Session<'_> {
         devices
     }
 
-    /// What the load generator says of its own time here; on other hosts it costs this machine
-    /// nothing.
-    pub(super) fn client(&self, ran: &FioRan) -> Figures {
-        match self.plan.hosts.is_empty() {
-            true => figures(&ran.result, |_| true),
-            false => Figures::default(),
-        }
-    }
-
     pub(super) fn lint_before(&self, point: &Point) -> Vec<Remark> {
         let filled = |target: &Target| {
-            !self.purged.contains(&target.path.display().to_string())
-                && self.known.values().any(|measured| {
-                    measured.workload.name == SECOND_FILL
-                        && measured.target == target.path.display().to_string()
-                })
+            self.known.values().any(|measured| {
+                measured.workload.name == SECOND_FILL
+                    && measured.target == target.path.display().to_string()
+            })
         };
         let intent = Intent {
-            stress: matches!(
-                point.kind,
-                Kind::RawAll | Kind::RawScale | Kind::Path | Kind::ArraysAll
-            ),
+            stress: matches!(point.kind, Kind::RawAll | Kind::RawScale | Kind::ArraysAll),
             stripe_bytes: None,
-            preconditioned: point.kind == Kind::Precondition || point.targets.iter().all(filled),
+            preconditioned: matches!(point.kind, Kind::Precondition | Kind::Compare)
+                || point.targets.iter().all(filled),
             environment_recorded: true,
             named: self.run.named.to_vec(),
             ..Intent::default()
@@ -152,12 +168,6 @@ impl Session<'_> {
             }
             // A rebuild goes on on purpose.
             Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
-            // Writes without a guarantee are in the matrix on purpose.
-            Kind::WriteCache => remarks.retain(|remark| !["L15", "L19"].contains(&remark.rule)),
-            // CPUs of another node than the target's are taken on purpose.
-            Kind::Numa => remarks.retain(|remark| remark.rule != "L24"),
-            // Next to nothing is read, again and again, on purpose.
-            Kind::Path => remarks.clear(),
             // Places and caches are looked for on purpose.
             Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
                 remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))
@@ -177,7 +187,7 @@ fn shared(
     measured: &Measurement,
     seen: Option<&Watched>,
 ) -> Option<Finding> {
-    let is_even = !matches!(point.kind, Kind::Precondition | Kind::Cliff | Kind::Path);
+    let is_even = !matches!(point.kind, Kind::Precondition | Kind::Cliff);
     let is_raw = point.condition == crate::record::ArrayCondition::Raw && !is_buffered(point);
     seen.filter(|_| is_even && is_raw)?.more_than(&target.path, measured.bytes_per_s())
 }
@@ -188,27 +198,18 @@ fn is_buffered(point: &Point) -> bool {
 }
 
 fn buffered() -> Finding {
-    Finding {
-        rule: "L01".to_owned(),
-        severity: Severity::Warning,
-        reason: "buffered on purpose: memory answers first, \
-                 and how many I/Os are in flight is the kernel's affair"
-            .to_owned(),
-        correction: Some("set it beside the same load with direct I/O".to_owned()),
-    }
+    let reason = "buffered on purpose: memory answers first, \
+                  and how many I/Os are in flight is the kernel's affair";
+    let next = "set it beside the same load with direct I/O";
+    rules::of("L01").finding_as(Severity::Warning, reason).but(next)
 }
 
 fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
-    let Figures { mut read, mut write, .. } =
-        figures(&ran.result, |job| job.name.starts_with(&target.prefix));
-    if point.targets.len() == 1 {
-        [read.latency_series, write.latency_series] = ran.series.latency();
-        [read.p99_series, write.p99_series] = ran.series.p99();
-        read.series = ran.series.read.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
-        write.series = ran.series.write.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
-    } else {
-        [read.series, write.series] = ran.series.of_jobs(&numbers(point, target));
-    }
+    let own = figures(&ran.result, |job| job.name.starts_with(&target.prefix));
+    let Figures { read, write, .. } = match point.targets.len() {
+        1 => own.with_series(ran.series.clone()),
+        _ => own.with_series_of(&ran.series, &numbers(point, target)),
+    };
     let mut engine = target.engine.clone();
     engine.kernel =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
@@ -216,7 +217,6 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
         engine,
         read,
         write,
-        hosts: hosts::figures(&ran.result, |job| job.name.starts_with(&target.prefix)),
         argv: ran.ran.entry.argv.clone(),
         evidence: Some(ran.ran.entry.n),
         began_unix_s: whole_seconds(ran.ran.entry.began_unix_s),
@@ -234,16 +234,12 @@ pub(in crate::plan) fn numbers(point: &Point, target: &Target) -> Vec<u32> {
 }
 
 /// What the result itself shows: errors, short I/Os, a depth that was not kept.
-pub(super) fn lint_after(
-    point: &Point,
-    ran: &FioRan,
-    machine: &dyn Machine,
-    ceilings: Vec<Ceiling>,
-) -> Vec<Remark> {
+pub(super) fn lint_after(point: &Point, ran: &FioRan, ceilings: Vec<Ceiling>) -> Vec<Remark> {
     let has_ceiling = !ceilings.is_empty();
     let intent = Intent { environment_recorded: true, ceilings, ..Intent::default() };
     let subject = Subject { jobs: ran.result.as_jobs(), result: Some(ran.result.clone()), intent };
-    let mut remarks = lint(&subject, machine);
+    // None of these rules looks at a device, which would take time.
+    let mut remarks = lint(&subject, &Away);
     remarks.retain(|remark| {
         matches!(remark.rule, "L14" | "L28") || (has_ceiling && remark.rule == "L29")
     });

@@ -56,6 +56,9 @@ impl Maker<'_> {
     /// How much of the targets was written, if not all of it: the lab writes only that of an array
     /// that it makes, and of a file on a file system.
     fn span(&self, targets: &[Target], condition: ArrayCondition) -> Option<u64> {
+        if condition == ArrayCondition::Raw {
+            return self.drive_span();
+        }
         let array = self.array_of(targets)?;
         let unit = match condition {
             ArrayCondition::FileSystem => FILL_BLOCK,
@@ -63,6 +66,12 @@ impl Maker<'_> {
             _ => return None,
         };
         Some(array.span_bytes() / unit.max(1) * unit)
+    }
+
+    /// How much of each drive is measured, if not all of it.
+    pub(super) fn drive_span(&self) -> Option<u64> {
+        let bytes = value::bytes(self.plan.drive_span.as_deref()?)?;
+        Some(bytes / FILL_BLOCK * FILL_BLOCK)
     }
 
     fn array_of(&self, targets: &[Target]) -> Option<&Array> {
@@ -82,7 +91,6 @@ impl Maker<'_> {
         if let Some(size) = size {
             let word = match self.stage.kind {
                 Kind::BlockSizes => "bs",
-                Kind::Numa => "node",
                 _ => "ws",
             };
             work.name = format!("{}-{word}{size}", work.name);
@@ -94,13 +102,10 @@ impl Maker<'_> {
         self.stage.kind == Kind::BlockSizes
     }
 
-    /// Sizes that the stage goes through, of the working set or of a block, or its NUMA nodes; none
-    /// if it has none.
+    /// Sizes that the stage goes through, of the working set or of a block; none if it
+    /// has none.
     fn sizes(&self) -> Vec<Option<&str>> {
         match self.stage.sizes.as_slice() {
-            _ if self.stage.kind == Kind::Numa => {
-                self.nodes.iter().map(|node| Some(node.number.as_str())).collect()
-            }
             [] if self.is_of_blocks() => BLOCK_SIZES.map(Some).to_vec(),
             [] => vec![None],
             sizes => sizes.iter().map(|size| Some(size.as_str())).collect(),
@@ -108,11 +113,9 @@ impl Maker<'_> {
     }
 
     fn sized(&self, size: &str) -> Vec<Setting> {
-        let node = self.nodes.iter().find(|node| node.number == size);
-        match (self.stage.kind, node) {
-            (Kind::Numa, Some(node)) => vec![Setting::new("cpus_allowed", node.cpus.as_str())],
-            (Kind::BlockSizes, _) => vec![Setting::new("bs", size)],
-            _ => working_set(size),
+        match self.is_of_blocks() {
+            true => vec![Setting::new("bs", size)],
+            false => working_set(size),
         }
     }
 

@@ -18,14 +18,7 @@ impl Maker<'_> {
             Kind::Precondition if self.plan.drives.is_empty() && arrays.is_empty() => {
                 "no drives and no arrays are named"
             }
-            Kind::RawEach
-            | Kind::RawAll
-            | Kind::RawScale
-            | Kind::Path
-            | Kind::Zone
-            | Kind::Cliff
-            | Kind::Purge
-            | Kind::WriteCache
+            Kind::RawEach | Kind::RawAll | Kind::RawScale | Kind::Zone | Kind::Cliff
                 if self.plan.drives.is_empty() =>
             {
                 "no drives are named"
@@ -33,6 +26,7 @@ impl Maker<'_> {
             Kind::ArraySweep | Kind::ArraysAll | Kind::WorkingSet if arrays.is_empty() => {
                 "no arrays are named"
             }
+            Kind::Compare if !makes => "no array is one that the lab makes",
             Kind::FileSystem if arrays.iter().all(|array| array.file_system.is_none()) => {
                 "no array names a file_system"
             }
@@ -42,19 +36,11 @@ impl Maker<'_> {
             Kind::Rebuild if !hooked(|array| &array.rebuild) && !makes => {
                 "no array has rebuild commands, and the lab makes none"
             }
-            Kind::Numa if self.nodes.len() < 2 => {
-                "this machine has one NUMA node: nothing lies between its sockets"
-            }
-            Kind::BlockSizes | Kind::Numa if self.plan.drives.is_empty() && arrays.is_empty() => {
+            Kind::BlockSizes if self.plan.drives.is_empty() && arrays.is_empty() => {
                 "no drives and no arrays are named"
             }
             Kind::ArraysAll if makes => "arrays that the lab makes are measured one at a time",
-            Kind::Precondition
-            | Kind::Path
-            | Kind::Zone
-            | Kind::Cliff
-            | Kind::Purge
-            | Kind::WriteCache => return None,
+            Kind::Precondition | Kind::Zone | Kind::Cliff => return None,
             _ if self.stage.profiles.is_empty() => "it names no profiles",
             _ => return None,
         };

@@ -4,6 +4,7 @@
 //! profile says; shares in percent are of the span, where fio would take those of the device.
 
 use crate::Refusal;
+use crate::fio::job::canonical;
 use crate::fio::{Job, JobFile, Setting, value};
 
 /// Keep every job of `file` within the first `span` bytes.
@@ -16,7 +17,19 @@ pub(super) fn keep_within(file: &mut JobFile, span: u64) -> Result<(), Refusal> 
     for (section, job) in sections.zip(&jobs) {
         section.settings.extend(within(job, span)?);
     }
+    // fio keeps a share beside the bytes that follow it: it takes the share of the device, or ends
+    // with a failed assertion.
+    for section in &mut file.sections {
+        section.settings.retain(|it| !(PLACES.contains(&canonical(&it.key)) && is_share(it)));
+    }
     Ok(())
+}
+
+/// Settings that say where a job works.
+const PLACES: [&str; 3] = ["offset", "offset_increment", "size"];
+
+fn is_share(setting: &Setting) -> bool {
+    setting.value.as_deref().and_then(value::percent).is_some()
 }
 
 fn within(job: &Job, span: u64) -> Result<Vec<Setting>, Refusal> {
@@ -60,6 +73,7 @@ mod tests {
     fn reach(settings: &str) -> (u64, u64) {
         let mut file = JobFile::parse(&format!("[a]\nbs=4k\n{settings}\n")).unwrap();
         keep_within(&mut file, 1 << 20).unwrap();
+        assert!(!file.to_string().contains('%'), "{file}");
         let job = &file.jobs()[0];
         let own = |key| job.bytes(key).unwrap_or(0);
         let steps = own("offset_increment") * (job.count("numjobs", 1) - 1);

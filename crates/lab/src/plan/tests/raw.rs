@@ -2,7 +2,7 @@
 //! slowest costs.
 
 use super::{MADE, blank, expanded};
-use crate::record::{ArrayCondition, Measurement, Record};
+use crate::record::{ArrayCondition, Measurement};
 use crate::validity::Outcome;
 
 /// A raw run of four drives at `rate` bytes a second each, and what it allows RAID 6.
@@ -157,10 +157,7 @@ fn drives_that_share_something_full_do_not_scale() {
 #[test]
 fn what_waiting_for_the_slowest_member_costs_comes_from_the_raw_drives() {
     use crate::plan::findings::stripe_wait;
-    let text = include_str!("../../../tests/data/two-engines/records.jsonl");
-    let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
-    let mut all = text.lines().map(|line| serde_json::from_str::<Record>(line).unwrap());
-    let mut one: Measurement = all.find_map(only).unwrap();
+    let mut one = crate::record::sample();
     one.write.latency_bins.clear();
     one.read.latency_bins = [(100_000, 50), (300_000, 50)].into();
     one.workload.name = "seq-read-64k-j1-q4".to_owned();

@@ -1,98 +1,14 @@
-//! Stages whose points the lab makes up: paths, working sets, block sizes, file systems, first
+//! Stages whose points the lab makes up: working sets, block sizes, file systems, first
 //! writes.
 
 use super::{blank, expanded};
-use crate::plan::ceilings::RawRuns;
-use crate::plan::file::Plan;
 use crate::plan::findings::{first_write, knee};
-use crate::plan::numa::Node;
-use crate::plan::paths;
-use crate::plan::points::{BANDWIDTH, CLIENT, IOPS, UNMAPPED, expand_on};
-use crate::record::{ArrayCondition, Measurement, Workload};
+use crate::record::ArrayCondition;
 use crate::validity::Outcome;
 use std::path::Path;
 
 const DRIVES: &str = "question = \"q\"\ndrives = [\"/dev/a\", \"/dev/b\", \"/dev/c\"]\n";
 const ARRAY: &str = "[[arrays]]\npath = \"/dev/md9\"\nstrip = \"64k\"\ndata_members = 2\n";
-
-#[test]
-fn a_path_is_read_in_one_small_place_and_unmapped_blocks_only_after_a_purge() {
-    let names = |stages: &str| -> Vec<(String, usize)> {
-        let all = expanded(&format!("{DRIVES}{stages}")).unwrap();
-        assert!(all.points().filter(|it| it.kind.name() == "path").all(|it| !it.writes()));
-        all.points()
-            .filter(|point| point.kind.name() == "path")
-            .map(|point| (point.workload.name.clone(), point.targets.len()))
-            .collect()
-    };
-    let path = "[[stages]]\nkind = \"path\"\n";
-    let name = |load: &str, depth: u32| format!("{load}-j1-q{depth}");
-    let plain = [(name(BANDWIDTH, 32), 3), (name(IOPS, 32), 3), (name(CLIENT, 1), 1)];
-    assert_eq!(names(path), plain);
-    let purge = "[[stages]]\nkind = \"purge\"\n";
-    let all = names(&format!("{purge}{path}"));
-    assert_eq!(all[2], (name(UNMAPPED, 32), 3));
-    let fill = "[[stages]]\nkind = \"precondition\"\n";
-    assert_eq!(names(&format!("{purge}{fill}{path}")), plain, "nothing is unmapped any more");
-    let all = expanded(&format!("{DRIVES}{path}")).unwrap();
-    let same = all.points().next().unwrap().jobs.jobs();
-    assert_eq!((same[0].bytes("size"), same[0].mix()), (Some(1 << 20), "read"));
-}
-
-/// Three drives that do `rate` bytes a second each.
-fn run_of(stage: &str, (name, mix, block_bytes): (&str, &str, u64), rate: f64) -> Vec<Measurement> {
-    let workload = Workload {
-        name: format!("{name}-j1-q32"),
-        mix: mix.to_owned(),
-        read_percent: None,
-        block_bytes,
-        jobs: 1,
-        depth: 32,
-    };
-    ["/dev/a", "/dev/b", "/dev/c"]
-        .iter()
-        .map(|drive| {
-            let mut one = blank(&format!("{stage}/{drive}/{name}#0"), &workload);
-            (one.stage, one.target) = (stage.to_owned(), (*drive).to_owned());
-            one.read.bytes_per_s = rate;
-            one.read.iops = rate / 4096.0;
-            one
-        })
-        .collect()
-}
-
-#[test]
-fn the_way_to_the_drives_is_a_ceiling_of_reads_only_if_it_carried_more_than_the_media_gave() {
-    let all = expanded(&format!("{DRIVES}{ARRAY}[[stages]]\nkind = \"path\"\n")).unwrap();
-    let media = run_of("raw.all", ("seq-read-1m", "read", 1 << 20), 200e6);
-    let ceiling = |way: f64, mix: &str, depth: u32| {
-        let way = run_of("path", (BANDWIDTH, "read", 128 << 10), way);
-        let known: Vec<Measurement> = media.iter().cloned().chain(way).collect();
-        let raw = RawRuns::of(&all.arrays[0], &all.drives, known.iter()).unwrap();
-        let asked = Workload { mix: mix.to_owned(), depth, ..media[0].workload.clone() };
-        raw.way(&asked).map(|ceiling| ceiling.value)
-    };
-    assert_eq!(ceiling(550e6, "read", 32), Some(3.0 * 550e6));
-    assert_eq!(ceiling(550e6, "write", 32), None, "writes take another way");
-    assert_eq!(ceiling(150e6, "read", 32), None, "no cache of the drives answered");
-    assert_eq!(ceiling(550e6, "read", 1024), None, "the way was not asked for as much");
-}
-
-#[test]
-fn what_the_way_carries_is_said_beside_what_the_media_gave() {
-    let media = run_of("raw.all", ("seq-read-1m", "read", 1 << 20), 200e6);
-    let check = |way: f64, with_media: bool| {
-        let way = run_of("path", (BANDWIDTH, "read", 128 << 10), way);
-        let known = media.iter().filter(|_| with_media).chain(&way);
-        paths::checks(known).remove(0)
-    };
-    let faster = check(500e6, true);
-    assert_eq!(faster.outcome, Outcome::Pass);
-    assert!(faster.found.contains("carries 1.50 GB/s"), "{faster:?}");
-    assert!(faster.found.contains("600 MB/s at once") && faster.found.contains("40.0 % of it"));
-    assert_eq!(check(201e6, true).outcome, Outcome::CannotTell, "no faster than the media");
-    assert_eq!(check(500e6, false).outcome, Outcome::CannotTell, "nothing to hold it against");
-}
 
 #[test]
 fn a_block_size_sweep_asks_for_the_same_load_in_every_size() {
@@ -129,7 +45,8 @@ fn a_file_system_is_made_only_on_an_array_that_names_one_and_counts_as_overwriti
 #[test]
 fn what_the_first_write_costs_is_told_in_both_directions_and_not_of_a_short_fill() {
     let fill = |rate: f64, seconds: f64| {
-        let workload = run_of("x", ("fill", "write", 1 << 20), 0.0).remove(0).workload;
+        let mut workload = crate::record::sample().workload;
+        (workload.name, workload.mix) = ("fill".to_owned(), "write".to_owned());
         let mut one = blank("f", &workload);
         (one.write.bytes_per_s, one.write.bytes) = (rate, 0);
         one.write.bytes = format!("{:.0}", rate * seconds).parse().unwrap();
@@ -169,26 +86,6 @@ fn each_drive_has_a_series_of_the_jobs_that_ran_on_it() {
     let point = all.points().next().unwrap();
     let of: Vec<Vec<u32>> = point.targets.iter().map(|target| numbers(point, target)).collect();
     assert_eq!(of, [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10, 11, 12]]);
-}
-
-#[test]
-fn each_load_is_made_from_the_cpus_of_each_node_in_turn_where_there_are_several() {
-    let text = format!("{DRIVES}[[stages]]\nkind = \"numa\"\nprofiles = [\"rr-4k\"]\n");
-    let plan = Plan::parse(&text).unwrap();
-    let on = |nodes: &[(&str, &str)]| {
-        let node = |(number, cpus): &(&str, &str)| Node {
-            number: (*number).to_owned(),
-            cpus: (*cpus).to_owned(),
-        };
-        let nodes: Vec<Node> = nodes.iter().map(node).collect();
-        expand_on(&plan, Path::new("."), &|_| 1_000_000_000, &nodes).unwrap()
-    };
-    assert!(on(&[("0", "0-7")]).left_out["numa"].contains("one NUMA node"));
-    let two = on(&[("0", "0-7"), ("1", "8-15")]);
-    let points: Vec<_> = two.points().collect();
-    assert_eq!(points.len(), 6, "three drives from two nodes");
-    assert_eq!(points[1].workload.name, "rr-4k-j1-q32-node1");
-    assert_eq!(points[1].jobs.jobs()[0].get("cpus_allowed"), Some("8-15"));
 }
 
 #[test]

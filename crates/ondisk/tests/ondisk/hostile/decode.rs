@@ -10,7 +10,7 @@ use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::SumPageIdentity;
 use ashlar_ondisk::examine::Examination;
 use ashlar_ondisk::log::{
-    Batch, ChangedBlock, DeviceLog, Found, FoundBlock, LogLimits, LogScan, MemberLog, judge,
+    Batch, ChangedBlock, DeviceLog, Found, FoundBlock, LogLimits, LogScan, MemberLog, Places, judge,
 };
 use ashlar_ondisk::{
     BitmapKind, Features, Heartbeat, PageIdentity, SpareSuperblock, Superblock, SuperblockCopies,
@@ -173,7 +173,7 @@ pub fn logs(superblock: &Superblock, input: &[u8]) -> bool {
         .map(|(log_tag, slot, log)| DeviceLog { log_tag: *log_tag, slot: *slot, log })
         .collect();
     let is_any = devices.iter().any(|device| !device.log.records.is_empty());
-    let _judgement = judge(&devices, &geometry, &Anything);
+    let _judgement = judge(&devices, Places::Fixed(&geometry), &Anything);
     is_any
 }
 

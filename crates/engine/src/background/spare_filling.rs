@@ -1,0 +1,463 @@
+//! Fills cells of lost members: rebuilds what is lost into distributed spares, or onto the device
+//! that replaces a member, and copies back what is on spares.
+//!
+//! What must stay true: cells are filled in batches. A batch begins when every worker has answered
+//! once more, so a write that was planned before the table was what it is has entered its region. A
+//! step takes the row lock of each stripe that is written, or that lies in such a region
+//! (`course.rs` says why that is enough). All of a cell is filled before its state changes, and
+//! `coordinator/spare_states.rs` changes it. If the table changes meanwhile, the batch was for
+//! nothing.
+//!
+//! Stripes that lost most go first, whichever members they lost strips of; then what is on spares
+//! is copied back. A cell with blocks that cannot be decoded waits, and is tried again.
+//!
+//! Not here: which device joins (`coordinator/join.rs`), what a step does (`step.rs`).
+
+use super::course::{Course, Reach};
+use super::job::{Job, JobSpec};
+use super::meter::Meter;
+use super::{notify, spawn, table};
+use crate::coordinator::messages::everywhere;
+use crate::coordinator::{record, spare_states};
+use crate::event::names;
+use crate::local_array::LocalArray;
+use crate::member::SlotState;
+use crate::spare_cells::SpareCells;
+use crate::stripe::work::{Answer, Step, StepReport, StripeWork, Work};
+use ashlar_layout::Stripe;
+use ashlar_layout::declustered::{
+    CellAt, CellState, DeviceState, GroupAt, Held, MemberRow, Settled, SpareTable, Whereabouts,
+    endangered_in,
+};
+use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_ring::{Pending, within};
+use ashlar_units::{MemberIdx, StripSet, to_u64, to_usize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes of a batch: one flush, one settling of the log and one write of pages for so much.
+const BATCH_BYTES: u64 = 256 << 20;
+/// Cells of a batch at most.
+const BATCH_CELLS: usize = 256;
+/// Before cells are tried again whose states could not be changed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Slices that are looked at before others have their turn.
+const SLICES_AT_ONCE: u64 = 256;
+/// Time between two tries of cells that could not be rebuilt.
+const RETRY_EVERY: Duration = Duration::from_secs(60);
+
+/// What is to be done to one cell.
+#[derive(Clone, Copy)]
+enum Fill {
+    /// The data cell is lost: decode it to where the table says.
+    Rebuild(CellAt),
+    /// The cell of this number of a member is to hold what the data cell holds.
+    CopyBack { member: MemberIdx, number: usize, origin: CellAt },
+    /// The cell of this number of a member holds nothing.
+    Empty { member: MemberIdx, number: usize },
+}
+
+impl Fill {
+    /// The data cell whose content is stored.
+    fn origin(self) -> Option<CellAt> {
+        match self {
+            Fill::Rebuild(origin) | Fill::CopyBack { origin, .. } => Some(origin),
+            Fill::Empty { .. } => None,
+        }
+    }
+}
+
+/// Where a pass through the cells is.
+struct Pass {
+    /// Strips that the stripes lost which are rebuilt now; 0: cells are copied back.
+    lost: usize,
+    slice: u64,
+    /// Cells that cannot be filled now.
+    blocked: BTreeSet<CellAt>,
+    /// Of this state of the table.
+    version: u64,
+}
+
+impl Pass {
+    fn new(cells: &SpareCells) -> Pass {
+        let lost = cells.map().parts().parity_strips;
+        Pass { lost, slice: 0, blocked: BTreeSet::new(), version: cells.version() }
+    }
+}
+
+/// Fill cells as long as the array runs. Spawned once, on the coordinator.
+pub(super) fn begin(local: &Rc<LocalArray>) {
+    if local.array.spare_cells.is_some() && local.array.layouts.parity_strips_max() > 0 {
+        spawn(local, run);
+    }
+}
+
+/// A device has joined the slot of a lost member, and is listed. `is_readded`: it is the one that
+/// was lost.
+pub(crate) async fn device_joined(local: &Rc<LocalArray>, member: MemberIdx, is_readded: bool) {
+    let _turn = local.coordinator().spare_gate.acquire().await;
+    spare_states::attach(local, member).await;
+    // A member that cannot take the pages goes out by itself.
+    let _kept = spare_states::store_all(local).await;
+    if is_readded {
+        // If its cells cannot be trusted now, they are filled.
+        let _trusted = spare_states::trust(local, member).await;
+    }
+    notify(local.coordinator());
+}
+
+/// The array starts with a device on its way into the slot.
+pub(super) fn resume(local: &Rc<LocalArray>, member: MemberIdx) {
+    let superblock = local.coordinator().superblock();
+    let entry = superblock.joining_device(member).copied();
+    let is_readded = superblock.policy != ConsistencyPolicy::None
+        && entry.is_some_and(|entry| entry.out_since != 0);
+    if is_readded {
+        spawn(local, async move |local: Rc<LocalArray>| device_joined(&local, member, true).await);
+    }
+}
+
+async fn run(local: Rc<LocalArray>) {
+    let cells = local.array.spare_cells.as_ref().expect("begun only where there are spares");
+    let changed = &local.coordinator().jobs.changed;
+    let mut pass = Pass::new(cells);
+    let mut job: Option<Rc<Job>> = None;
+    while !local.array.is_stopping() {
+        let change = changed.changed();
+        if !cells.has_losses() {
+            end(&local, &mut job, false);
+            change.await;
+            continue;
+        }
+        if must_wait(&local, job.as_deref()) {
+            show(&local, job.as_deref());
+            change.await;
+            continue;
+        }
+        if pass.version != cells.version() {
+            pass = Pass::new(cells);
+        }
+        let batch = next_batch(&local, cells, &mut pass).await;
+        if batch.is_empty() {
+            if complete_members(&local, cells).await {
+                continue;
+            }
+            let is_blocked = !pass.blocked.is_empty();
+            end(&local, &mut job, is_blocked);
+            match is_blocked {
+                true => drop(within(&local.worker.handle, RETRY_EVERY, change).await),
+                false => change.await,
+            }
+            pass.blocked.clear();
+            (pass.lost, pass.slice) = (cells.map().parts().parity_strips, 0);
+            continue;
+        }
+        let own = job.get_or_insert_with(|| start(&local));
+        fill(&local, cells, own, (&mut pass, batch)).await;
+    }
+    if let Some(job) = job {
+        take_down(&local, &job);
+    }
+}
+
+/// Whether nothing may be filled now. While a copy runs, cells of its member would be lost with the
+/// device that leaves. After a write that failed with nobody to put out, no cell counts as whole.
+fn must_wait(local: &LocalArray, job: Option<&Job>) -> bool {
+    let slots = || (0..local.array.slots.len()).map(MemberIdx::from_at);
+    local.array.is_read_only()
+        || local.array.has_failed()
+        || slots().any(|slot| local.replacement(slot).is_some())
+        || local.array.intent.unsynced_count() != 0
+        || job.is_some_and(|job| table::must_wait(local.coordinator(), job))
+}
+
+fn start(local: &Rc<LocalArray>) -> Rc<Job> {
+    let work = Work::FillCells { strips: StripSet::EMPTY };
+    let course = Course { slot: None, reach: Reach::Written };
+    let job = Rc::new(Job::new(&local.array, JobSpec::new(work, course)));
+    local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
+    local.array.jobs.show(job.status());
+    local.array.record(names::JOB_STARTED, job.fields());
+    job
+}
+
+fn show(local: &LocalArray, job: Option<&Job>) {
+    job.inspect(|job| local.array.jobs.show(job.status()));
+}
+
+/// Nothing is left that can be filled.
+fn end(local: &LocalArray, job: &mut Option<Rc<Job>>, is_blocked: bool) {
+    let Some(own) = job.as_ref() else { return };
+    if is_blocked {
+        local.array.record(names::JOB_BLOCKED, own.result_fields());
+        return show(local, Some(own));
+    }
+    local.array.record(names::JOB_FINISHED, own.result_fields());
+    local.array.jobs.note_end(super::board::JobEnd { did: own.status(), stopped: None });
+    take_down(local, own);
+    *job = None;
+}
+
+fn take_down(local: &LocalArray, job: &Rc<Job>) {
+    local.coordinator().jobs.running.borrow_mut().retain(|other| !Rc::ptr_eq(other, job));
+    local.array.jobs.take_down(job.kind(), job.slot());
+}
+
+/// The next cells in order; none, if none is left in this pass.
+async fn next_batch(local: &Rc<LocalArray>, cells: &SpareCells, pass: &mut Pass) -> Vec<Fill> {
+    let map = cells.map();
+    let cell_bytes = map.parts().cell_rows * map.parts().strip_bytes;
+    let most = to_usize(BATCH_BYTES / cell_bytes).clamp(1, BATCH_CELLS);
+    let mut batch = Vec::new();
+    while pass.lost > 0 {
+        let end = map.slices().min(pass.slice + SLICES_AT_ONCE);
+        while pass.slice < end && batch.len() < most {
+            lost_in(cells, pass, &mut batch);
+            pass.slice += 1;
+        }
+        if batch.len() >= most {
+            return batch;
+        }
+        if pass.slice == map.slices() {
+            if !batch.is_empty() {
+                return batch;
+            }
+            (pass.lost, pass.slice) = (pass.lost - 1, 0);
+        }
+        local.worker.handle.yield_now().await;
+    }
+    while batch.is_empty() && pass.slice < map.slices() {
+        let end = map.slices().min(pass.slice + SLICES_AT_ONCE);
+        while pass.slice < end && batch.len() < most {
+            copies_in(cells, pass, &mut batch);
+            pass.slice += 1;
+        }
+        local.worker.handle.yield_now().await;
+    }
+    batch
+}
+
+/// The cells of a slice whose stripes lost as much as the pass rebuilds now.
+fn lost_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
+    let (map, table) = (cells.map(), cells.table());
+    let all = endangered_in(map, &table, pass.slice);
+    let due: Vec<GroupAt> =
+        all.into_iter().filter(|it| it.lost == pass.lost).map(|it| it.group).collect();
+    if due.is_empty() {
+        return;
+    }
+    for (member, number) in cells_of_slice(cells, &table, pass.slice) {
+        let cell = map.numbered_cell(member, number);
+        let Some((group, _)) = map.group_of(cell) else { continue };
+        let has_target = matches!(table.whereabouts(map, cell), Whereabouts::LostTo(_));
+        if has_target && !pass.blocked.contains(&cell) && due.contains(&group) {
+            batch.push(Fill::Rebuild(cell));
+        }
+    }
+}
+
+/// The cells of a slice that are not in their places, of members whose device is being filled.
+fn copies_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
+    let (map, table) = (cells.map(), cells.table());
+    for (member, number) in cells_of_slice(cells, &table, pass.slice) {
+        let Some((_, entry)) = table.entries().find(|(_, entry)| entry.member == member) else {
+            continue;
+        };
+        let is_open = entry.states()[number] != CellState::InPlace;
+        if entry.device != DeviceState::Filling || !is_open {
+            continue;
+        }
+        match table.copy_source(map, member, number) {
+            Ok(None) => batch.push(Fill::Empty { member, number }),
+            Ok(Some(_)) => {
+                let origin = table.origin(map, map.numbered_cell(member, number));
+                if !pass.blocked.contains(&origin) {
+                    batch.push(Fill::CopyBack { member, number, origin });
+                }
+            }
+            // It is to be rebuilt, not copied.
+            Err(_) => {}
+        }
+    }
+}
+
+/// The cells of lost members in a slice, by member and number.
+fn cells_of_slice(cells: &SpareCells, table: &SpareTable, slice: u64) -> Vec<(MemberIdx, usize)> {
+    let map = cells.map();
+    let rows = to_usize(map.cells() / map.slices());
+    let first = to_usize(slice) * rows;
+    let lost = table.entries().map(|(_, entry)| entry.member);
+    lost.flat_map(|member| (first..first + rows).map(move |number| (member, number))).collect()
+}
+
+/// Fill the cells of a batch and change their states.
+async fn fill(
+    local: &Rc<LocalArray>,
+    cells: &SpareCells,
+    job: &Job,
+    (pass, mut batch): (&mut Pass, Vec<Fill>),
+) {
+    let _turn = local.coordinator().spare_gate.acquire().await;
+    // Of the table as it is from here on: who changes it otherwise changes its number.
+    let version = cells.version();
+    if version != pass.version {
+        return;
+    }
+    everywhere(local, |_| {}).await;
+    let undone = visit_all(local, cells, job, &batch).await;
+    if local.array.is_stopping() {
+        return;
+    }
+    batch.retain(|fill| fill.origin().is_none_or(|origin| !undone.contains(&origin)));
+    pass.blocked.extend(undone);
+    let mut next = cells.table().clone();
+    for fill in batch {
+        let changed = match fill {
+            Fill::Rebuild(cell) => next.rebuilt(cells.map(), cell, Settled),
+            Fill::CopyBack { member, number, .. } | Fill::Empty { member, number } => {
+                next.copied_back(cells.map(), member, number, Settled)
+            }
+        };
+        if changed.is_err() {
+            // The table is another one by now; the pass begins anew.
+            return;
+        }
+    }
+    match spare_states::commit(local, next, version).await {
+        Ok(true) => pass.version = cells.version(),
+        // If the members cannot take it, the array has said so.
+        Ok(false) | Err(_) => {
+            local.worker.handle.sleep(PAUSE).await;
+            *pass = Pass::new(cells);
+        }
+    }
+}
+
+/// Steps under way, oldest first.
+type UnderWay = VecDeque<(Vec<CellAt>, Pending<Answer>)>;
+
+/// Visit all stripes of the cells. Those that are not done come back.
+async fn visit_all(
+    local: &Rc<LocalArray>,
+    cells: &SpareCells,
+    job: &Job,
+    batch: &[Fill],
+) -> BTreeSet<CellAt> {
+    let mut groups: BTreeMap<GroupAt, Vec<CellAt>> = BTreeMap::new();
+    for origin in batch.iter().filter_map(|fill| fill.origin()) {
+        let (group, _) = cells.map().group_of(origin).expect("a data cell is of a group");
+        groups.entry(group).or_default().push(origin);
+    }
+    let mut left = to_u64(groups.len()) * cells.map().parts().cell_rows;
+    let mut meter = Meter::new(local);
+    let (mut under_way, mut undone) = (UnderWay::new(), BTreeSet::new());
+    for (_, origins) in groups {
+        for row in 0..cells.map().parts().cell_rows {
+            left -= 1;
+            let (stripe, strips) = strips_in(local, cells, &origins, row);
+            if local.array.is_stopping() || !must_visit(local, stripe) {
+                job.note_cells(1, left, StepReport::default());
+                continue;
+            }
+            if !meter.pace.pause.is_zero() {
+                local.worker.handle.sleep(meter.pace.pause).await;
+            }
+            let owner = local.array.owner_of(stripe);
+            let step = Step { stripe, work: Work::FillCells { strips } };
+            let pending = local.worker.hand_to(owner, local, StripeWork::Step(step));
+            under_way.push_back((origins.clone(), pending));
+            while under_way.len() >= meter.pace.depth {
+                absorb(job, left, &mut under_way, &mut undone).await;
+                meter.tick(local, job);
+            }
+        }
+    }
+    while !under_way.is_empty() {
+        absorb(job, left, &mut under_way, &mut undone).await;
+        meter.tick(local, job);
+    }
+    undone
+}
+
+/// The stripe in a row of these cells of one group, and its strips in them.
+fn strips_in(
+    local: &LocalArray,
+    cells: &SpareCells,
+    origins: &[CellAt],
+    row: u64,
+) -> (Stripe, StripSet) {
+    let map = cells.map();
+    let mut found = None;
+    let mut strips = StripSet::EMPTY;
+    for origin in origins {
+        let at = MemberRow { member: map.member(*origin), row: map.first_row(*origin) + row };
+        let Held::Strip(stripe, strip) = map.held(at) else { unreachable!("it is a data cell") };
+        found = Some(stripe);
+        strips = strips.with(strip);
+    }
+    (local.array.layouts.recorded(found.expect("there is a cell")), strips)
+}
+
+/// Whether the stripe is written, or may be being written for the first time.
+fn must_visit(local: &LocalArray, stripe: Stripe) -> bool {
+    // The region first: a write leaves it after it has set the bit.
+    let intent = &local.array.intent;
+    intent.is_entered(intent.region_of(stripe)) || local.array.written.is_written(stripe)
+}
+
+async fn absorb(job: &Job, left: u64, under_way: &mut UnderWay, undone: &mut BTreeSet<CellAt>) {
+    let Some((origins, pending)) = under_way.pop_front() else { return };
+    let report = match pending.await {
+        Some(Answer::Stepped(report)) => report,
+        _ => StepReport { is_target_gone: true, ..StepReport::default() },
+    };
+    if report.is_target_gone || report.lost_blocks > 0 {
+        undone.extend(origins);
+    }
+    job.note_cells(1, left, report);
+}
+
+/// Members all of whose cells are in their places are whole: the members record that. True if some
+/// were.
+async fn complete_members(local: &Rc<LocalArray>, cells: &SpareCells) -> bool {
+    let is_whole = |member: &MemberIdx| {
+        let table = cells.table();
+        let own = table.entries().find(|(_, entry)| entry.member == *member);
+        own.is_some_and(|(_, entry)| {
+            entry.device == DeviceState::Filling
+                && entry.states().iter().all(|state| *state == CellState::InPlace)
+        })
+    };
+    let all = (0..local.array.slots.len()).map(MemberIdx::from_at);
+    let whole: Vec<MemberIdx> = all.filter(is_whole).collect();
+    let mut is_some = false;
+    for member in whole {
+        is_some |= complete(local, member, &is_whole).await;
+    }
+    is_some
+}
+
+async fn complete(
+    local: &Rc<LocalArray>,
+    member: MemberIdx,
+    is_whole: &impl Fn(&MemberIdx) -> bool,
+) -> bool {
+    let _turn = local.coordinator().spare_gate.acquire().await;
+    if crate::coordinator::map_writer::flush(local).await.is_err() {
+        return false;
+    }
+    let _gate = local.coordinator().gate().await;
+    let slot = local.array.slot(member);
+    let joined = local.coordinator().superblock().joining_device(member).map(|entry| entry.uuid);
+    let (Some(uuid), SlotState::Rebuilding, true) = (joined, slot.state(), is_whole(&member))
+    else {
+        return false;
+    };
+    let recorded = record::update(local, |next| table::enthrone_member(next, member, uuid)).await;
+    if recorded.is_err() || slot.state() != SlotState::InSync {
+        return false;
+    }
+    local.array.record(names::MEMBER_WHOLE, vec![("slot", member.to_string())]);
+    true
+}

@@ -1,0 +1,338 @@
+//! The most frequent small write, in as few steps as it takes: one block of a healthy stripe, with
+//! all parity, on an array without log and checksums.
+//!
+//! What must stay true: it does what steps 5 to 12 of [`write_stripe`](super::write) would do, in
+//! their order and under the same lock. The plan is the general one
+//! ([`plan_block`]). It reads its members as one group and writes them as one group, so that its
+//! task is woken twice. If a read fails, nothing has changed, and the general path goes on with
+//! what is known of the stripe.
+//!
+//! Not here: everything else, which is the general path's.
+
+use super::clock::StageClock;
+use super::gather::{NotRead, judge};
+use super::store::{NoRoom, Writes};
+use crate::blame::{FailedMembers, blame};
+use crate::canary::{Canary, sings};
+use crate::datapath::payload::Payload;
+use crate::local_array::LocalArray;
+use crate::log::update::Piece;
+use crate::metrics::WriteStage;
+use crate::slot::{MemberDevice, WriteTarget};
+use crate::stripe::work::Missing;
+use ashlar_device::{Command, Fault, FaultKind, Outcome};
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_layout::{BlockUpdate, Stripe, plan_block};
+use ashlar_parity::{Change, Locality};
+use ashlar_ring::{Answers, GROUP_MAX, Group};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, Nanos, StripIdx, to_u64};
+use smallvec::SmallVec;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+
+/// One write in this many is timed answer by answer, so that members can be compared.
+const TIMED_EVERY: u64 = 4;
+
+/// What came of it.
+pub(super) enum Written {
+    /// Every write has ended; these members failed theirs.
+    Stored(FailedMembers),
+    /// Nothing has changed: these strips could not be read.
+    Unread(Missing),
+}
+
+/// One thing for each strip of the update: the data strip first, then parity, rising.
+type PerStrip<T> = [Option<T>; GROUP_MAX];
+
+/// Commands of one update under way, and when they began.
+struct Commands {
+    group: Group<Outcome>,
+    owners: PerStrip<MemberDevice>,
+    began: Nanos,
+    is_timed: bool,
+    /// When each was answered; if they are not timed, when all were.
+    answered: [Nanos; GROUP_MAX],
+}
+
+impl Commands {
+    fn new(local: &LocalArray, is_timed: bool) -> Commands {
+        let (group, began) = (local.worker.outcomes.group(), local.worker.handle.turn_now());
+        Commands { group, owners: [None; GROUP_MAX], began, is_timed, answered: [began; GROUP_MAX] }
+    }
+
+    /// Start a command on the device in its slot. If there is none any more, it has no owner.
+    fn start(&mut self, local: &LocalArray, at: usize, place: (MemberIdx, u64), command: Command) {
+        let (member, offset) = place;
+        let done = self.group.completion();
+        if local.start_with(member, offset, command, done) {
+            let device_epoch = local.device_epochs(member).0;
+            self.owners[at] = Some(MemberDevice { member, device_epoch });
+        }
+    }
+
+    /// Wait for all of them.
+    async fn answers(&mut self, local: &LocalArray) -> Answers<Outcome> {
+        if self.is_timed {
+            self.note_each(local).await;
+            return (&mut self.group).await;
+        }
+        let answers = (&mut self.group).await;
+        self.answered = [local.worker.handle.turn_now(); GROUP_MAX];
+        answers
+    }
+
+    async fn note_each(&mut self, local: &LocalArray) {
+        let mut seen = 0;
+        while !self.group.has_all() {
+            let ended = poll_fn(|context| self.group.poll_more(seen, context)).await;
+            for at in (0..GROUP_MAX).filter(|at| (ended & !seen) >> at & 1 != 0) {
+                self.answered[at] = local.worker.handle.turn_now();
+            }
+            seen = ended;
+        }
+    }
+}
+
+/// The plan, if this path is one for the write.
+pub(super) fn plan(local: &LocalArray, payload: &Payload) -> Option<BlockUpdate> {
+    let (array, stripe) = (&local.array, payload.stripe());
+    let is_plain = payload.extent.bytes == BLOCK_BYTES
+        && local.log().is_none()
+        && array.checksums.is_none()
+        && array.missing_slots() == 0
+        && array.written.is_written(stripe);
+    if !is_plain {
+        return None;
+    }
+    let update = plan_block(array.geometry_of(stripe), payload.extent, &array.view(stripe))?;
+    (strips(update).count() <= GROUP_MAX).then_some(update)
+}
+
+/// The strips of the update, in the order in which this file lists things.
+fn strips(update: BlockUpdate) -> impl Iterator<Item = StripIdx> {
+    std::iter::once(update.strip).chain(update.parity.iter())
+}
+
+/// Where the row of each strip lies now, bytes from the member's start. Asked anew for the writes:
+/// a strip may have got another place meanwhile.
+fn places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> PerStrip<(MemberIdx, u64)> {
+    let mut places = [None; GROUP_MAX];
+    for (place, strip) in places.iter_mut().zip(strips(update)) {
+        *place = Some(local.array.place(stripe, strip, update.rows.start));
+    }
+    places
+}
+
+/// Carry out the update; the caller holds the lock of its row and has entered its region.
+pub(super) async fn write(
+    local: &Rc<LocalArray>,
+    update: BlockUpdate,
+    payload: &Payload,
+    clock: &mut StageClock,
+) -> Written {
+    let stripe = payload.stripe();
+    let count = 1 + update.parity.count();
+    let (mut buffers, _leave) = pin!(local.scratch.take(count, BLOCK_BYTES_USIZE)).await;
+    local.counts().write_member_reads.add(to_u64(count));
+    let is_timed = is_timed(local);
+    let mut reads = start_reads(local, stripe, update, (&mut buffers, is_timed));
+    let answers = reads.answers(local).await;
+    let mut blocks = match old_blocks(local, update, &reads, answers) {
+        Ok(blocks) => blocks,
+        Err(missing) => return Written::Unread(missing),
+    };
+    clock.lap(local, WriteStage::Gather);
+    compute(local, update, payload, &mut blocks);
+    clock.lap(local, WriteStage::Parity);
+    clock.lap(local, WriteStage::Log);
+    let pieces = pieces(update, payload, blocks);
+    let places = places(local, stripe, update);
+    // Since the plan was made a member may have been lost, and its strips have got spare cells.
+    let is_elsewhere = local.array.missing_slots() != 0
+        || places.iter().flatten().any(|(member, _)| local.is_replaced(*member));
+    let failed = match is_elsewhere {
+        true => Box::pin(store_twice(local, stripe, update, pieces)).await,
+        false => pin!(store(local, &places, &pieces, is_timed)).await,
+    };
+    Written::Stored(failed)
+}
+
+/// Whether it is the turn of this write to be timed.
+fn is_timed(local: &LocalArray) -> bool {
+    let turn = local.writes_awaited.replace(local.writes_awaited.get().wrapping_add(1));
+    turn.is_multiple_of(TIMED_EVERY)
+}
+
+fn start_reads(
+    local: &LocalArray,
+    stripe: Stripe,
+    update: BlockUpdate,
+    (buffers, is_timed): (&mut Vec<BufMut>, bool),
+) -> Commands {
+    let mut commands = Commands::new(local, is_timed);
+    for (at, strip) in strips(update).enumerate() {
+        let buffer = buffers.pop().expect("one buffer for each strip of the update");
+        // Since the plan was made another device may have come into the slot, with nothing on it.
+        let Some(place) = local.array.readable_place(stripe, strip, update.rows.start) else {
+            drop(commands.group.completion());
+            continue;
+        };
+        commands.start(local, at, place, Command::Read(buffer));
+        if commands.owners[at].is_some() {
+            local.tally(place.0).begin_read(BLOCK_BYTES);
+            local.counts().member_reads.add(1);
+        }
+    }
+    commands
+}
+
+/// What the strips hold.
+///
+/// # Errors
+/// Those that could not be read; each failure is held against its device.
+fn old_blocks(
+    local: &Rc<LocalArray>,
+    update: BlockUpdate,
+    reads: &Commands,
+    mut answers: Answers<Outcome>,
+) -> Result<PerStrip<BufMut>, Missing> {
+    let mut blocks: PerStrip<BufMut> = [const { None }; GROUP_MAX];
+    let mut missing = Missing::default();
+    for (at, strip) in strips(update).enumerate() {
+        let Some(device) = reads.owners[at] else {
+            missing.failed = missing.failed.with(strip);
+            continue;
+        };
+        let tally = local.tally(device.member);
+        tally.counters.completed.add(1);
+        if reads.is_timed {
+            tally.timings.note_read(reads.began, reads.began, reads.answered[at]);
+        }
+        match judge(local, device, answers[at].take()) {
+            Ok(block) => blocks[at] = Some(block),
+            Err(NotRead::Broken) => missing.broken = missing.broken.with(strip),
+            Err(_) => missing.failed = missing.failed.with(strip),
+        }
+    }
+    if missing.all().is_empty() { Ok(blocks) } else { Err(missing) }
+}
+
+/// Bring the parity blocks up to date, where they lie.
+fn compute(
+    local: &LocalArray,
+    update: BlockUpdate,
+    payload: &Payload,
+    blocks: &mut PerStrip<BufMut>,
+) {
+    let code = &local.array.layout_of(payload.stripe()).code;
+    let [old, parity @ ..] = blocks;
+    let change = Change {
+        column: update.strip.at(),
+        old: old.as_ref().expect("it was read"),
+        new: payload.slice(update.strip, update.rows),
+    };
+    let mut targets = parity.each_mut().map(|block| block.as_mut().map(|bytes| &mut bytes[..]));
+    let targets = &mut targets[..update.parity.count()];
+    code.update(&[change], targets, Locality::Cached).expect("blocks are equally long");
+}
+
+/// What is to be stored.
+fn pieces(update: BlockUpdate, payload: &Payload, blocks: PerStrip<BufMut>) -> PerStrip<Buf> {
+    let mut pieces = blocks.map(|block| block.map(BufMut::freeze));
+    pieces[0] = Some(payload.shared(update.strip, update.rows));
+    if sings(Canary::ParityNotStored) {
+        pieces[1..].fill(None);
+    }
+    pieces
+}
+
+/// Store the pieces on devices that nothing replaces.
+async fn store(
+    local: &Rc<LocalArray>,
+    places: &PerStrip<(MemberIdx, u64)>,
+    pieces: &PerStrip<Buf>,
+    is_timed: bool,
+) -> FailedMembers {
+    let mut writes = Commands::new(local, is_timed);
+    for (at, place) in places.iter().enumerate() {
+        let (Some(place), Some(piece)) = (*place, &pieces[at]) else { continue };
+        local.counts().member_writes.add(1);
+        // A slot whose device has just been taken away is out: its content is carried by parity,
+        // and the slots that were left out are recorded before the client is answered.
+        writes.start(local, at, place, Command::Write(piece.clone()));
+        if writes.owners[at].is_some() {
+            local.tally(place.0).begin_write(BLOCK_BYTES);
+        }
+    }
+    let answers = writes.answers(local).await;
+    let mut bad = Bad::new();
+    for (at, answer) in answers.into_iter().enumerate() {
+        let Some(owner) = writes.owners[at] else { continue };
+        note_written(local, &writes, at, owner);
+        match answer.map_or(Err(Fault::GONE), |outcome| outcome.result) {
+            Ok(()) => local.array.slot(owner.member).set_unflushed(),
+            Err(_) if sings(Canary::FailedWriteIgnored) => {}
+            Err(fault) => bad.push((at, owner, fault)),
+        }
+    }
+    match bad.is_empty() {
+        true => FailedMembers::new(),
+        false => Box::pin(blame_all(local, places, pieces, bad)).await,
+    }
+}
+
+/// Writes that failed.
+type Bad = SmallVec<[(usize, MemberDevice, Fault); GROUP_MAX]>;
+
+fn note_written(local: &LocalArray, writes: &Commands, at: usize, owner: MemberDevice) {
+    let took = writes.answered[at].since(writes.began);
+    let tally = local.tally(owner.member);
+    tally.counters.completed.add(1);
+    tally.write_latency.record(took);
+    if writes.is_timed {
+        tally.timings.writes.add(took);
+    }
+}
+
+/// What failed for lack of room is tried again when all have ended; all else is held against its
+/// device.
+async fn blame_all(
+    local: &Rc<LocalArray>,
+    places: &PerStrip<(MemberIdx, u64)>,
+    pieces: &PerStrip<Buf>,
+    bad: Bad,
+) -> FailedMembers {
+    let (mut failed, mut without_room) = (FailedMembers::new(), NoRoom::new());
+    for (at, owner, fault) in bad {
+        let target = WriteTarget::current(owner);
+        let again = pieces[at].clone().filter(|_| fault.kind == FaultKind::NoSpace);
+        match again.zip(places[at]) {
+            Some((again, (_, offset))) => {
+                without_room.push((at, target, (offset, again)));
+            }
+            None => blame(local, target, fault, &mut failed).await,
+        }
+    }
+    if !without_room.is_empty() {
+        let writes = Writes::noting(local, None);
+        writes.store_when_there_is_room(local, without_room, &mut failed).await;
+    }
+    failed
+}
+
+/// Store the pieces on devices of which some are being replaced, or wherever lost strips go.
+async fn store_twice(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+    update: BlockUpdate,
+    pieces: PerStrip<Buf>,
+) -> FailedMembers {
+    let mut writes = Writes::noting(local, None);
+    for (strip, piece) in strips(update).zip(pieces) {
+        if let Some(bytes) = piece {
+            writes.start(local, stripe, Piece::new(strip, update.rows, bytes));
+        }
+    }
+    writes.finish(local).await
+}

@@ -1,0 +1,106 @@
+//! Loop devices and a control group that throttles some, for tests with real devices.
+
+use crate::skipped;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Loop devices over files, let go at the end.
+pub struct Loops(pub Vec<String>);
+
+impl Loops {
+    /// With direct I/O below them; `None` if there are not enough.
+    pub fn over(files: &[PathBuf]) -> Option<Loops> {
+        let mut loops = Loops(Vec::new());
+        for file in files {
+            let output = Command::new("losetup")
+                // Scanned, so that partitions which an earlier user left are gone.
+                .args(["--find", "--show", "--direct-io=on", "--partscan"])
+                .arg(file)
+                .output()
+                .ok()
+                .filter(|output| output.status.success())?;
+            loops.0.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        }
+        Some(loops)
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            let _gone = Command::new("losetup").args(["--detach", device]).output();
+        }
+    }
+}
+
+/// A loop device over a new file, let go at the end.
+pub struct Loop(pub String);
+
+impl Loop {
+    /// Of 8 MiB; `None`, with the test's name, if there is none.
+    pub fn over(test: &str, file: &Path) -> Option<Loop> {
+        Loop::of(test, file, 8 << 20)
+    }
+
+    /// The same of so many bytes.
+    pub fn of(test: &str, file: &Path, bytes: usize) -> Option<Loop> {
+        if !rustix::process::geteuid().is_root() {
+            skipped(test, "not root");
+            return None;
+        }
+        std::fs::write(file, vec![0xa5; bytes]).expect("written");
+        // Scanned, so that partitions which an earlier user left are gone.
+        let output =
+            Command::new("losetup").args(["--find", "--show", "--partscan"]).arg(file).output();
+        let made = output.ok().filter(|output| output.status.success());
+        if made.is_none() {
+            skipped(test, "no loop device");
+        }
+        made.map(|output| Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _gone = Command::new("losetup").args(["--detach", &self.0]).output();
+    }
+}
+
+/// A control group that throttles devices, taken away at the end.
+pub struct Throttle {
+    /// Where it is: what joins it is throttled.
+    pub group: PathBuf,
+}
+
+impl Throttle {
+    /// `bytes_per_s` of reads from each of `devices`. The older kind of control groups has a file
+    /// of its own for it.
+    pub fn reads(devices: &[String], bytes_per_s: u64) -> std::io::Result<Throttle> {
+        let name = format!("ashlar-lab-test-{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/blkio");
+        let (root, file, word) = match v1.is_dir() {
+            true => (v1, "blkio.throttle.read_bps_device", ""),
+            false => (Path::new("/sys/fs/cgroup"), "io.max", "rbps="),
+        };
+        let throttle = Throttle { group: root.join(name) };
+        std::fs::create_dir(&throttle.group)?;
+        for device in devices {
+            let line = format!("{} {word}{bytes_per_s}", number(device));
+            std::fs::write(throttle.group.join(file), line)?;
+        }
+        Ok(throttle)
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir(&self.group);
+    }
+}
+
+/// `major:minor` of a block device.
+fn number(device: &str) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let facts = std::fs::metadata(device).expect("a device");
+    format!("{}:{}", rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()))
+}

@@ -1,0 +1,111 @@
+//! Drives that are handed over: nothing is done to them unasked.
+
+use crate::devices::Loop;
+use crate::program::{said, word};
+use crate::{beside, cannot, lab, measured, skipped};
+use std::path::PathBuf;
+use std::process::Command;
+
+#[test]
+fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
+    let _machine = beside();
+    let place = tempfile::tempdir().expect("a directory");
+    let files: Vec<PathBuf> =
+        ["m0", "m1", "m2", "taken"].map(|name| place.path().join(name)).into();
+    files.iter().for_each(|file| std::fs::write(file, vec![0; 8 << 20]).expect("written"));
+    let taken = &files[3];
+    let made = Command::new("mkswap").arg(taken).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        return skipped(
+            "a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named",
+            "no mkswap",
+        );
+    }
+    let device = format!("device:{}", word(taken));
+    let members: Vec<&str> = files[..3].iter().flat_map(|file| ["--member", word(file)]).collect();
+    for engines in [["btrfs", &device], [&device, "btrfs"]] {
+        let words =
+            [&["compare"], &engines[..], &["--level", "raid5", "--dry-run"], &members].concat();
+        let output = lab(&words);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(
+            said(&output).contains("swap") && said(&output).contains("--destroy"),
+            "{}",
+            said(&output)
+        );
+        let named = lab(&[&words[..], &["--destroy", word(taken)]].concat());
+        assert!(named.status.success(), "{}", said(&named));
+        // In earnest, too: nothing is begun, and what was on it is still there.
+        let before = std::fs::read(taken).expect("readable");
+        let run = place.path().join("run");
+        let earnest: Vec<&str> =
+            words.iter().copied().filter(|word| *word != "--dry-run").collect();
+        let begun = lab(&[&earnest[..], &["--to", word(&run), "--no-stacks"]].concat());
+        assert_eq!(begun.status.code(), Some(1), "{}", said(&begun));
+        assert!(said(&begun).contains("carries swap; nothing was written"), "{}", said(&begun));
+        assert!(std::fs::read(taken).expect("readable") == before, "untouched");
+        assert!(!run.join("run.json").exists(), "no run was begun");
+        let _the_log_of_what_was_looked_at = std::fs::remove_dir_all(&run);
+    }
+}
+
+/// The setting of each turn is made before it and taken back after it, and the report tells the
+/// two apart.
+#[test]
+fn a_device_is_compared_with_itself_under_two_settings_in_turns() {
+    let _machine = beside();
+    let test = "a_device_is_compared_with_itself_under_two_settings_in_turns";
+    if cannot(test, false, &["fio"]) {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let (file, log, run) =
+        (place.path().join("file"), place.path().join("log"), place.path().join("run"));
+    std::fs::write(&file, vec![7; 8 << 20]).expect("written");
+    let device = format!("device:{}", word(&file));
+    let note = |what: &str| format!("echo {what} >> {}", log.display());
+    let [set_a, unset_a, set_b] = ["a", "no-a", "b"].map(note);
+    let words = ["compare", &device, &device, "--set-a", &set_a, "--unset-a", &unset_a];
+    let more = ["--set-b", &set_b, "--to", word(&run), "--rounds", "2", "--seconds", "1"];
+    let last = ["--span", "8", "--load", "randread", "--no-stacks", "--destroy", word(&file)];
+    let output = lab(&[&words[..], &more, &last].concat());
+    let told = std::fs::read_to_string(&log).unwrap_or_default();
+    assert_eq!(told, "a\nno-a\nb\nb\na\nno-a\n", "{}", said(&output));
+    let labels: std::collections::BTreeSet<String> =
+        measured(&run).iter().map(|it| it.engine.label()).collect();
+    assert!(
+        labels.len() == 2 && labels.iter().any(|it| it.contains("set by echo b")),
+        "{labels:?}"
+    );
+}
+
+#[test]
+fn a_blank_drive_needs_no_permission_and_one_with_data_does() {
+    let _machine = beside();
+    let test = "a_blank_drive_needs_no_permission_and_one_with_data_does";
+    let place = tempfile::tempdir().expect("a directory");
+    if cannot(test, false, &["fio"]) {
+        return;
+    }
+    let file = place.path().join("drive");
+    let Some(device) = Loop::over(test, &file) else { return };
+    let text = format!(
+        "question = \"q\"\nruntime_s = 1\ndrives = [\"{}\"]\n[[stages]]\nkind = \"raw.each\"\n\
+         profiles = [\"seq-write-1m\"]\n",
+        device.0
+    );
+    let plan = place.path().join("plan.toml");
+    std::fs::write(&plan, text).expect("written");
+    let asked = || lab(&["run", word(&plan), "--dry-run"]);
+    let refused = asked();
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(said(&refused).contains("would be overwritten"), "{}", said(&refused));
+    let blank = vec![0; 8 << 20];
+    std::fs::write(&device.0, &blank).expect("written through the device");
+    assert!(asked().status.success(), "{}", said(&asked()));
+    // One block of data at the end of it.
+    let mut one = blank;
+    one[(8 << 20) - 4096] = 1;
+    std::fs::write(&device.0, &one).expect("written through the device");
+    assert_eq!(asked().status.code(), Some(1), "{}", said(&asked()));
+}

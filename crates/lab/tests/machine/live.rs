@@ -1,0 +1,198 @@
+//! Accounts of this machine while it runs. These need root, perf and tracefs; one that cannot run
+//! says why and is counted by name.
+//!
+//! What must stay true: nothing here asserts how fast anything was; samples are compared with the
+//! kernel's own account of the same interval.
+
+use crate::devices::Loop;
+use crate::program::LAB;
+use crate::{alone, cannot, lab, skipped};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Sampling is chance, and the machine is not ours alone: a comparison may fail by either. It is
+/// made anew until it holds, so often that only an account that is wrong every time fails; each
+/// failure is said.
+const ATTEMPTS: usize = 5;
+
+fn holds_once(compare: impl Fn() -> Result<(), String>) {
+    let mut said = Vec::new();
+    for _ in 0..ATTEMPTS {
+        match compare() {
+            Ok(()) => return,
+            Err(why) => said.push(why),
+        }
+    }
+    panic!("wrong {ATTEMPTS} times: {said:#?}");
+}
+
+/// What the sampler says of a load of known size; exit code 1 says that it does not agree, and the
+/// answer is there all the same.
+fn check_sampler(words: &[&str]) -> Value {
+    let output = lab(&[&["--json", "cpu", "--check-sampler"], words].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_known_duty_cycle_is_accounted_for_as_its_schedstat_says() {
+    let _machine = alone();
+    if cannot("a_known_duty_cycle_is_accounted_for_as_its_schedstat_says", true, &["perf"]) {
+        return;
+    }
+    holds_once(|| {
+        let check = check_sampler(&["--seconds", "6"]);
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let sampled = number(&check["sampled"]["share"]);
+        let schedstat = number(&check["schedstat_share"]);
+        assert!(schedstat > 0.01, "the thread did not run: {check}");
+        // It was bound to one core, and is seen on that core only.
+        let cores = check["core_percents"].as_array().expect("cores");
+        assert!(cores.iter().skip(1).all(|core| number(core) == 0.0), "{check}");
+        let is_close = (sampled - schedstat).abs() <= 0.02;
+        is_close.then_some(()).ok_or_else(|| format!("{sampled} sampled, {schedstat} ran"))
+    });
+}
+
+#[test]
+fn a_load_on_one_core_is_one_core_at_what_its_schedstat_says() {
+    let _machine = alone();
+    let name = "a_load_on_one_core_is_one_core_at_what_its_schedstat_says";
+    if cannot(name, true, &["perf"]) {
+        return;
+    }
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
+        skipped(name, "one core only");
+        return;
+    }
+    holds_once(|| {
+        let check = check_sampler(&["--duty", "100", "--seconds", "4"]);
+        let cores = u32::try_from(check["core_percents"].as_array().expect("cores").len());
+        let cores = f64::from(cores.expect("few"));
+        let ran = check["schedstat_share"].as_f64().expect("a number") * cores * 100.0;
+        let spread = &check["spread"];
+        let percent = spread["hot_percent"].as_f64().expect("a number");
+        assert!(spread["words"].is_string(), "{check}");
+        let is_one = spread["hot_cores"] == 1
+            && spread["words"].as_str().is_some_and(|words| words.starts_with("1x"));
+        let is_close = (percent - ran).abs() <= 5.0;
+        (is_one && is_close).then_some(()).ok_or_else(|| {
+            format!("{percent} % of the core by samples, {ran} % by schedstat: {spread}")
+        })
+    });
+}
+
+#[test]
+fn a_command_that_is_missing_or_fails_is_one_clear_line() {
+    let _machine = alone();
+    if cannot("a_command_that_is_missing_or_fails_is_one_clear_line", true, &["perf"]) {
+        return;
+    }
+    for command in ["/nonexistent/program", "false"] {
+        let output = lab(&["cpu", "--", command]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{command}: {said}");
+    }
+}
+
+#[test]
+fn without_perf_it_is_one_clear_line() {
+    let _machine = alone();
+    let output = Command::new(LAB)
+        .args(["cpu", "--seconds", "1"])
+        .env("PATH", "/nonexistent")
+        .output()
+        .expect("started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("perf cannot be started"), "{said}");
+}
+
+#[test]
+fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
+    let _machine = alone();
+    let name = "large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe";
+    if cannot(name, true, &["losetup", "dd"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let Some(device) = Loop::of(name, &folder.path().join("backing"), 64 << 20) else { return };
+    let target = format!("of={}", device.0);
+    let words = ["--json", "trace", &device.0, "--strip", "64K", "--stripe", "2560K", "--"];
+    let load =
+        ["dd", "if=/dev/zero", &target, "bs=2560K", "count=20", "oflag=direct", "status=none"];
+    let account = json(&lab(&[&words[..], &load[..]].concat()));
+    let (device, number) = (&account["device"], |value: &Value| value.as_u64().expect("a number"));
+    let (submitted, issued) = (&device["submitted_writes"], &device["issued_writes"]);
+    assert_eq!(account["lost"], 0);
+    assert_eq!(number(&submitted["bytes"]), 20 * 2560 * 1024, "{account}");
+    assert_eq!(submitted["bytes"], issued["bytes"], "{account}");
+    assert!(
+        number(&issued["ios"]) > number(&submitted["ios"]) || number(&device["splits"]) > 0,
+        "{account}"
+    );
+    // The program wrote a whole stripe at a time: wherever the kernel cuts, it cuts inside one.
+    assert!(number(&issued["off_stripe"]) > 0, "{account}");
+    assert!(device["limits"]["max_segments"].is_string(), "{account}");
+    let instances = std::fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs");
+    let left =
+        instances.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("ashlar-lab"));
+    // Tests of other runs may have one at this moment; ours ended with its process.
+    let alive = |it: &std::fs::DirEntry| {
+        let pid = it.file_name().to_string_lossy().trim_start_matches("ashlar-lab-").to_owned();
+        Path::new("/proc").join(pid).exists()
+    };
+    assert!(left.into_iter().all(|it| alive(&it)), "a trace instance was left behind");
+}
+
+#[test]
+fn an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs() {
+    let _machine = alone();
+    let name = "an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs";
+    if cannot(name, true, &["perf", "losetup", "mkfs.btrfs", "dd"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let Some(device) = Loop::of(name, &folder.path().join("backing"), 512 << 20) else { return };
+    let mount = folder.path().join("mount");
+    std::fs::create_dir(&mount).expect("a folder");
+    let run = |words: &[&str]| {
+        Command::new(words[0]).args(&words[1..]).output().is_ok_and(|it| it.status.success())
+    };
+    let at = mount.display().to_string();
+    if !run(&["mkfs.btrfs", "-q", &device.0]) || !run(&["mount", "-t", "btrfs", &device.0, &at]) {
+        skipped(name, "no btrfs in this kernel");
+        return;
+    }
+    let target = format!("of={at}/file");
+    let output = lab(&[
+        "--json",
+        "cpu",
+        "--hz",
+        "997",
+        "--",
+        "dd",
+        "if=/dev/zero",
+        &target,
+        "bs=64K",
+        "count=6000",
+        "status=none",
+    ]);
+    assert!(run(&["umount", &at]), "still mounted");
+    let account = json(&output);
+    let groups = account["groups"].as_array().expect("groups");
+    let btrfs = groups.iter().find(|group| group["name"] == "btrfs").expect("btrfs was seen");
+    assert!(
+        btrfs["contexts"]["client"]["share"].as_f64().is_some_and(|share| share > 0.0),
+        "{btrfs}"
+    );
+    let client = account["client"]["share"].as_f64().expect("a number");
+    assert!(client > 0.0, "dd is the client: {account}");
+}

@@ -1,0 +1,92 @@
+//! The real binary on this machine: loads, devices, engines, interruptions, strangers.
+//!
+//! - devices: loop devices, and a control group that throttles some
+//! - drives: devices that are handed over, and blank ones
+//! - file_systems: arrays measured through a file system
+//! - first_use: the lab as somebody uses it for the first time
+//! - interrupt: interrupted while an array stands
+//! - live: accounts of this machine while it runs
+//! - planted: results above what the drives can do
+//! - run: slow members, sparse areas, bad input
+//! - strangers: other programs that disturb
+//!
+//! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why
+//! and is counted by name.
+#![forbid(unsafe_code)]
+
+mod devices;
+mod drives;
+mod file_systems;
+mod first_use;
+mod interrupt;
+mod live;
+mod planted;
+#[path = "../program/mod.rs"]
+mod program;
+mod run;
+mod strangers;
+
+use ashlar_lab::record::{Check, Measurement, Record};
+use ashlar_lab::store::RunDir;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Tests whose figures must be valid, that mount or that sample the machine, have it for
+/// themselves: the loads of others, and the kernel's work on fresh mounts, are what they would
+/// account for. The others share it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn beside() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Past the capture of the test harness: a skip that nobody sees looks like a pass, and `./check`
+/// counts these lines.
+fn skipped(test: &str, why: &str) {
+    let _unseen_at_worst =
+        std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+/// Whether the test cannot run here: said on stderr, with its name, to be counted.
+fn cannot(test: &str, needs_root: bool, tools: &[&str]) -> bool {
+    let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
+    let why = match (needs_root && !rustix::process::geteuid().is_root(), missing) {
+        (true, _) => "not root".to_owned(),
+        (false, Some(tool)) => format!("no {tool}"),
+        (false, None) => return false,
+    };
+    skipped(test, &why);
+    true
+}
+
+/// Other tests run beside this one: their CPU time is no fault of the figures.
+const BESIDE: [&str; 2] = ["--strangers", "100"];
+
+fn lab(words: &[&str]) -> Output {
+    let measures = words.contains(&"--no-stacks");
+    let beside: &[&str] = if measures { &BESIDE } else { &[] };
+    program::lab(&[words, beside].concat())
+}
+
+fn records(run: &Path) -> Vec<Record> {
+    RunDir::open(run).expect("a run").read().expect("readable").records
+}
+
+fn measured(run: &Path) -> Vec<Measurement> {
+    let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
+    records(run).into_iter().filter_map(only).collect()
+}
+
+fn checks(run: &Path, name: &str) -> Vec<Check> {
+    let only = |record| match record {
+        Record::Check(check) if check.name == name => Some(check),
+        _ => None,
+    };
+    records(run).into_iter().filter_map(only).collect()
+}

@@ -1,0 +1,88 @@
+//! Attempts to fool the lab with other programs: one that burns CPU time while a figure is taken,
+//! and one that reads the device that is measured.
+
+use crate::devices::Loop;
+use crate::program::{said, word};
+use crate::{alone, cannot, measured};
+use ashlar_lab::validity::Severity;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A program that does harm until it is dropped.
+struct Stranger(Child);
+
+impl Stranger {
+    fn begin(program: &str, words: &[&str]) -> Stranger {
+        let mut command = Command::new(program);
+        let quiet = command.args(words).stdout(Stdio::null()).stderr(Stdio::null());
+        Stranger(quiet.spawn().expect("started"))
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// One point of two seconds at 4 MB/s on `target`; `more` are further words for the lab.
+fn run(place: &Path, target: &str, more: &[&str]) -> Output {
+    std::fs::write(place.join("slow.fio"), "[slow]\nrw=randread\nbs=4k\nrate=4m\n").expect("ok");
+    let text = format!(
+        "question = \"q\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
+         drives = [\"{target}\"]\n[profiles]\nslow = \"slow.fio\"\n[[stages]]\n\
+         kind = \"raw.each\"\nprofiles = [\"slow\"]\ndepths = [1]\n"
+    );
+    let plan = place.join("plan.toml");
+    std::fs::write(&plan, text).expect("written");
+    let mut command = Command::new(crate::program::LAB);
+    command.args(["run", word(&plan), "--to", word(&place.join("run")), "--no-stacks"]);
+    command.args(more).output().expect("started")
+}
+
+/// The errors among a figure's findings, by their rules.
+fn errors(place: &Path) -> Vec<(String, String)> {
+    let figure = measured(&place.join("run")).pop().expect("measured");
+    let errors = figure.findings.into_iter().filter(|it| it.severity == Severity::Error);
+    errors.map(|it| (it.rule, it.reason)).collect()
+}
+
+#[test]
+fn a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid() {
+    let _machine = alone();
+    let test = "a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid";
+    if cannot(test, false, &["fio"]) {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let target = place.path().join("target");
+    std::fs::write(&target, vec![7; 1 << 20]).expect("written");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let burn = ["-c", "while :; do :; done"];
+    let _hogs: Vec<Stranger> = (0..cores).map(|_| Stranger::begin("sh", &burn)).collect();
+    let output = run(place.path(), word(&target), &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    // Whose name stands first depends on what else runs here.
+    let found = errors(place.path());
+    assert!(found.iter().any(|(rule, _)| rule == "A15"), "{found:?}");
+}
+
+#[test]
+fn a_figure_of_a_device_that_somebody_else_reads_is_invalid() {
+    let _machine = alone();
+    let test = "a_figure_of_a_device_that_somebody_else_reads_is_invalid";
+    if cannot(test, false, &["fio"]) {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(device) = Loop::over(test, &place.path().join("drive")) else { return };
+    let read = format!("while :; do dd if={} of=/dev/null bs=64k iflag=direct; done", device.0);
+    let stranger = Stranger::begin("sh", &["-c", &read]);
+    let output = run(place.path(), &device.0, &["--strangers", "100"]);
+    drop(stranger);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let found = errors(place.path());
+    let is_it = |(rule, why): &(String, String)| rule == "A16" && why.contains("somebody else");
+    assert!(found.iter().any(is_it), "{found:?}");
+}

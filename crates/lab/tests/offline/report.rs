@@ -1,0 +1,494 @@
+//! What the report says of a made-up run of two engines (`made_up`), in all its forms.
+
+mod made_up;
+
+use ashlar_lab::record::{ArrayCondition, BaselinePoint, RawSum, Record};
+use ashlar_lab::report::{findings, page, points, text, waterfall};
+use ashlar_lab::store::Run;
+use ashlar_lab::validity::{Finding, Severity};
+use made_up::{invalidate, round, two_engines, with_everything, workload};
+use std::path::Path;
+
+#[test]
+fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    assert_eq!(points.len(), 6);
+    let headline = findings::headline(&points, &[]);
+    assert_eq!(
+        headline.sentence,
+        "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to \
+         differ in 1."
+    );
+    let cases = findings::cases(&points);
+    assert_eq!(cases.len(), 3, "one line each: {cases:?}");
+    for (of, wanted) in [("read", "2.00 times ("), ("write", "1.00 times (")] {
+        let line = cases.iter().find(|line| line.contains(of)).expect("a case");
+        assert!(line.contains("ashlar ") && line.contains(", btrfs "), "{line}");
+        assert!(line.contains(wanted), "{line}");
+    }
+    let limit = headline.limit.expect("a limit");
+    assert!(limit.of.contains("4K random reads, 4 x 16, healthy"), "{limit:?}");
+    assert!(limit.verdict.sentence.starts_with("1 of 2 cores saturated"), "{limit:?}");
+}
+
+#[test]
+fn an_engine_that_answered_with_errors_fails_the_case_by_name() {
+    let mut run = two_engines();
+    let finding = Finding {
+        rule: "L28".into(),
+        severity: Severity::Error,
+        reason: "the load ended with an error".into(),
+        correction: None,
+    };
+    for record in &mut run.records {
+        if let Record::Measurement(one) = record
+            && one.engine.name == "btrfs"
+        {
+            (one.read, one.write) = Default::default();
+            one.findings.push(finding.clone());
+        }
+    }
+    let points = points::of(&run.records);
+    let said = "btrfs fails this: it answered with errors";
+    assert!(findings::cases(&points).iter().all(|case| case.ends_with(said)));
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    assert!(html.contains(said));
+}
+
+#[test]
+fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
+    let mut run = two_engines();
+    // Each load once more with twice the depth, as a sweep.
+    let mut deeper = run.records.clone();
+    for record in run.records.iter_mut().chain(&mut deeper) {
+        if let Record::Measurement(one) = record {
+            one.stage = "array.sweep".into();
+        }
+    }
+    for record in &mut deeper {
+        if let Record::Measurement(one) = record {
+            one.workload.depth *= 2;
+            one.id = format!("{}-deeper", one.id);
+            one.workload.name = format!("{}-deeper", one.workload.name);
+        }
+    }
+    run.records.extend(deeper);
+    let points = points::of(&run.records);
+    let charts = ashlar_lab::report::charts::all(&points);
+    let units = |question: &str| {
+        let chart = charts.iter().find(|it| it.question == question).expect(question);
+        let has = |unit: &str| chart.rows.iter().any(|row| row.value.ends_with(unit));
+        (has("B/s"), has("IOPS"), chart.svg.contains("bytes or I/Os"))
+    };
+    assert_eq!(units("Does more load bring more bytes?"), (true, false, false));
+    assert_eq!(units("Does more load bring more I/Os?"), (false, true, false));
+    let swept = text::markdown(&run, &points);
+    assert!(swept.contains("not measured"), "a deeper load has no BASELINE");
+    let mut spread = points[0].clone();
+    let baseline = ashlar_lab::metrics::baseline::Baseline { value: 100.0, derivation: "x".into() };
+    (spread.samples, spread.baseline) = (vec![80.0, 90.0, 95.0], Some(baseline));
+    assert!(text::efficiency(&spread).ends_with("(80 to 95)"), "{}", text::efficiency(&spread));
+}
+
+#[test]
+fn an_invalid_side_is_not_compared_and_not_drawn() {
+    let mut run = two_engines();
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record
+            && measurement.engine.name == "btrfs"
+        {
+            measurement.findings.push(Finding {
+                rule: "L08".into(),
+                severity: Severity::Error,
+                reason: "the area was never written".into(),
+                correction: None,
+            });
+        }
+    }
+    let points = points::of(&run.records);
+    let headline = findings::headline(&points, &[]);
+    assert_eq!(headline.invalid, 3);
+    assert!(findings::cases(&points).iter().all(|case| case.ends_with("a side is INVALID")));
+    assert!(headline.sentence.contains("too few usable rounds"), "{}", headline.sentence);
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    assert!(
+        html.contains("not compared: a side is INVALID")
+            && html.contains("the area was never written")
+    );
+}
+
+#[test]
+fn the_page_stands_alone_escapes_what_it_shows_and_says_what_is_missing() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    for forbidden in
+        [" src=\"http", "http-equiv=\"refresh\"", "src=\"http", "href=\"http", "url(", "@import"]
+    {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    assert_eq!(html.matches("<script").count(), 1, "the one that unfolds everything on paper");
+    assert!(
+        html.contains("; script-src 'sha256-")
+            && html.contains("<script>addEventListener(\"beforeprint\"")
+    );
+    assert!(
+        html.contains("--name=&#60;x&#62;") || html.contains("--name=&lt;x&gt;"),
+        "command lines are escaped"
+    );
+    for wanted in [
+        "cannot tell",
+        "not measured",
+        "50.5 %",
+        "1 x 99 %, 1 x 20 %",
+        "line 7 of evidence.jsonl",
+        "<svg",
+    ] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+    let verdict = html.find("class=\"verdict\"").expect("a verdict");
+    assert!(verdict < html.find("<table").expect("a table"), "the verdict stands first");
+}
+
+#[test]
+fn the_other_forms_hold_the_same_points() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    let markdown = text::markdown(&run, &points);
+    assert_eq!(markdown.matches("| VALID |").count(), 6, "{markdown}");
+    assert!(markdown.contains("CannotTell: memory.channels_populated"));
+    let csv = text::csv(&points);
+    assert_eq!(csv.lines().count(), 1 + 36);
+    let columns = csv.lines().next().expect("a head").split(',').count();
+    assert!(
+        csv.lines().all(|line| line.split(',').count() == columns),
+        "no field here holds a comma"
+    );
+}
+
+#[test]
+fn a_percentile_that_too_few_ios_lie_beyond_is_not_printed() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    // Five rounds of 20,000 I/Os: 100 lie beyond p99.9, 1 beyond p99.999.
+    assert_eq!(points[0].percentile(0.999), Some(1_500_000));
+    assert_eq!(points[0].percentile(0.99999), None);
+}
+
+#[test]
+fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
+    use ashlar_lab::report::cli::{Args, run};
+    use ashlar_lab::store::RunDir;
+    let place = tempfile::tempdir().expect("a directory");
+    let made = two_engines();
+    let dir = RunDir::create(place.path(), &made.facts).expect("made");
+    let args = Args { run: place.path().into(), html: None, markdown: None, csv: None };
+    assert_eq!(run(&args, false).expect_err("nothing to report").code, "run.empty");
+    assert!(!place.path().join("report.html").exists());
+    made.records.iter().for_each(|record| dir.append(record).expect("written"));
+    let read = dir.read().expect("readable");
+    assert!(read.unread.is_empty(), "{:?}", read.unread.first());
+    assert_eq!(text::csv(&points::of(&read.records)), text::csv(&points::of(&made.records)));
+    run(&args, false).expect("a report");
+    assert!(place.path().join("report.html").exists());
+}
+
+#[test]
+fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
+        .args(["--json", "cpu", "--cores", "16", "--hz", "99", "--seconds", "10", "--from"])
+        .arg(golden)
+        .output()
+        .expect("started");
+    let account = serde_json::from_slice(&output.stdout).expect("an account");
+    let mut run = two_engines();
+    run.records.push(Record::Cpu(Box::new(account)));
+    let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
+    let told = ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"];
+    for wanted in told {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of_the_diagram() {
+    use ashlar_lab::inspect::resources::Row;
+    use ashlar_lab::meter::{DriveLoad, LinkLoad, PathLoad};
+    use ashlar_lab::record::ResourceTable;
+    let mut run = two_engines();
+    let path = PathLoad {
+        drives: vec![DriveLoad { name: "sda".into(), bytes_per_s: 2e8, busy: 0.97, queued: 7.5 }],
+        links: vec![LinkLoad {
+            id: "a>b".into(),
+            name: "HBA 3b:00.0 to socket 0 (PCIe 3.0 x4)".into(),
+            bytes_per_s: 3.8e9,
+            carries: Some(3.94e9),
+        }],
+    };
+    assert_eq!(path.measured().len(), 1);
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record {
+            measurement.path = Some(path.clone());
+        }
+    }
+    let row = |resource: &str, utilisation: Option<&str>| Row {
+        resource: resource.into(),
+        utilisation: utilisation.map(str::to_owned),
+        saturation: None,
+        errors: None,
+    };
+    let rows = vec![row("processors", Some("load 0.1 on 2 CPUs")), row("memory, bandwidth", None)];
+    run.records.push(Record::Resources(ResourceTable { rows }));
+    let points = points::of(&run.records);
+    let limit = findings::headline(&points, &[]).limit.expect("a limit");
+    assert!(limit.verdict.sentence.contains("PCIe 3.0 x4"), "{limit:?}");
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    for wanted in [
+        "memory, bandwidth",
+        "<td class=\"empty\">empty</td>",
+        "97.0 % busy at most",
+        "96.4 % at most",
+    ] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_by_side() {
+    let mut run = two_engines();
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record {
+            measurement.read.latency_series = vec![(1000, 2e5), (2000, 3e5)];
+            measurement.read.series = vec![(1000, 2e8), (2000, 3e8)];
+        }
+    }
+    let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
+    let charts = html.matches("<svg class=\"chart\"").count();
+    assert!(charts >= 7, "{charts} charts");
+    assert_eq!(html.matches("Figures and commands of this chart").count(), charts);
+    for wanted in
+        ["Side by side", "Whose core does more work?", "Does latency hold over time?", "lines 7, 7"]
+    {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn client_time_that_falls_while_the_load_rises_is_noted_on_its_figures() {
+    let mut run = two_engines();
+    run.records.clear();
+    for (at, (jobs, iops, system_s)) in [(1_u32, 1e5, 1.2), (2, 2e5, 0.4)].into_iter().enumerate() {
+        let mut reads = workload(&format!("rr-4k-j{jobs}"), "randread", 4096);
+        reads.jobs = jobs;
+        let mut record = round("md", &reads, ArrayCondition::Healthy, (0, iops));
+        if let Record::Measurement(measurement) = &mut record
+            && let Some(cpu) = &mut measurement.cpu
+        {
+            (cpu.client_s, cpu.client_system_s) = (system_s + 0.1, system_s);
+            measurement.evidence = u64::try_from(at).ok();
+        }
+        run.records.push(record);
+    }
+    let points = points::of(&run.records);
+    assert!(
+        points.iter().all(|point| point.findings.iter().any(|it| it.rule == "A02")),
+        "{points:?}"
+    );
+}
+
+/// Sentences and cells that each form of the report must have of [`with_everything`].
+const EVERYTHING: [&str; 5] =
+    ["35.7 % ±", "client 18.9 %", "memory, bandwidth", "80 x 524288 bytes", "80 (100 %)"];
+
+#[test]
+fn accounts_resources_and_a_recorded_trace_are_in_the_page_and_in_markdown() {
+    let run = with_everything();
+    let points = points::of(&run.records);
+    let page = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    let markdown = text::markdown(&run, &points);
+    for wanted in EVERYTHING {
+        assert!(page.contains(wanted), "the page has no {wanted}");
+        assert!(markdown.contains(wanted), "Markdown has no {wanted}");
+    }
+    let tables = markdown.lines().filter(|line| line.starts_with("| ") || line.starts_with("|-"));
+    let mut width = 0;
+    for line in tables {
+        let cells = line.replace("\\|", "").matches('|').count();
+        let is_head = line.starts_with("| workload")
+            || line.starts_with("| measurement")
+            || line.starts_with("| resource")
+            || line.starts_with("| load |")
+            || line.starts_with("| trace |");
+        width = if is_head { cells } else { width };
+        assert_eq!(cells, width, "a row is as wide as its head: {line}");
+    }
+}
+
+#[test]
+fn csv_has_a_file_for_each_table_beside_the_rounds() {
+    use ashlar_lab::report::cli::{Args, run};
+    use ashlar_lab::store::RunDir;
+    let place = tempfile::tempdir().expect("a directory");
+    let made = with_everything();
+    let dir = RunDir::create(&place.path().join("run"), &made.facts).expect("made");
+    made.records.iter().for_each(|record| dir.append(record).expect("written"));
+    let csv = place.path().join("first.csv");
+    let args = Args { run: dir.path().into(), html: None, markdown: None, csv: Some(csv) };
+    run(&args, true).expect("a report");
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).expect(name);
+    assert_eq!(read("first.csv"), text::csv(&points::of(&made.records)));
+    let all = ["cpu", "use", "trace"].map(|word| read(&format!("first.{word}.csv"))).concat();
+    for wanted in EVERYTHING {
+        assert!(all.contains(wanted), "no {wanted}");
+    }
+    assert!(read("first.use.csv").contains("\"memory, bandwidth\",,,"), "empty cells stay empty");
+}
+
+#[test]
+fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
+    use ashlar_lab::record::BaselinePoint;
+    let mut run = two_engines();
+    let noted = |run: &Run| {
+        points::of(&run.records).iter().any(|it| it.findings.iter().any(|it| it.rule == "F14"))
+    };
+    assert!(!noted(&run));
+    let Some(Record::Measurement(first)) = run.records.first() else { panic!("a measurement") };
+    let point = BaselinePoint {
+        workload: first.workload.name.clone(),
+        condition: first.condition,
+        value: first.rate() / 2.0,
+        derivation: "made up".into(),
+        raw: None,
+    };
+    run.records.push(Record::Baseline(point));
+    assert!(noted(&run));
+}
+
+#[test]
+fn p99_over_time_is_a_chart_of_its_own() {
+    let mut run = two_engines();
+    let drawn = |run: &Run| {
+        let page = page::html(run, &points::of(&run.records), Path::new("nowhere"));
+        page.expect("a page").contains("Do the slowest of a hundred wait longer with time?")
+    };
+    assert!(!drawn(&run), "nothing was logged");
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record {
+            measurement.read.p99_series = vec![(1000, 2e6), (2000, 9e6)];
+        }
+    }
+    assert!(drawn(&run));
+}
+
+#[test]
+fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_drive_has_of_it() {
+    let mut run = two_engines();
+    let reads = workload("rr-4k-j4-q16", "randread", 4096);
+    run.records.push(round("ashlar", &reads, ArrayCondition::FileSystem, (0, 75e3)));
+    let falls = waterfall::falls(&points::of(&run.records));
+    assert_eq!(falls.len(), 1, "writes have no raw run: {falls:?}");
+    let told: Vec<(&str, f64, f64)> = falls[0]
+        .steps
+        .iter()
+        .map(|step| (step.name.as_str(), step.per_drive(), step.left().unwrap_or(1.0)))
+        .collect();
+    let whole = [
+        ("raw drives", 25e3, 1.0),
+        ("RAID ceiling", 20e3, 0.8),
+        ("ashlar", 10.1e3, 0.505),
+        ("ashlar, file system", 7.5e3, 75.0 / 101.0),
+        ("btrfs", 5.05e3, 0.2525),
+    ];
+    assert_eq!(told.len(), whole.len(), "{told:?}");
+    for ((name, each, left), expected) in told.into_iter().zip(whole) {
+        assert!(
+            name == expected.0
+                && (each - expected.1).abs() < 1.0
+                && (left - expected.2).abs() < 1e-9,
+            "{name}: {each} {left}, {expected:?}"
+        );
+    }
+    run.records.push(Record::Baseline(BaselinePoint {
+        workload: "sw-1m-j4-q16".into(),
+        condition: ArrayCondition::Healthy,
+        value: 1.6e9,
+        derivation: "8 data drives".into(),
+        raw: Some(RawSum {
+            workload: "sw-1m-j1-q8".into(),
+            value: 2e9,
+            drives: 10,
+            data_drives: 8,
+        }),
+    }));
+    let falls = waterfall::falls(&points::of(&run.records));
+    let each: Vec<f64> = falls[1].steps.iter().map(|step| step.per_drive()).collect();
+    assert!((each[0] - 200e6).abs() < 1.0 && (each[1] - 200e6).abs() < 1.0, "{each:?}");
+    assert!((each[2] - 1.01e9 / 8.0).abs() < 1.0, "writes are on the data drives: {each:?}");
+    let page = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
+    assert!(page.contains("What is lost on the way from the raw drives?"));
+    assert!(page.contains("101 k IOPS, 10.1 k IOPS a drive, 50.5 % (of 10 drives)"), "the table");
+    invalidate(&mut run, "ashlar");
+    let falls = waterfall::falls(&points::of(&run.records));
+    let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["raw drives", "RAID ceiling", "btrfs"], "an INVALID figure is no step");
+}
+
+/// Every text of a value, by the way to it.
+fn texts(value: &serde_json::Value, way: &str, out: &mut Vec<String>) {
+    match value {
+        serde_json::Value::String(_) => out.push(way.to_owned()),
+        serde_json::Value::Array(values) => {
+            let each = values.iter().enumerate();
+            each.for_each(|(at, value)| texts(value, &format!("{way}/{at}"), out));
+        }
+        serde_json::Value::Object(fields) => {
+            let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
+            let each = fields.iter();
+            each.for_each(|(name, value)| texts(value, &format!("{way}/{}", escaped(name)), out));
+        }
+        _ => {}
+    }
+}
+
+/// Names of engines, targets and checks, and the question, once went into the page as they were.
+#[test]
+fn whatever_a_record_says_is_text_in_markdown() {
+    const HTML: &str = "<img src=x onerror=alert(1)>|[a](b)";
+    let mut changed = 0;
+    let whole = with_everything();
+    let mut kinds = std::collections::BTreeSet::new();
+    for at in 0..whole.records.len() {
+        let mut value = serde_json::to_value(&whole.records[at]).expect("plain data");
+        let mut ways = Vec::new();
+        texts(&value, "", &mut ways);
+        if !kinds.insert(ways.clone()) {
+            // Another round of the same.
+            continue;
+        }
+        for way in ways {
+            let before = value.clone();
+            *value.pointer_mut(&way).expect("just seen") = HTML.into();
+            // A word of a fixed list is no place for anything else.
+            match serde_json::from_value::<Record>(value.clone()) {
+                Ok(_) => changed += 1,
+                Err(_) => value = before,
+            }
+        }
+        let mut run = with_everything();
+        run.records[at] = serde_json::from_value(value).expect("tried already");
+        no_html(&run, &format!("record {at}"));
+    }
+    assert!(changed >= 75, "only {changed} places");
+    let mut run = with_everything();
+    run.facts.question = HTML.to_owned();
+    run.facts.environment.insert(HTML.to_owned(), HTML.to_owned());
+    run.facts.left_out.insert(HTML.to_owned(), HTML.to_owned());
+    no_html(&run, "facts");
+}
+
+fn no_html(run: &Run, way: &str) {
+    let markdown = text::markdown(run, &points::of(&run.records));
+    assert!(!markdown.contains("<img") && !markdown.contains("|[a]"), "{way}:\n{markdown}");
+}

@@ -1,0 +1,157 @@
+//! A made-up run of two engines, and the same run with everything that a record may hold.
+
+use ashlar_lab::record::{
+    ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
+    Record, Workload,
+};
+use ashlar_lab::store::{Run, RunFacts};
+use ashlar_lab::validity::{Finding, Outcome, Severity};
+use std::path::Path;
+
+pub fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
+    Workload {
+        name: name.into(),
+        mix: mix.into(),
+        read_percent: None,
+        block_bytes,
+        jobs: 4,
+        depth: 16,
+    }
+}
+
+/// One round of `engine` at `rate` (bytes or I/Os a second, as the workload counts).
+pub fn round(
+    engine: &str,
+    workload: &Workload,
+    condition: ArrayCondition,
+    (round, rate): (u32, f64),
+) -> Record {
+    let bytes_per_s = if workload.block_bytes < 65_536 { rate * 4096.0 } else { rate };
+    let iops = bytes_per_s / f64::from(u32::try_from(workload.block_bytes).expect("small"));
+    let direction = Direction {
+        bytes: 1 << 30,
+        ios: 20_000,
+        bytes_per_s,
+        iops,
+        latency_mean_ns: 64.0 / iops * 1e9,
+        latency_bins: [(200_000, 19_900), (1_500_000, 80), (9_000_000, 20)].into(),
+        series: Vec::new(),
+        latency_series: Vec::new(),
+        p99_series: Vec::new(),
+    };
+    let is_read = workload.mix.contains("read");
+    let none = Direction::default();
+    Record::Measurement(Box::new(Measurement {
+        id: format!("{engine}/{}/{condition}#{round}", workload.name),
+        stage: "compare".into(),
+        round,
+        target: format!("/dev/{engine}"),
+        engine: EngineIdentity {
+            name: engine.into(),
+            version: "1.0".into(),
+            ..EngineIdentity::default()
+        },
+        condition,
+        workload: workload.clone(),
+        read: if is_read { direction.clone() } else { none.clone() },
+        write: if is_read { none } else { direction },
+        cpu: Some(CpuCost {
+            cores: 2,
+            wall_s: 2.0,
+            busy_s: 1.8,
+            per_core: vec![0.99, 0.2],
+            client_s: 0.3,
+            client_system_s: 0.2,
+            ..CpuCost::default()
+        }),
+        path: None,
+        findings: Vec::new(),
+        argv: vec!["fio".into(), "--name=<x>".into()],
+        evidence: Some(7),
+        began_unix_s: 0,
+    }))
+}
+
+pub fn two_engines() -> Run {
+    let (reads, writes) =
+        (workload("rr-4k-j4-q16", "randread", 4096), workload("sw-1m-j4-q16", "write", 1 << 20));
+    let mut run = Run {
+        facts: RunFacts {
+            question: "Which one?".into(),
+            lab: "0.1.0".into(),
+            ..RunFacts::default()
+        },
+        ..Run::default()
+    };
+    for at in 0..6 {
+        let noise = 1.0 + f64::from(at % 3) * 0.01;
+        for (engine, speed) in [("ashlar", 2.0), ("btrfs", 1.0)] {
+            for condition in [ArrayCondition::Healthy, ArrayCondition::Degraded(2)] {
+                run.records.push(round(engine, &reads, condition, (at, 50e3 * speed * noise)));
+            }
+            let same = if engine == "ashlar" { 1e9 * noise } else { 1e9 * (2.02 - noise) };
+            run.records.push(round(engine, &writes, ArrayCondition::Healthy, (at, same)));
+        }
+    }
+    run.records.push(Record::Baseline(BaselinePoint {
+        workload: reads.name.clone(),
+        condition: ArrayCondition::Healthy,
+        value: 200e3,
+        derivation: "sum of 10 drives".into(),
+        raw: Some(RawSum {
+            workload: "rr-4k-j1-q7".into(),
+            value: 250e3,
+            drives: 10,
+            data_drives: 8,
+        }),
+    }));
+    run.records.push(Record::Check(Check {
+        name: "memory.channels_populated".into(),
+        target: "socket 0".into(),
+        outcome: Outcome::CannotTell,
+        found: "no DMI tables".into(),
+        next: None,
+    }));
+    run
+}
+
+/// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace
+/// that was recorded on a loop device.
+pub fn with_everything() -> Run {
+    use ashlar_lab::inspect::resources::Row;
+    use ashlar_lab::record::ResourceTable;
+    let mut run = two_engines();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
+        .args(["--json", "cpu", "--cores", "16", "--hz", "99", "--seconds", "10", "--from"])
+        .arg(golden)
+        .output()
+        .expect("started");
+    run.records.push(Record::Cpu(serde_json::from_slice(&output.stdout).expect("an account")));
+    let trace = include_str!("../../data/trace-loop.json");
+    run.records.push(Record::Trace(serde_json::from_str(trace).expect("a trace")));
+    let row = Row {
+        resource: "memory, bandwidth".into(),
+        utilisation: None,
+        saturation: None,
+        errors: None,
+    };
+    run.records.push(Record::Resources(ResourceTable { rows: vec![row] }));
+    run
+}
+
+/// Every figure of `engine` was read from an area that was never written.
+pub fn invalidate(run: &mut Run, engine: &str) {
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record
+            && measurement.engine.name == engine
+        {
+            measurement.findings.push(Finding {
+                rule: "L08".into(),
+                severity: Severity::Error,
+                reason: "the area was never written".into(),
+                correction: None,
+            });
+        }
+    }
+}

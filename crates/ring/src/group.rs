@@ -1,0 +1,293 @@
+//! Several answers and one waiter: what one task asks of several devices at once.
+//!
+//! What must stay true: the waiter is woken when the last answer is there, and not before, unless
+//! it wants to see each. A half that ends last frees the place, exactly once. There is no
+//! allocation once the supply has seen its high-water mark. No value and no waker is dropped or run
+//! while the supply is borrowed. Not here: one-shots with one answer (`oneshot`).
+
+use crate::oneshot::{Completion, Completions, Pool};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Answers that one group has at most.
+pub const GROUP_MAX: usize = 4;
+
+/// The answers, by the order in which their completions were made; `None` where the completion was
+/// dropped unfinished, or never made.
+pub type Answers<T> = [Option<T>; GROUP_MAX];
+
+/// Places of groups, used again.
+pub(crate) struct Places<T> {
+    places: Vec<Place<T>>,
+    free: Vec<usize>,
+}
+
+/// What the halves of one group share.
+struct Place<T> {
+    answers: Answers<T>,
+    /// Completions that were made.
+    asked: u8,
+    /// Those that have ended, one bit each.
+    ended: u8,
+    /// The waiter wants to see each answer.
+    is_seeing_each: bool,
+    is_orphaned: bool,
+    waker: Option<Waker>,
+}
+
+/// The waiting half of several one-shots. Resolves with all answers when the last one has ended.
+///
+/// # Cancellation
+/// Dropping it makes the values be dropped when they arrive.
+pub struct Group<T> {
+    pool: Rc<Pool<T>>,
+    place: usize,
+}
+
+/// The place was given up.
+const SPENT: usize = usize::MAX;
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Places { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Places<T> {
+    fn take(&mut self) -> usize {
+        if let Some(place) = self.free.pop() {
+            return place;
+        }
+        self.places.push(Place {
+            answers: [const { None }; GROUP_MAX],
+            asked: 0,
+            ended: 0,
+            is_seeing_each: false,
+            is_orphaned: false,
+            waker: None,
+        });
+        self.places.len() - 1
+    }
+
+    /// Nobody refers to the place any more, and its answers were taken.
+    fn free(&mut self, at: usize) {
+        let place = &mut self.places[at];
+        (place.asked, place.ended) = (0, 0);
+        (place.is_seeing_each, place.is_orphaned) = (false, false);
+        self.free.push(at);
+    }
+
+    pub(crate) fn is_orphaned(&self, at: usize) -> bool {
+        self.places[at].is_orphaned
+    }
+}
+
+impl<T> Place<T> {
+    fn has_all(&self) -> bool {
+        self.ended.count_ones() == u32::from(self.asked)
+    }
+
+    fn take_answers(&mut self) -> Answers<T> {
+        self.answers.each_mut().map(Option::take)
+    }
+}
+
+impl<T> Completions<T> {
+    /// A new group without answers to wait for.
+    pub fn group(&self) -> Group<T> {
+        let place = self.pool.groups.borrow_mut().take();
+        Group { pool: Rc::clone(&self.pool), place }
+    }
+}
+
+impl<T> Pool<T> {
+    /// One of a group's completions has ended.
+    pub(crate) fn answer(&self, at: usize, part: u8, value: Option<T>) {
+        let mut places = self.groups.borrow_mut();
+        let place = &mut places.places[at];
+        place.ended |= 1 << part;
+        let is_last = place.has_all();
+        if place.is_orphaned {
+            if is_last {
+                places.free(at);
+            }
+            drop(places);
+            drop(value);
+            return;
+        }
+        place.answers[usize::from(part)] = value;
+        let waker = if is_last || place.is_seeing_each { place.waker.take() } else { None };
+        drop(places);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Group<T> {
+    /// One more answer to wait for.
+    ///
+    /// # Panics
+    /// If there are [`GROUP_MAX`] already.
+    pub fn completion(&mut self) -> Completion<T> {
+        let mut places = self.pool.groups.borrow_mut();
+        let place = &mut places.places[self.place];
+        let part = place.asked;
+        assert!(usize::from(part) < GROUP_MAX, "a group has {GROUP_MAX} answers at most");
+        place.asked += 1;
+        Completion::of_group(Rc::clone(&self.pool), self.place, part)
+    }
+
+    /// Whether all answers are there.
+    pub fn has_all(&self) -> bool {
+        self.pool.groups.borrow().places[self.place].has_all()
+    }
+
+    /// Which answers are there, one bit each, once these are more than `seen`, or all.
+    pub fn poll_more(&mut self, seen: u8, context: &mut Context<'_>) -> Poll<u8> {
+        let mut places = self.pool.groups.borrow_mut();
+        let place = &mut places.places[self.place];
+        if place.ended != seen || place.has_all() {
+            return Poll::Ready(place.ended);
+        }
+        place.is_seeing_each = true;
+        let before = place.waker.replace(context.waker().clone());
+        drop(places);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl<T> Unpin for Group<T> {}
+
+impl<T> Future for Group<T> {
+    type Output = Answers<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answers<T>> {
+        assert!(self.place != SPENT, "a group was polled after it had resolved");
+        let mut places = self.pool.groups.borrow_mut();
+        let place = &mut places.places[self.place];
+        place.is_seeing_each = false;
+        if !place.has_all() {
+            let before = match &place.waker {
+                Some(known) if known.will_wake(context.waker()) => None,
+                _ => place.waker.replace(context.waker().clone()),
+            };
+            drop(places);
+            drop(before);
+            return Poll::Pending;
+        }
+        let answers = place.take_answers();
+        let waker = place.waker.take();
+        places.free(self.place);
+        drop(places);
+        drop(waker);
+        self.place = SPENT;
+        Poll::Ready(answers)
+    }
+}
+
+impl<T> Drop for Group<T> {
+    fn drop(&mut self) {
+        if self.place == SPENT {
+            return;
+        }
+        let mut places = self.pool.groups.borrow_mut();
+        let place = &mut places.places[self.place];
+        let rest = (place.take_answers(), place.waker.take());
+        place.is_orphaned = true;
+        if place.has_all() {
+            places.free(self.place);
+        }
+        drop(places);
+        drop(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Completions, GROUP_MAX};
+    use std::cell::Cell;
+    use std::pin::Pin;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn counted() -> (Arc<Wakes>, Waker) {
+        let wakes = Arc::new(Wakes(AtomicUsize::new(0)));
+        (Arc::clone(&wakes), Waker::from(wakes))
+    }
+
+    #[test]
+    fn the_waiter_is_woken_once_by_the_last_answer() {
+        let supply = Completions::new();
+        let (wakes, waker) = counted();
+        let mut context = Context::from_waker(&waker);
+        for round in 0..3 {
+            let mut group = supply.group();
+            let [first, second, third] = [(); 3].map(|()| group.completion());
+            assert!(Pin::new(&mut group).poll(&mut context).is_pending());
+            second.complete(2);
+            drop(third);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), round, "two of three are no reason");
+            assert!(Pin::new(&mut group).poll(&mut context).is_pending());
+            first.complete(1);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), round + 1);
+            let answers = Pin::new(&mut group).poll(&mut context);
+            assert_eq!(answers, Poll::Ready([Some(1), Some(2), None, None]));
+        }
+        assert_eq!(supply.pool.groups.borrow().places.len(), 1, "the place is used again");
+    }
+
+    #[test]
+    fn a_waiter_that_wants_to_see_each_answer_is_woken_by_each() {
+        let supply = Completions::new();
+        let (wakes, waker) = counted();
+        let mut context = Context::from_waker(&waker);
+        let mut group = supply.group();
+        let [first, second] = [(); 2].map(|()| group.completion());
+        assert!(group.poll_more(0, &mut context).is_pending());
+        second.complete(2);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert_eq!(group.poll_more(0, &mut context), Poll::Ready(0b10));
+        assert!(group.poll_more(0b10, &mut context).is_pending());
+        first.complete(1);
+        assert_eq!(group.poll_more(0b10, &mut context), Poll::Ready(0b11));
+        assert!(Pin::new(&mut group).poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn values_of_a_dropped_group_are_dropped_and_its_place_is_free_after_the_last() {
+        let supply = Completions::new();
+        let value = Rc::new(Cell::new(()));
+        let mut group = supply.group();
+        let [first, second] = [(); 2].map(|()| group.completion());
+        first.complete(Rc::clone(&value));
+        drop(group);
+        assert!(second.is_orphaned());
+        assert_eq!(supply.pool.groups.borrow().free.len(), 0, "a completion refers to it");
+        second.complete(Rc::clone(&value));
+        assert_eq!(supply.pool.groups.borrow().free.len(), 1);
+        assert_eq!(Rc::strong_count(&value), 1);
+        drop(supply.group());
+        assert_eq!(supply.pool.groups.borrow().free.len(), 1, "one without answers, too");
+    }
+
+    #[test]
+    #[should_panic(expected = "4 answers at most")]
+    fn a_group_has_no_more_answers_than_it_has_places_for() {
+        let supply = Completions::<()>::new();
+        let mut group = supply.group();
+        let _all: Vec<_> = (0..=GROUP_MAX).map(|_| group.completion()).collect();
+    }
+}
