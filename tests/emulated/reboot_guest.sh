@@ -74,6 +74,7 @@ write_down() { # write_down NAME: a durable file on each file system, and its su
 write_on() { # write_on PLACE: durable writes until /run/enough; says if one fails
   until [ -e /run/enough ]; do
     dd if=/dev/urandom of="$1/load" bs=64k count=8 conv=fsync status=none || touch /run/lost
+    touch "/run/under_way_${1##*/}"
   done
 }
 
@@ -135,6 +136,7 @@ step_2() {
   write_down before_the_cut
   write_on /srv/tank &
   write_on /srv/safe &
+  until_so 60 test -e /run/under_way_tank -a -e /run/under_way_safe
 }
 
 step_3() {

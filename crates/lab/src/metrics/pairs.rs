@@ -3,8 +3,8 @@
 //! What must stay true: only figures taken in turns in one run are compared. The interval is that
 //! of the sign test: two order statistics of the ratios of pairs. It holds at least 95 % of the
 //! time whatever the noise, because a coin decides who begins (`compare::turns`). With fewer than
-//! six pairs no such interval exists, and nothing is decided. A machine that drifts decides
-//! nothing.
+//! six pairs no such interval exists, and nothing is decided. Drift of a side decides nothing: an
+//! interval must lie beyond it.
 //!
 //! Source: Conover, Practical Nonparametric Statistics, 3.2 (intervals of quantiles).
 
@@ -15,7 +15,8 @@ use super::slow_member::median;
 pub const PAIRS_MIN: usize = 6;
 /// How often the interval must contain the ratio.
 const CONFIDENCE: f64 = 0.95;
-/// Drift of a side between its first and its last third that forbids a verdict.
+/// Drift of a side between its first and its last third that is no noise. The two figures of a pair
+/// lie closer together than those thirds, so that drift changes their ratio by less than itself.
 const DRIFT_MAX: f64 = 0.10;
 /// What is said of a case without an interval.
 pub const TOO_FEW: &str = "too few rounds: six decide";
@@ -44,7 +45,7 @@ pub enum Decision {
     Slower,
     /// The interval contains 1.
     Open,
-    /// A side became faster or slower meanwhile: the ratio may be that of the moments.
+    /// A side became faster or slower meanwhile, by as much as the sides differ.
     Drifted,
 }
 
@@ -63,10 +64,12 @@ impl Decision {
 impl Comparison {
     /// What may be said.
     pub fn decision(self) -> Decision {
+        let drifted = (self.drift - 1.0).abs() > DRIFT_MAX;
+        let slack = if drifted { self.drift.max(1.0 / self.drift) } else { 1.0 };
         match self {
-            _ if (self.drift - 1.0).abs() > DRIFT_MAX => Decision::Drifted,
-            _ if self.low > 1.0 => Decision::Faster,
-            _ if self.high < 1.0 => Decision::Slower,
+            _ if self.low > slack => Decision::Faster,
+            _ if self.high < 1.0 / slack => Decision::Slower,
+            _ if drifted => Decision::Drifted,
             _ => Decision::Open,
         }
     }

@@ -29,13 +29,29 @@ fn what_is_larger_than_the_noise_decides_and_nothing_else() {
 }
 
 #[test]
-fn a_side_that_drifts_decides_nothing() {
+fn a_drift_as_large_as_the_difference_decides_nothing() {
     let still = vec![100.0; 9];
     let slower: Vec<f64> = (0..9).map(|at| 100.0 - f64::from(at) * 3.0).collect();
     for (a, b) in [(&slower, &slower), (&slower, &still), (&still, &slower)] {
         let comparison = compare(a, b).expect("pairs");
         assert_eq!(comparison.decision(), Decision::Drifted);
         assert!(comparison.sentence().contains("drifted"), "{}", comparison.sentence());
+    }
+}
+
+#[test]
+fn a_difference_beyond_the_drift_is_decided() {
+    let slower: Vec<f64> = (0..9).map(|at| 100.0 - f64::from(at) * 3.0).collect();
+    let times = |factor: f64| slower.iter().map(|figure| figure * factor).collect::<Vec<f64>>();
+    // The last third is 0.80 of the first one, so that 1.25 times is what drift may show.
+    for (factor, decision) in [
+        (1.30, Decision::Faster),
+        (1.20, Decision::Drifted),
+        (1.0 / 1.20, Decision::Drifted),
+        (1.0 / 1.30, Decision::Slower),
+    ] {
+        let comparison = compare(&times(factor), &slower).expect("pairs");
+        assert_eq!(comparison.decision(), decision, "{factor}: {comparison:?}");
     }
 }
 
