@@ -107,7 +107,7 @@ pub(crate) async fn assemble(
     let seen = watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
     recall_drives(&array, &plan.superblock, &looked.found);
-    let lost_pages = load_maps((worker, engine_state), &array, &mut plan, &spec).await?;
+    let lost_pages = load_maps(worker, engine_state, &array, &mut plan, &spec).await?;
     let local = match install(engine_state, &array, &plan).await {
         Ok(()) => coordinator(engine_state, &array, &plan, worker, seen).await,
         Err(refusal) => Err(refusal),
@@ -151,7 +151,7 @@ pub(crate) async fn would_assemble(
     let reserved = engine_state.reserve(&plan.superblock)?;
     watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
-    load_maps((worker, engine_state), &array, &mut plan, &spec).await?;
+    load_maps(worker, engine_state, &array, &mut plan, &spec).await?;
     let would = match install(engine_state, &array, &plan).await {
         Ok(()) => look_at_logs(engine_state, &array, &plan).await,
         Err(refusal) => Err(refusal),
@@ -427,7 +427,8 @@ fn load_cells(array: &Array, states: &[(MemberIdx, Vec<CellState>)]) -> Result<(
 /// Fill the maps from the members and from kept memory; the pages of the written map that nobody
 /// has.
 async fn load_maps(
-    (worker, engine_state): (&Rc<Worker>, &EngineState),
+    worker: &Rc<Worker>,
+    engine_state: &EngineState,
     array: &Array,
     plan: &mut Plan,
     spec: &AssembleSpec,
@@ -438,7 +439,7 @@ async fn load_maps(
     load_cells(array, &found.states)?;
     plan.newest_places = found.newest_places;
     let mut lost = map_pages::load(worker, array, &plan.superblock, plan.is_unclean, devices).await;
-    let kept = kept_map::load((worker, engine_state), array, plan, spec).await?;
+    let kept = kept_map::load(worker, engine_state, array, plan, spec).await?;
     lost.retain(|page| !kept.contains(page));
     accept_lost_map(plan, spec, &lost)?;
     Ok(lost)

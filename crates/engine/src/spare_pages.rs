@@ -39,39 +39,53 @@ pub(crate) async fn load(
         let mut states = vec![CellState::Missing; to_usize(superblock.geometry.cells())];
         let pages = superblock.geometry.spare_pages();
         for first in (0..pages).step_by(to_usize(PAGES_AT_ONCE)) {
-            let run = (record, first..pages.min(first + PAGES_AT_ONCE));
-            load_run(worker, (superblock, sources), run, (&mut states, &mut found.newest_places))
-                .await;
+            let run = first..pages.min(first + PAGES_AT_ONCE);
+            let read = PagesRead { worker, superblock, sources, record };
+            read.load(run, &mut states, &mut found.newest_places).await;
         }
         found.states.push((record.slot, states));
     }
     found
 }
 
-async fn load_run(
-    worker: &Worker,
-    (superblock, sources): (&Superblock, &[SlotDevice]),
-    (record, run): (&SpareRecord, std::ops::Range<u64>),
-    (states, newest_places): (&mut [CellState], &mut NewestPlaces),
-) {
-    let page_bytes = SPARE_STATE_PLACES * BLOCK_BYTES;
-    let at = record.pages_extent(superblock).offset + run.start * page_bytes;
-    let extent = Extent::new(at, (run.end - run.start) * page_bytes);
-    let mut newest: BTreeMap<u64, BitmapPage> = BTreeMap::new();
-    for SlotDevice { device, tags } in sources {
-        // A member whose pages cannot be read says nothing; the others do.
-        let Ok(bytes) = control_io::read(worker, device.as_ref(), extent).await else { continue };
-        for (page, places) in run.clone().zip(bytes.chunks(to_usize(page_bytes))) {
-            let identity = record.page_identity(&superblock.geometry, tags.pages, page);
-            let Some((place, found)) = newest_of(identity, places) else { continue };
-            newest_places.insert((tags.pages, identity.page), place);
-            if newest.get(&page).is_none_or(|other| other.sequence < found.sequence) {
-                newest.insert(page, found);
+/// Whose pages are read, and from where.
+struct PagesRead<'a> {
+    worker: &'a Worker,
+    superblock: &'a Superblock,
+    sources: &'a [SlotDevice],
+    record: &'a SpareRecord,
+}
+
+impl PagesRead<'_> {
+    /// Read the pages of `run`, and put what the newest ones say into `states`.
+    async fn load(
+        &self,
+        run: std::ops::Range<u64>,
+        states: &mut [CellState],
+        newest_places: &mut NewestPlaces,
+    ) {
+        let PagesRead { worker, superblock, sources, record } = *self;
+        let page_bytes = SPARE_STATE_PLACES * BLOCK_BYTES;
+        let at = record.pages_extent(superblock).offset + run.start * page_bytes;
+        let extent = Extent::new(at, (run.end - run.start) * page_bytes);
+        let mut newest: BTreeMap<u64, BitmapPage> = BTreeMap::new();
+        for SlotDevice { device, tags } in sources {
+            // A member whose pages cannot be read says nothing; the others do.
+            let Ok(bytes) = control_io::read(worker, device.as_ref(), extent).await else {
+                continue;
+            };
+            for (page, places) in run.clone().zip(bytes.chunks(to_usize(page_bytes))) {
+                let identity = record.page_identity(&superblock.geometry, tags.pages, page);
+                let Some((place, found)) = newest_of(identity, places) else { continue };
+                newest_places.insert((tags.pages, identity.page), place);
+                if newest.get(&page).is_none_or(|other| other.sequence < found.sequence) {
+                    newest.insert(page, found);
+                }
             }
         }
-    }
-    for (page, found) in newest {
-        take_state_bits(&found.bits, page, states);
+        for (page, found) in newest {
+            take_state_bits(&found.bits, page, states);
+        }
     }
 }
 

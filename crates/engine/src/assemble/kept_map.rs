@@ -28,7 +28,8 @@ use uuid::Uuid;
 /// # Errors
 /// The map should be there, and is not.
 pub(super) async fn load(
-    (worker, engine_state): (&Worker, &EngineState),
+    worker: &Worker,
+    engine_state: &EngineState,
     array: &Array,
     plan: &mut Plan,
     spec: &AssembleSpec,
@@ -43,9 +44,9 @@ pub(super) async fn load(
     }
     let pages = match config.kept_memory.clone() {
         Some(memory) => {
-            let names = (plan.found.array_uuid, plan.found.incarnation);
+            let (uuid, incarnation) = (plan.found.array_uuid, plan.found.incarnation);
             let page_count = array.written.page_count();
-            let read = move || KeptMap::read(&*memory, names, page_count);
+            let read = move || KeptMap::read(&*memory, uuid, incarnation, page_count);
             aside::run(&worker.handle, &config.aside, read).await
         }
         None => None,
@@ -94,9 +95,9 @@ pub(super) async fn begin(
     if boot.is_nil() {
         return None;
     }
-    let names = (Uuid::from_bytes(array.identity.uuid), incarnation);
+    let uuid = Uuid::from_bytes(array.identity.uuid);
     let (memory, page_count) = (Arc::clone(memory), array.written.page_count());
-    let make = move || KeptMap::make(&*memory, names, page_count).ok();
+    let make = move || KeptMap::make(&*memory, uuid, incarnation, page_count).ok();
     let kept = aside::run(&local.worker.handle, &array.aside, make).await?;
     array.written.keep_in(kept);
     array.written.is_kept().then_some(boot)

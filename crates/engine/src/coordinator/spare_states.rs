@@ -245,7 +245,7 @@ pub(crate) async fn store_all_at_start(
     let pages = pages_of(local, &cells.table());
     for turn in 1..=SPARE_STATE_PLACES {
         if !pages.is_empty() {
-            store_in_turn(local, &pages, (newest_places, turn)).await?;
+            store_in_turn(local, &pages, newest_places, turn).await?;
         }
     }
     Ok(())
@@ -254,7 +254,8 @@ pub(crate) async fn store_all_at_start(
 async fn store_in_turn(
     local: &Rc<LocalArray>,
     pages: &[StatesPage],
-    (newest_places, turn): (&NewestPlaces, u64),
+    newest_places: &NewestPlaces,
+    turn: u64,
 ) -> Result<(), ArrayLost> {
     let geometry = local.coordinator().superblock.borrow().geometry;
     let mut under_way = Vec::new();

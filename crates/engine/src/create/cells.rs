@@ -17,7 +17,7 @@ pub(super) fn chosen(shape: &Shape, candidates: &[JoiningDevice]) -> Shape {
     let least_bytes = facts().map(|facts| facts.size_bytes).min().unwrap_or(0);
     match shape.declustered {
         Some(wish @ DeclusteredShape { cell_bytes: None, .. }) => {
-            with_cells(shape, wish, (is_rotating, least_bytes))
+            with_cells(shape, wish, is_rotating, least_bytes)
         }
         _ => shape.clone(),
     }
@@ -26,7 +26,8 @@ pub(super) fn chosen(shape: &Shape, candidates: &[JoiningDevice]) -> Shape {
 fn with_cells(
     shape: &Shape,
     wish: DeclusteredShape,
-    (is_rotating, member_bytes): (bool, u64),
+    is_rotating: bool,
+    member_bytes: u64,
 ) -> Shape {
     let mut cell_bytes = if is_rotating { CELL_BYTES_ROTATING } else { CELL_BYTES_FLASH };
     loop {
@@ -63,7 +64,7 @@ mod tests {
             declustered: Some(wish),
         };
         let cell = |is_rotating, bytes| {
-            let chosen = with_cells(&shape, wish, (is_rotating, bytes));
+            let chosen = with_cells(&shape, wish, is_rotating, bytes);
             chosen.declustered.unwrap().cell_bytes.unwrap()
         };
         // A slice has 5 rows of cells.

@@ -136,7 +136,7 @@ pub(super) async fn write(
     let (mut buffers, _leave) = pin!(local.scratch.take(count, BLOCK_BYTES_USIZE)).await;
     local.counts().write_member_reads.add(to_u64(count));
     let is_timed = is_timed(local);
-    let mut reads = start_reads(local, stripe, update, (&mut buffers, is_timed));
+    let mut reads = start_reads(local, stripe, update, &mut buffers, is_timed);
     let answers = reads.answers(local).await;
     let mut blocks = match old_blocks(local, update, &reads, answers) {
         Ok(blocks) => blocks,
@@ -168,7 +168,8 @@ fn start_reads(
     local: &LocalArray,
     stripe: Stripe,
     update: BlockUpdate,
-    (buffers, is_timed): (&mut Vec<BufMut>, bool),
+    buffers: &mut Vec<BufMut>,
+    is_timed: bool,
 ) -> Commands {
     let mut commands = Commands::new(local, is_timed);
     for (at, strip) in strips(update).enumerate() {

@@ -115,7 +115,8 @@ impl KeptMap {
     /// There is no memory for it.
     pub(crate) fn make(
         memory: &dyn KeptMemory,
-        (array, incarnation): (Uuid, Uuid),
+        array: Uuid,
+        incarnation: Uuid,
         page_count: usize,
     ) -> io::Result<KeptMap> {
         let name = place_name(array, incarnation);
@@ -134,7 +135,8 @@ impl KeptMap {
     /// What the kept map of a start says. `None`: it is not there, or not whole.
     pub(crate) fn read(
         memory: &dyn KeptMemory,
-        (array, incarnation): (Uuid, Uuid),
+        array: Uuid,
+        incarnation: Uuid,
         page_count: usize,
     ) -> Option<KeptPages> {
         let place = memory.open(&place_name(array, incarnation)).ok()??;

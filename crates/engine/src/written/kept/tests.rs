@@ -97,12 +97,12 @@ fn map() -> WrittenMap {
 
 fn kept_by(memory: &Memory) -> WrittenMap {
     let map = map();
-    map.keep_in(KeptMap::make(memory, (ARRAY, START), map.page_count()).expect("made"));
+    map.keep_in(KeptMap::make(memory, ARRAY, START, map.page_count()).expect("made"));
     map
 }
 
 fn read(memory: &Memory, names: (Uuid, Uuid)) -> Option<Vec<usize>> {
-    let pages = KeptMap::read(memory, names, map().page_count())?;
+    let pages = KeptMap::read(memory, names.0, names.1, map().page_count())?;
     Some(pages.into_iter().map(|(page, _)| page).collect())
 }
 
@@ -119,7 +119,7 @@ fn a_start_finds_the_pages_that_changed_as_they_are() {
     // The members say that stripe 64 is written, and know of nothing in page 1.
     let after = map();
     after.load_page(0, &[1 << 5, 1]);
-    let pages = KeptMap::read(&memory, (ARRAY, START), after.page_count()).expect("whole");
+    let pages = KeptMap::read(&memory, ARRAY, START, after.page_count()).expect("whole");
     pages.iter().for_each(|(page, bits)| after.load_kept(*page, bits));
     let written = |stripe| after.is_written(at(stripe));
     assert!(written(3) && written(STRIPES - 1) && !written(64) && !written(5));
@@ -132,7 +132,7 @@ fn what_a_start_kept_is_in_the_map_of_the_next_before_anything_changes() {
     let memory = Memory::default();
     let map = map();
     map.set(at(BITS_PER_PAGE), true);
-    map.keep_in(KeptMap::make(&memory, (ARRAY, START), map.page_count()).expect("made"));
+    map.keep_in(KeptMap::make(&memory, ARRAY, START, map.page_count()).expect("made"));
     assert_eq!(read(&memory, (ARRAY, START)), Some(vec![1]));
 }
 
