@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "MB/S", value_parser = mega)]
     drive_rate: Option<Rate>,
 
-    /// TOML file with drive models of your own; they come before those of the lab. Repeatable.
+    /// TOML file with drive models of your own; they override those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
 

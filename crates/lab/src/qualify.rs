@@ -46,7 +46,7 @@ pub struct Args {
     /// With a baseline: a case fails if it reaches less than this share of it.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     worse_below: f64,
-    /// Percent of all cores that other programs may use meanwhile; above it a figure is INVALID.
+    /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     strangers: f64,
     /// Overwrite this target even if it holds data, as for `lab run`. Repeatable.

@@ -47,15 +47,15 @@ pub struct Args {
     read_only: bool,
 
     /// Start read-write after a crash although members are missing. Arrays with parity and policy
-    /// `bitmap` always need this. With policy `log`, only those whose resync had not ended need it.
+    /// `bitmap` always need this. Arrays with policy `log` need it only if a resync was unfinished.
     /// Blocks in regions that were not in sync may then be wrong, even flushed ones.
     #[arg(long)]
     accept_dirty_degraded: bool,
 
     /// Start although the map of written stripes is damaged on all members. Stripes that were never
-    /// written then return old contents of the devices instead of zeros. Also needed if a killed
-    /// daemon's kept map (`written` beside its control socket) is missing. First writes since the
-    /// last FLUSH may then be lost, as after a power cut.
+    /// written then return old contents of the devices instead of zeros. Also needed if the
+    /// directory `written`, beside the control socket of a killed daemon, is gone. Stripes that were
+    /// first written since the last FLUSH may then be lost, as after a power cut.
     #[arg(long)]
     accept_lost_map: bool,
 

@@ -13,13 +13,13 @@ use std::path::Path;
 /// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
 ///
 /// Needs root. Ashlar uses the kernel's ublk driver if there is one. Otherwise the daemon serves
-/// the volume as a file by FUSE, and a loop device over this file is the block device.
+/// the volume as a file by FUSE, and sets up a loop device on that file.
+///
+/// The daemon attaches the volume again at each start of the array, unless you give
+/// --not-remembered. Debian and RPM packages add the name /dev/ashlar/ARRAY.
 ///
 /// If the daemon dies, requests wait until it is back. A ublk device waits without a limit. A loop
 /// device waits for `keeper_wait_s` of the configuration [default: one hour], from Linux 6.9 on.
-///
-/// With the Debian package, the device also has the name /dev/ashlar/ARRAY. Whenever the array
-/// starts, the daemon attaches its volume again.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     sector_size: String,
 
-    /// Do not attach the volume by itself when its array starts later.
+    /// Do not attach the volume again at later starts of its array.
     #[arg(long)]
     not_remembered: bool,
 }

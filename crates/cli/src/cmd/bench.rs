@@ -41,8 +41,8 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
     raid_devices: usize,
 
-    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For n+m type `n+m`,
-    /// and --parity.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For 4 to 32
+    /// parity strips, write --level n+m --parity COUNT.
     #[arg(short, long, default_value = "6")]
     level: Level,
 
@@ -121,9 +121,9 @@ pub struct Args {
     )]
     seconds: u64,
 
-    /// Measure this export of a private daemon whose array has memory devices, in turns with the
-    /// engine alone and an installed peer. Peers are nbdkit, qemu-nbd, qemu-storage-daemon or a
-    /// loop device on tmpfs. --depth counts the client's requests under way.
+    /// Start a private daemon on memory devices and measure this export. Turns alternate with the
+    /// engine alone and with an installed peer: nbdkit, qemu-nbd, qemu-storage-daemon, or a loop
+    /// device on tmpfs. --depth counts the client's requests under way.
     #[arg(long, value_enum, value_name = "EXPORT")]
     #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
     via: Option<ViaName>,
@@ -133,8 +133,8 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     turns: u16,
 
-    /// With --via: how long an idle worker of the daemon polls before it sleeps, at most, in
-    /// microseconds [default: as `ashlar serve`].
+    /// With --via: maximum time in microseconds that an idle worker of the daemon polls before it
+    /// sleeps [default: 50].
     #[arg(long, value_name = "MICROSECONDS", requires = "via")]
     spin_us: Option<u16>,
 

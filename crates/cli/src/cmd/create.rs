@@ -33,8 +33,8 @@ pub struct Args {
     #[arg(required_unless_present_any = ["drives", "domains"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For n+m, type `n+m`
-    /// itself and give --parity. ZFS's notation of declustered layouts is understood:
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For 4 to 32
+    /// parity strips, write --level n+m --parity COUNT. ZFS's notation of declustered layouts is understood:
     /// draid2:8d:42c:0s.
     #[arg(short, long)]
     level: LevelChoice,
@@ -60,9 +60,9 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "4096")]
     block_size: ByteSize,
 
-    /// How the array survives a crash: `log` closes the write hole. `bitmap` resyncs the regions
-    /// that were being written. `none` resyncs every written stripe; RAID 0 has nothing to resync
-    /// [default: log with parity, bitmap for mirrors, none for RAID 0].
+    /// What happens after a crash. `log` completes logged updates and closes the write hole.
+    /// `bitmap` resyncs regions that were being written; `none` resyncs all written stripes; both
+    /// leave the write hole open [default: log with parity, bitmap for mirrors, none for RAID 0].
     #[arg(long)]
     policy: Option<Policy>,
 

@@ -38,8 +38,8 @@ pub struct DeclusteredArgs {
     #[arg(long, value_name = "COUNT")]
     stripe_width: Option<usize>,
 
-    /// Spare space within a declustered array, in drives [default: 0]. Ashlar rebuilds so many
-    /// failed drives into that space at once, and copies the data back when you replace a drive.
+    /// Spare space within a declustered array, in drives [default: 0]. It can hold the rebuilt data
+    /// of that many failed drives. Ashlar copies the data back when you replace a drive.
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
 

@@ -28,8 +28,8 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Put one partition of Ashlar's own type on each blank drive, and print the partitions.
 ///
-/// Other programs take a member for a blank drive. But blkid, wipefs, parted, mkfs and installers
-/// recognise a partition. Needs the program sfdisk, and no daemon.
+/// Other programs see a member on a whole drive as blank and may overwrite it. Installers, mkfs,
+/// blkid, wipefs and parted recognise a partition. Needs the program sfdisk, and no daemon.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar create tank0 --level 6 $(ashlar partition /dev/sd[b-k])")]
 pub struct Args {

@@ -95,18 +95,18 @@ pub struct Args {
     #[arg(long)]
     no_pin: bool,
 
-    /// How long an idle worker polls for work before it sleeps, at most, in microseconds; 0 turns
+    /// Maximum time in microseconds that an idle worker polls for work before it sleeps; 0 turns
     /// polling off. If polling found no work lately, the worker sleeps at once [default: 50].
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u16>,
 
-    /// Instruction set that computes parity. A wrong name makes the error list all names [default:
-    /// the fastest one of this CPU].
+    /// SIMD instruction set that computes parity. A wrong name prints all names [default: the
+    /// fastest one of this CPU].
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// Memory for the data of requests under way, over all workers [default: 64M for each worker,
-    /// at most a fourth of the memory].
+    /// Memory of the data buffers of all workers together [default: 64M for each worker, at most a
+    /// fourth of the memory].
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 

@@ -7,7 +7,7 @@ use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::status::GetStatus;
 use ashlar_units::ByteSize;
 
-/// List the volumes and their addresses.
+/// List the volumes, and where clients reach each: device, path, socket or address.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 

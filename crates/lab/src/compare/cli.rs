@@ -92,7 +92,7 @@ pub struct Args {
     /// case is sampled].
     #[arg(long)]
     pub no_stacks: bool,
-    /// Percent of all cores that other programs may use meanwhile; above it a figure is INVALID.
+    /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     pub strangers: f64,
     /// Check everything and say what would happen. Writes nothing.

@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "JOB", conflicts_with_all = ["command", "seconds"])]
     pub fio: Option<PathBuf>,
 
-    /// How long to sample, in seconds; with --from, how long the file's samples took.
+    /// Sampling time in seconds; with --from, the time that the recording covers.
     #[arg(long, value_name = "T", conflicts_with = "command")]
     pub seconds: Option<f64>,
 
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_enum, requires = "from")]
     pub unit: Option<UnitFlag>,
 
-    /// TOML file with function groups of your own; they come before those of the lab. Repeatable.
+    /// TOML file with function groups of your own; they override those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     pub groups: Vec<PathBuf>,
 
@@ -64,8 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "POINTS", default_value_t = SPIKE_POINTS)]
     pub spike_points: f64,
 
-    /// Percent of all cores that other programs may use while a load runs; above it the account is
-    /// INVALID.
+    /// The figures are INVALID if other programs use more than this percentage of all cores while a
+    /// load runs.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub strangers: f64,
 

@@ -60,7 +60,7 @@ pub struct Args {
     /// A rate that no result can exceed, in bytes per second: NAME=7.8g. Repeatable.
     #[arg(long, value_name = "NAME=BYTES", value_parser = ceiling)]
     ceiling: Vec<Ceiling>,
-    /// The targets are on another machine: nothing of this one is taken for theirs.
+    /// The targets are on another machine. Drives and settings of this machine are not looked at.
     #[arg(long)]
     elsewhere: bool,
     /// This target may be overwritten. Name a drive by its serial number, a file by its path.

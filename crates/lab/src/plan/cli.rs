@@ -52,21 +52,21 @@ pub struct Args {
     /// Continue the run in this directory. Its plan is in there.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Print every command and job file. Runs and writes nothing.
+    /// Print every command and job file. Run nothing and write nothing.
     #[arg(long)]
     dry_run: bool,
     /// Do not sample stacks, so the report has no flame graphs [default: the first round of each
     /// point on an array is sampled].
     #[arg(long)]
     no_stacks: bool,
-    /// Percent of all cores that other programs may use meanwhile; above it a figure is INVALID.
+    /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     strangers: f64,
-    /// TOML file with drive models of your own; they come before those of the lab. Repeatable.
+    /// TOML file with drive models of your own; they override those of the lab. Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
     /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
-    /// its path, a file on another host by HOST:PORT:PATH of its fio server. Repeatable.
+    /// its path. Repeatable.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }

@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment to
 /// strip and stripe.
 ///
-/// Traces in a private instance; writes nothing to the device. Give --strip and --stripe of the
-/// array to see what is off them.
+/// Traces in a private instance; writes nothing to the device. Give --strip and --stripe-data of
+/// the array to see what is off them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  ashlar lab trace /dev/md0 --strip 64K --stripe 512K --seconds 10
+  ashlar lab trace /dev/md0 --strip 64K --stripe-data 512K --seconds 10
   ashlar lab trace /dev/md0 --member /dev/sda --member /dev/sdb -- fio seqwrite.fio")]
 pub struct Args {
     /// Device to trace: a whole block device.
@@ -35,7 +35,7 @@ pub struct Args {
     pub strip: Option<u64>,
 
     /// Data of a full stripe: strip size times data members, for instance 512K.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long = "stripe-data", alias = "stripe", value_name = "SIZE", value_parser = size)]
     pub stripe: Option<u64>,
 
     /// A member of the array. The trace then also counts the I/Os of members for each write.

@@ -125,7 +125,7 @@ fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
     let folder = tempfile::tempdir().expect("folder");
     let Some(device) = Loop::of(name, &folder.path().join("backing"), 64 << 20) else { return };
     let target = format!("of={}", device.0);
-    let words = ["--json", "trace", &device.0, "--strip", "64K", "--stripe", "2560K", "--"];
+    let words = ["--json", "trace", &device.0, "--strip", "64K", "--stripe-data", "2560K", "--"];
     let load =
         ["dd", "if=/dev/zero", &target, "bs=2560K", "count=20", "oflag=direct", "status=none"];
     let account = json(&lab(&[&words[..], &load[..]].concat()));
