@@ -70,6 +70,10 @@ pub struct RawSum {
     pub drives: u32,
     /// Of these, how many hold data of a stripe.
     pub data_drives: u32,
+    /// What their makers state for this load, of all drives. `None` if nobody says so of one of
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated: Option<f64>,
 }
 
 /// What a rate counts.

@@ -95,6 +95,12 @@ impl<'a> RawRuns<'a> {
         alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
     }
 
+    /// A raw run of all drives by the name of its load.
+    pub fn of_load(&self, name: &str) -> Option<&[&'a Measurement]> {
+        let is_it = |run: &&Vec<&Measurement>| run[0].workload.name == name;
+        self.runs.iter().find(is_it).map(Vec::as_slice)
+    }
+
     /// BASELINE of `workload` in `condition`, from the raw run of the same mix and blocks that has
     /// nearest to as much in flight; `None` if none is within the factor: a baseline is no single
     /// number.
@@ -168,6 +174,7 @@ impl<'a> RawRuns<'a> {
                 value: rates.iter().sum(),
                 drives,
                 data_drives: self.data_drives(),
+                stated: None,
             }),
         })
     }

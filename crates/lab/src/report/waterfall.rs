@@ -1,4 +1,4 @@
-//! What is lost on the way: raw drives, what the RAID level leaves of them, what the array does,
+//! What is lost on the way: what makers state of the drives, raw drives, what the RAID level leaves of them, what the array does,
 //! what a file system on it does.
 //!
 //! What must stay true: the steps of one fall are of the same load, and the raw drives' step is the
@@ -94,7 +94,8 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
     falls
 }
 
-/// The raw drives and what the RAID level leaves of them.
+/// What makers state of the drives, if it is known of all; the raw drives; what the RAID level
+/// leaves of them.
 fn top(points: &[Point], raw: &RawSum, ceiling: f64, of: &Point) -> Vec<Step> {
     let runs: Vec<&Point> = points
         .iter()
@@ -105,7 +106,7 @@ fn top(points: &[Point], raw: &RawSum, ceiling: f64, of: &Point) -> Vec<Step> {
     let first = Step {
         name: "raw drives".to_owned(),
         rate: raw.value,
-        from: None,
+        from: raw.stated,
         drives: (raw.drives, "drive"),
         colour: "#56B4E9",
         mark: runs.iter().map(|point| point.mark()).fold(Mark::Valid, worst),
@@ -123,7 +124,14 @@ fn top(points: &[Point], raw: &RawSum, ceiling: f64, of: &Point) -> Vec<Step> {
         colour: "#E69F00",
         ..first.clone()
     };
-    vec![first, ceiling]
+    let datasheet = raw.stated.map(|stated| Step {
+        name: "datasheet".to_owned(),
+        rate: stated,
+        from: None,
+        colour: "#999999",
+        ..first.clone()
+    });
+    datasheet.into_iter().chain([first, ceiling]).collect()
 }
 
 fn step(point: &Point, name: &str, (from, raw): (f64, &RawSum), colour: &'static str) -> Step {
@@ -151,7 +159,7 @@ fn spread(point: &Point, raw: &RawSum) -> (u32, &'static str) {
 pub fn chart(points: &[Point]) -> Chart {
     let falls = falls(points);
     let question = "What is lost on the way from the raw drives?";
-    let reading = "Raw drives all at once, what the RAID level leaves of them (BASELINE), the \
+    let reading = "What makers state of the drives, raw drives all at once, what the RAID level leaves of them (BASELINE), the \
                    array, a file system on it. Each load has a scale of its own from zero to its \
                    longest bar; the pale part is what is lost since the step before, \
                    and the share is what is left of it. Under RAID the rate is spread over the \

@@ -420,6 +420,7 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
             value: 2e9,
             drives: 10,
             data_drives: 8,
+            stated: None,
         }),
     }));
     let falls = waterfall::falls(&points::of(&run.records));
@@ -429,10 +430,23 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     let page = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
     assert!(page.contains("What is lost on the way from the raw drives?"));
     assert!(page.contains("101 k IOPS, 10.1 k IOPS a drive, 50.5 % (of 10 drives)"), "the table");
+    let raws = run.records.iter_mut().filter_map(|record| match record {
+        Record::Baseline(baseline) => baseline.raw.as_mut(),
+        _ => None,
+    });
+    raws.for_each(|raw| raw.stated = Some(2.6e9));
+    let falls_of_makers = waterfall::falls(&points::of(&run.records));
+    let [datasheet, raw, ..] = falls_of_makers[1].steps.as_slice() else { panic!("two steps") };
+    assert_eq!((datasheet.name.as_str(), datasheet.per_drive()), ("datasheet", 260e6));
+    assert!((raw.left().expect("a share") - 2.0 / 2.6).abs() < 1e-9, "{raw:?}");
     invalidate(&mut run, "ashlar");
     let falls = waterfall::falls(&points::of(&run.records));
     let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name.as_str()).collect();
-    assert_eq!(names, ["raw drives", "RAID ceiling", "btrfs"], "an INVALID figure is no step");
+    assert_eq!(
+        names,
+        ["datasheet", "raw drives", "RAID ceiling", "btrfs"],
+        "an INVALID figure is no step"
+    );
 }
 
 /// Every text of a value, by the way to it.

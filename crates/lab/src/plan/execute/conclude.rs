@@ -72,8 +72,14 @@ impl Session<'_> {
         for point in &group.points {
             let array = self.array_of(point);
             let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
-            let baseline = raw.and_then(|it| it.baseline(&point.workload, point.condition));
-            let Some(baseline) = baseline else { continue };
+            let Some(raw) = raw else { continue };
+            let baseline = raw.baseline(&point.workload, point.condition);
+            let Some(mut baseline) = baseline else { continue };
+            if let Some(sum) = &mut baseline.raw {
+                let facts = |target: &str| alone::Facts::of(Path::new(target));
+                let run = raw.of_load(&sum.workload).unwrap_or_default();
+                sum.stated = alone::stated_sum(run, facts, &self.run.models);
+            }
             if self.baselines.insert(baseline_key(&baseline)) {
                 self.run.dir.append(&Record::Baseline(baseline))?;
             }

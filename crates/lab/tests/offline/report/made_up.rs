@@ -103,6 +103,7 @@ pub fn two_engines() -> Run {
             value: 250e3,
             drives: 10,
             data_drives: 8,
+            stated: None,
         }),
     }));
     run.records.push(Record::Check(Check {
