@@ -18,7 +18,7 @@ use std::time::Duration;
 const BEFORE_CUT: Duration = Duration::from_millis(1500);
 
 /// What the root may hold; it is sparse.
-const ROOT_BYTES: u64 = 2 << 30;
+const ROOT_BYTES: u64 = 3 << 30;
 
 /// Programs, and the package each comes from.
 const PROGRAMS: [(&str, &str); 5] = [

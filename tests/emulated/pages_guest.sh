@@ -113,7 +113,8 @@ step_2() {
   somebody_was_told
   the_upgrade_is_near
   page upgrade
-  nobody_noticed_the_upgrade
+  a_daemon_that_hangs_is_replaced
+  nobody_noticed
 }
 
 the_copies_are_right() {
@@ -197,11 +198,13 @@ the_page_of_the_daemon() {
   exec 3>&-
 }
 
-the_upgrade_is_near() { # a package that is newer and has the same program, and a load
+the_upgrade_is_near() { # a package that is newer and has the same program, a quick watchdog, and a load
   rm -rf target
   dpkg-deb -R /drill/ashlar.deb newer
   sed -i 's/^Version: .*/&+newer/' newer/DEBIAN/control
   dpkg-deb -Znone -b newer ashlar_1_all.deb
+  mkdir /etc/systemd/system/ashlar.service.d
+  printf '[Service]\nWatchdogSec=15\n' >/etc/systemd/system/ashlar.service.d/watchdog.conf
   BEFORE=$(systemctl show -P MainPID ashlar)
   MOUNT=$(findmnt -no ID,SOURCE -M /srv)
   rm -f /run/enough
@@ -212,7 +215,13 @@ the_successor_serves() {
   until_so 60 is_successor_of "$BEFORE"
 }
 
-nobody_noticed_the_upgrade() {
+a_daemon_that_hangs_is_replaced() { # as the page on installing says, by the quicker watchdog
+  BEFORE=$(systemctl show -P MainPID ashlar)
+  kill -STOP "$BEFORE"
+  until_so 120 is_successor_of "$BEFORE"
+}
+
+nobody_noticed() { # neither the upgrade nor the daemon that hung
   touch /run/enough
   wait
   test ! -e /run/lost
