@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Long enough that writes are under way when the power is cut.
 const BEFORE_CUT: Duration = Duration::from_millis(1500);
 
+/// What a slow drive takes in a second.
+const SLOW_BYTES: u64 = 2 << 20;
+
 /// What the root may hold; it is sparse.
 const ROOT_BYTES: u64 = 3 << 30;
 
@@ -69,6 +72,8 @@ pub struct Setting<'a> {
     pub drives: &'a [(&'a str, u64)],
     /// More files below `/drill`, with their text.
     pub files: &'a [(&'a str, &'a str)],
+    /// A drive that takes [`SLOW_BYTES`] a second until it is set free.
+    pub slow: Option<&'static str>,
     /// A boot that takes longer is stuck.
     pub patience_seconds: &'static str,
 }
@@ -77,6 +82,7 @@ pub struct Setting<'a> {
 pub struct DebianMachine {
     folder: tempfile::TempDir,
     kernel: &'static Kernel,
+    slow: Option<&'static str>,
     patience_seconds: &'static str,
 }
 
@@ -94,8 +100,8 @@ impl DebianMachine {
         let debian = output(&mut script("packaging/debian-root"))?;
         let debian = debian.trim();
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let patience_seconds = setting.patience_seconds;
-        let machine = DebianMachine { folder, kernel, patience_seconds };
+        let Setting { slow, patience_seconds, .. } = *setting;
+        let machine = DebianMachine { folder, kernel, slow, patience_seconds };
         let modules = kernel.modules(&ROOT_MODULES)?;
         build_initial(&modules, "machine_init.sh", &machine.path("initial"))?;
         let modules = kernel.modules(&MODULES)?;
@@ -188,7 +194,16 @@ impl DebianMachine {
     }
 
     fn drive(&self, name: &str) -> String {
-        format!("if=none,id={name},format=raw,file={}", self.path(name).display())
+        let slow = match self.slow {
+            Some(slow) if slow == name => format!(",throttling.bps-write={SLOW_BYTES}"),
+            _ => String::new(),
+        };
+        format!("if=none,id={name},format=raw,file={}{slow}", self.path(name).display())
+    }
+
+    /// Let a slow drive of the machine that runs be as fast as the others.
+    pub fn set_free(&self, drive: &str) {
+        self.order(&format!("block_set_io_throttle {drive} 0 0 0 0 0 0"));
     }
 
     /// Pull a drive out of the machine that runs.

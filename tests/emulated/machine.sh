@@ -52,9 +52,8 @@ write_on() { # write_on PLACE: durable writes until /run/enough; says if one fai
 
 is_successor_of() { # is_successor_of PID: by the program that is installed
   local pid
-  systemctl is-active ashlar
   pid=$(systemctl show -P MainPID ashlar)
-  test "$pid" != "$1" && test "$(readlink "/proc/$pid/exe")" = /usr/bin/ashlar
+  systemctl is-active ashlar && test "$pid" != "$1" && test "$(readlink "/proc/$pid/exe")" = /usr/bin/ashlar
 }
 
 . /drill/guest.sh

@@ -6,7 +6,7 @@
 //! What must stay true: a command that is not tried, or not as the page has it, is in [`OTHERWISE`]
 //! with the reason, and is told. What stands there and no page has fails the test.
 
-use crate::guest::{alone, skipped};
+use crate::guest::{Talk, alone, skipped};
 use crate::machine::{DebianMachine, Setting};
 use crate::page::{PageCommand, commands};
 use How::{After, Endless, LeftOut, Means};
@@ -25,12 +25,13 @@ const NAMES: [&str; 2] = ["/dev/sd", "/dev/vd"];
 
 /// Six members and two new drives: `b` to `i` of the pages.
 const DRIVES: [&str; 8] = ["b", "c", "d", "e", "f", "g", "h", "i"];
-/// Their size. A file system on four of them must be possible, and a rebuild must take a while.
-const DRIVE_BYTES: u64 = 144 << 20;
+/// Their size. A file system on four of them must be possible.
+const DRIVE_BYTES: u64 = 96 << 20;
+/// The one that becomes a spare: a rebuild onto it takes long enough to be paused.
+const SLOW_DRIVE: &str = "i";
 
 /// Eight more for the declustered arrays.
 const MORE_DRIVES: [&str; 8] = ["j", "k", "l", "m", "n", "o", "p", "q"];
-const MORE_DRIVE_BYTES: u64 = 96 << 20;
 
 /// How a command is tried otherwise than the page has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,14 +148,14 @@ fn what_a_page_has_reaches_the_machine() {
 fn the_commands_of_every_page_work_in_a_clean_machine() {
     let test = "the_commands_of_every_page_work_in_a_clean_machine";
     let _alone = alone();
-    let members = DRIVES.iter().map(|name| (*name, DRIVE_BYTES));
-    let more = MORE_DRIVES.iter().map(|name| (*name, MORE_DRIVE_BYTES));
-    let drives: Vec<_> = members.chain(more).collect();
+    let all: Vec<&str> = DRIVES.into_iter().chain(MORE_DRIVES).collect();
+    let drives: Vec<_> = all.iter().map(|name| (*name, DRIVE_BYTES)).collect();
     let functions = functions();
     let setting = Setting {
         script: "pages_guest.sh",
         drives: &drives,
         files: &[("pages.sh", &functions)],
+        slow: Some(SLOW_DRIVE),
         // Several pages are tried in a boot.
         patience_seconds: "900",
     };
@@ -162,7 +163,10 @@ fn the_commands_of_every_page_work_in_a_clean_machine() {
         Ok(machine) => machine,
         Err(why) => return skipped(test, &why),
     };
-    let all: Vec<&str> = drives.iter().map(|(name, _)| *name).collect();
     println!("{}", machine.boot_and_cut(1, &all));
-    println!("{}", machine.boot(2, &all, |_| {}));
+    let freed = |talk: &mut Talk| {
+        talk.wait_for("drive i is fast");
+        machine.set_free(SLOW_DRIVE);
+    };
+    println!("{}", machine.boot(2, &all, freed));
 }

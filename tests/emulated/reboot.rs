@@ -27,6 +27,7 @@ fn file_systems_of_fstab_are_mounted_after_reboots_power_cuts_and_lost_drives() 
         script: "reboot_guest.sh",
         drives: &DRIVES,
         files: &[],
+        slow: None,
         // On a quiet machine a boot takes a minute.
         patience_seconds: "400",
     };
