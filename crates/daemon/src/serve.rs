@@ -100,11 +100,8 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     engine_config.kept_memory = kept_memory(&options, &say);
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
-    engine.events().count_within(EVENTS_COUNTED_FOR);
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
-    let joined = Arc::clone(&gather);
-    let remember = move |event: &Event| joined.note_event(event);
-    let events = Events::begin(engine.event_log(), &options.config, &options.state, &say, remember);
+    let events = follow_events(&engine, &options, &gather, &say);
     say(&format!("parity kernel {kernel}"));
     let nbd_limits = nbd_limits(&options.config, descriptors, &say);
     let setting = ExportSetting {
@@ -151,6 +148,19 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         std::process::exit(HANDED_OVER.into());
     }
     served.map(drop)
+}
+
+/// Events go out of the process, and what they say of devices that join is remembered.
+fn follow_events(
+    engine: &Engine,
+    options: &ServeOptions,
+    gather: &Arc<Gather>,
+    say: Say<'_>,
+) -> Arc<Events> {
+    engine.events().count_within(EVENTS_COUNTED_FOR);
+    let gather = Arc::clone(gather);
+    let remember = move |event: &Event| gather.note_event(event);
+    Events::begin(engine.event_log(), &options.config, &options.state, say, remember)
 }
 
 /// Tell the service manager and ask the drives, as long as the process runs.
