@@ -71,6 +71,7 @@ step_1() {
   ashlar set tank0 | grep '^job_floor=67108864$'
   write_down before_the_cut
   write_on /srv &
+  until_so 60 test -e /run/under_way_srv
 }
 
 pool0_is_made_and_destroyed() {
