@@ -7,11 +7,14 @@
 //! - `nvme`    volumes over NVMe/TCP to the kernel of the guest
 //! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
 //! - `looped`  volumes as loop devices over files of FUSE
-//! - `reboot`  a machine with Debian and drives that is switched off and on, and what returns
-//! - `reboot_machine` that machine
+//! - `machine` a machine of its own with Debian, systemd and drives
+//! - `reboot`  that machine is switched off and on, and what returns
+//! - `pages`   the commands of the documents by task, in that machine
+//! - `page`    which commands a page has
 //!
-//! The scripts lie beside these files; `prelude.sh` is what they have in common. To try one by
-//! hand, run its test with `-- --nocapture`.
+//! The scripts lie beside these files; `prelude.sh` is what scripts of guests have in common,
+//! `machine.sh` what scripts of machines have. To try one by hand, run its test with `--
+//! --nocapture`.
 //!
 //! What must stay true: a guest never writes to this machine; a test that cannot run here says so
 //! by name, in a line that begins with `skipped:`. Emulation tells nothing of speed.
@@ -19,8 +22,10 @@
 mod guest;
 mod kernel;
 mod looped;
+mod machine;
 mod nvme;
+mod page;
+mod pages;
 mod reboot;
-mod reboot_machine;
 mod ublk;
 mod vhost;

@@ -6,7 +6,7 @@
 //! ublk with XFS, and a RAID 5 by a loop device over a file with ext4.
 
 use crate::guest::{alone, skipped};
-use crate::reboot_machine::RebootMachine;
+use crate::machine::{DebianMachine, Setting};
 
 /// Drives of the RAID 6, then of the RAID 5, with their sizes in bytes.
 const DRIVES: [(&str, u64); 7] = [
@@ -23,7 +23,15 @@ const DRIVES: [(&str, u64); 7] = [
 fn file_systems_of_fstab_are_mounted_after_reboots_power_cuts_and_lost_drives() {
     let test = "file_systems_of_fstab_are_mounted_after_reboots_power_cuts_and_lost_drives";
     let _alone = alone();
-    let machine = match RebootMachine::new(&DRIVES) {
+    let setting = Setting {
+        script: "reboot_guest.sh",
+        drives: &DRIVES,
+        files: &[],
+        slow: None,
+        // On a quiet machine a boot takes a minute.
+        patience_seconds: "400",
+    };
+    let machine = match DebianMachine::new(&setting) {
         Ok(machine) => machine,
         Err(why) => return skipped(test, &why),
     };

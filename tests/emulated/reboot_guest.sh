@@ -1,45 +1,8 @@
-# One boot of the machine that reboots. The kernel's command line says which step it is. What must be
-# on the file systems is written down in /drill/sums, on the root. A step that fails says why.
-set -euE
-PATH=/usr/sbin:/usr/bin
-STEP=$(sed -n 's/.*drill=\([0-9]*\).*/\1/p' /proc/cmdline)
+# What the machine that reboots does at each boot. What must be on the file systems is written down in
+# /drill/sums, on the root.
 DRIVES=/dev/disk/by-id/virtio-
-export LC_ALL=C.UTF-8 SYSTEMD_COLORS=0 STEP
-
-failed() { # failed WORDS...: all that may tell why; the machine is switched off
-  trap - ERR
-  set +e
-  echo "STEP $STEP FAILED: $*"
-  systemctl --no-pager --lines=0 status ashlar srv-tank.mount srv-safe.mount
-  systemctl --no-pager list-jobs
-  journalctl --no-pager -b -o short-monotonic -u ashlar -u srv-tank.mount -u srv-safe.mount | tail -60
-  timeout 20 ashlar status --members
-  ls -l /dev/ashlar /dev/disk/by-id
-  findmnt
-  dmesg | tail -30
-  sync
-  poweroff -ff
-}
-trap 'failed "$LINENO: $BASH_COMMAND"' ERR
-
-say() { # say WORDS...
-  echo "== step $STEP, $(cut -d. -f1 /proc/uptime) s: $*"
-}
-
-until_so() { # until_so SECONDS COMMAND...: wait for it
-  local end=$((SECONDS + $1))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt "$end" ] || failed "waited in vain for: $*"
-    sleep 0.2
-  done
-}
-
-health_is() { # health_is CODE: what monitoring would see
-  local code=0
-  ashlar status --check || code=$?
-  test "$code" = "$1"
-}
+UNITS=(ashlar srv-tank.mount srv-safe.mount)
+CUT=2
 
 status_is() { # status_is WORDS: what systemctl shows of the daemon
   test "$(systemctl show -P StatusText ashlar)" = "$1"
@@ -69,13 +32,6 @@ write_down() { # write_down NAME: a durable file on each file system, and its su
     sha256sum "$place/$1" >>/drill/sums
   done
   sync /drill/sums
-}
-
-write_on() { # write_on PLACE: durable writes until /run/enough; says if one fails
-  until [ -e /run/enough ]; do
-    dd if=/dev/urandom of="$1/load" bs=64k count=8 conv=fsync status=none || touch /run/lost
-    touch "/run/under_way_${1##*/}"
-  done
 }
 
 told() { # told WORDS: the daemon of this boot said so in the journal
@@ -222,17 +178,3 @@ upgraded() { # as ashlar.service(8) says
   readlink "/proc/$(systemctl show -P MainPID ashlar)/exe" | grep deleted
   systemctl kill --kill-whom=main --signal=SIGUSR2 ashlar
 }
-
-is_successor_of() { # is_successor_of PID: by the program that is installed
-  local pid
-  systemctl is-active ashlar
-  pid=$(systemctl show -P MainPID ashlar)
-  test "$pid" != "$1" && test "$(readlink "/proc/$pid/exe")" = /usr/bin/ashlar
-}
-
-say "$(uname -r)"
-"step_$STEP"
-echo "STEP $STEP OK after $(cut -d. -f1 /proc/uptime) s"
-# The power of step 2 is cut.
-[ "$STEP" = 2 ] || systemctl poweroff --no-block
-wait

@@ -43,12 +43,16 @@ fn tunables_change_while_the_array_runs_and_nonsense_changes_nothing() {
     let told = world.ok(&["set", "tank0", "read_deadline_ms=700", "job_floor=64M"]);
     assert!(told.contains("are changed until the daemon ends"), "{told}");
     let now = world.ok(&["set", "tank0"]);
-    for line in ["read_deadline_ms=700\n", "job_floor=67108864\n", "slow_member=warn\n"] {
+    for line in ["read_deadline_ms=700\n", "job_floor=67108864\n", "space_wait_s=0\n"] {
         assert!(now.contains(line), "{line}: {now}");
     }
     assert_eq!(world.array()["tuning"]["read_deadline_ms"], 700);
     let told = world.ok(&["set", "tank0", "job_floor=64M"]);
     assert!(told.contains("already"), "{told}");
+    // A limit, and none again.
+    world.ok(&["set", "tank0", "space_wait_s=60"]);
+    assert_eq!(world.array()["tuning"]["space_wait_s"], 60);
+    world.ok(&["set", "tank0", "space_wait_s=0"]);
     for (typed, code, why) in [
         ("read_deadline_ms=0", 1, "must be more than 0"),
         ("slow_member=shout", 1, "warn, avoid or replace"),

@@ -170,7 +170,7 @@ pub struct Tuning {
     /// Bytes a second that a background job moves whatever clients do.
     #[serde(deserialize_with = "size")]
     pub job_floor: Option<ByteSize>,
-    /// How long writes wait for space behind the members; left out: without end.
+    /// How long writes wait for space behind the members; 0: without end, which is the default.
     pub space_wait_s: Option<u64>,
     /// Members are told what clients gave back, once that is safe.
     pub pass_discards: Option<bool>,
@@ -209,7 +209,11 @@ impl Tuning {
             merge_wait_max: self.merge_wait_us.map_or(base.merge_wait_max, Duration::from_micros),
             read_errors_max: self.read_errors_max.unwrap_or(base.read_errors_max),
             job_latency_target: millis(self.job_latency_target_ms, base.job_latency_target),
-            no_room_wait_max: self.space_wait_s.map(Duration::from_secs).or(base.no_room_wait_max),
+            no_room_wait_max: match self.space_wait_s {
+                None => base.no_room_wait_max,
+                Some(0) => None,
+                Some(seconds) => Some(Duration::from_secs(seconds)),
+            },
             pass_discards: self.pass_discards.unwrap_or(base.pass_discards),
             checksum_cache_bytes: self.checksum_cache.map_or(base.checksum_cache_bytes, |it| it.0),
             job_floor_bytes: self.job_floor.map_or(base.job_floor_bytes, |floor| floor.0),
@@ -235,7 +239,6 @@ impl Tuning {
             ("read_deadline_ms", self.read_deadline_ms),
             ("read_errors_max", self.read_errors_max),
             ("job_latency_target_ms", self.job_latency_target_ms),
-            ("space_wait_s", self.space_wait_s),
             ("job_floor", self.job_floor.map(|floor| floor.0)),
             ("checksum_cache", self.checksum_cache.map(|cache| cache.0)),
         ] {

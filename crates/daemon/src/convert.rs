@@ -177,7 +177,7 @@ fn tuning(own: &ArrayTuning) -> Tuning {
         read_errors_max: Some(own.read_errors_max),
         job_latency_target_ms: millis(own.job_latency_target),
         job_floor: Some(own.job_floor_bytes),
-        space_wait_s: own.no_room_wait_max.map(|time| time.as_secs()),
+        space_wait_s: Some(own.no_room_wait_max.map_or(0, |time| time.as_secs())),
         pass_discards: Some(own.pass_discards),
         read_rate_max: Some(own.limits.reads.bytes),
         write_rate_max: Some(own.limits.writes.bytes),

@@ -23,7 +23,7 @@ use crate::waits::Waits;
 use crate::{begin, config, control, convert, process, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
-use ashlar_engine::{Engine, EngineConfig, KeptMemory, Runner};
+use ashlar_engine::{Engine, EngineConfig, Event, KeptMemory, Runner};
 use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -100,8 +100,8 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     engine_config.kept_memory = kept_memory(&options, &say);
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
-    engine.events().count_within(EVENTS_COUNTED_FOR);
-    let events = Events::begin(engine.event_log(), &options.config, &options.state, &say);
+    let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
+    let events = follow_events(&engine, &options, &gather, &say);
     say(&format!("parity kernel {kernel}"));
     let nbd_limits = nbd_limits(&options.config, descriptors, &say);
     let setting = ExportSetting {
@@ -112,7 +112,6 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         keeper: Keeper::of(&options.socket, keeper_wait(&options.config)),
         gives_links: options.socket == Path::new(USUAL_SOCKET),
     };
-    let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let exports = Arc::new(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let (ready, is_ready) = watch::channel(false);
@@ -149,6 +148,19 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         std::process::exit(HANDED_OVER.into());
     }
     served.map(drop)
+}
+
+/// Events go out of the process, and what they say of devices that join is remembered.
+fn follow_events(
+    engine: &Engine,
+    options: &ServeOptions,
+    gather: &Arc<Gather>,
+    say: Say<'_>,
+) -> Arc<Events> {
+    engine.events().count_within(EVENTS_COUNTED_FOR);
+    let gather = Arc::clone(gather);
+    let remember = move |event: &Event| gather.note_event(event);
+    Events::begin(engine.event_log(), &options.config, &options.state, say, remember)
 }
 
 /// Tell the service manager and ask the drives, as long as the process runs.
@@ -367,10 +379,7 @@ async fn serve_until_signal(
         let gather = async {
             // Without a sender the process ends.
             drop(is_ready.wait_for(|is_ready| *is_ready).await);
-            tokio::join!(
-                arrays.gather.keep_looking(arrays, say),
-                arrays.gather.keep_remembering(arrays),
-            );
+            arrays.gather.keep_looking(arrays, say).await;
         };
         tokio::select! {
             // It never ends by itself.

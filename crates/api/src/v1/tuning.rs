@@ -43,7 +43,7 @@ pub struct Tuning {
     /// Bytes a second that a background job moves whatever clients do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_floor: Option<u64>,
-    /// How long writes wait for space behind the members, in seconds; left out: without end.
+    /// How long writes wait for space behind the members, in seconds; 0: without end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space_wait_s: Option<u64>,
     /// Members are told what clients gave back, once that is safe.

@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 /// Show or change tunables of a running array.
 ///
 /// If `remember` is set below `[start]` of the configuration, changes survive a restart. They
-/// override the configuration.
+/// override the configuration. For limits and `space_wait_s`, 0 means no limit.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples: ashlar set tank0; ashlar set tank0 job_floor=64M slow_member=avoid; \
-                  ashlar set tank0 write_rate_max=200M read_iops_max=0"
+                  ashlar set tank0 write_rate_max=200M read_iops_max=0 space_wait_s=0"
 )]
 pub struct Args {
     /// Name of the array.

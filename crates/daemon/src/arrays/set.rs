@@ -155,6 +155,17 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_for_space_of_0_is_one_without_end() {
+        let base =
+            ArrayTuning { no_room_wait_max: Some(Duration::from_secs(9)), ..Default::default() };
+        for (asked_s, wanted) in [(None, Some(9)), (Some(0), None), (Some(60), Some(60))] {
+            let tuning = Tuning { space_wait_s: asked_s, ..Tuning::default() };
+            let after = asked(&tuning).expect("sound").over(base);
+            assert_eq!(after.no_room_wait_max, wanted.map(Duration::from_secs), "{asked_s:?}");
+        }
+    }
+
+    #[test]
     fn what_is_remembered_is_what_was_said_last_of_each() {
         let first =
             Tuning { read_iops_max: Some(500), job_floor: Some(1 << 20), ..Tuning::default() };

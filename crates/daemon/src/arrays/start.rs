@@ -62,7 +62,9 @@ impl Arrays {
         is_in_memory: bool,
     ) -> Vec<String> {
         let mut told = Vec::new();
-        let Some(uuid) = self.uuid_of(name).await else { return told };
+        let running = self.running().await.into_iter().find(|array| array.name == name);
+        let Some(own) = running else { return told };
+        let uuid = own.uuid;
         self.gather.started(uuid);
         if !asked.not_remembered && !is_in_memory {
             told.extend(self.remember_made(uuid, name, asked.devices.clone()));
@@ -74,6 +76,8 @@ impl Arrays {
                 self.gather.remembered.change(uuid, change).err().map(|it| not_remembered(&it)),
             );
         }
+        // Devices may have other names than when it was remembered.
+        self.gather.note_members(&own);
         told.extend(self.tune_as_remembered(uuid, name).await);
         if let Some(call) = self.attachment_of(uuid, name) {
             told.push(match self.serve(call).await {

@@ -3,7 +3,7 @@
 //! What must stay true: without a journal nothing fails and nothing waits. A journal that takes
 //! nothing costs at most a second an event on this thread, and then that event.
 
-use super::{Ending, LOOK_EVERY, fields};
+use super::{Ending, fields};
 use crate::convert;
 use ashlar_api::v1::event::Event;
 use ashlar_engine::EventLog;
@@ -36,18 +36,7 @@ impl Journal {
 
     /// Send every event from the first one on, until the process ends.
     pub(super) fn follow(&self, log: &EventLog, ending: &Ending) {
-        let mut seen = 0;
-        loop {
-            let is_last = ending.is_now();
-            let events = log.wait_since(seen, if is_last { Duration::ZERO } else { LOOK_EVERY });
-            if events.is_empty() && is_last {
-                return;
-            }
-            for event in events {
-                seen = event.sequence;
-                self.send(&entry(&convert::event(event)));
-            }
-        }
+        super::each(log, ending, |event| self.send(&entry(&convert::event(event.clone()))));
     }
 
     fn send(&self, entry: &[u8]) {

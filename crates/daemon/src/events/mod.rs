@@ -17,7 +17,7 @@ mod notify;
 use crate::config::Config;
 use crate::exports::Say;
 use ashlar_api::v1::notify::{HistoryStatus, NotifyStatus, NotifyTested};
-use ashlar_engine::EventLog;
+use ashlar_engine::{Event, EventLog};
 use history::HistoryKeeper;
 use journal::Journal;
 pub(crate) use notify::Address;
@@ -62,12 +62,14 @@ pub struct Events {
 }
 
 impl Events {
-    /// Begin to follow `log`. What is kept on disk lies below `state`.
+    /// Begin to follow `log`. What is kept on disk lies below `state`. The daemon's own work with
+    /// an event is `work`, on a thread where it may block.
     pub(crate) fn begin(
         log: Arc<EventLog>,
         config: &Config,
         state: &Path,
         say: Say<'_>,
+        work: impl Fn(&Event) + Send + 'static,
     ) -> Arc<Events> {
         let (alive, ended) = channel();
         let ending = Ending::default();
@@ -90,6 +92,8 @@ impl Events {
         };
         let (own_log, own_ending) = (Arc::clone(&log), ending.clone());
         follow(&alive, "ashlar-history", move || recorder.follow(&own_log, &own_ending));
+        let (own_log, own_ending) = (Arc::clone(&log), ending.clone());
+        follow(&alive, "ashlar-own", move || each(&own_log, &own_ending, work));
         if let Some(journal) = Journal::at(&config.events.journal()) {
             let (log, ending) = (Arc::clone(&log), ending.clone());
             follow(&alive, "ashlar-journal", move || journal.follow(&log, &ending));
@@ -142,6 +146,22 @@ fn follow(alive: &Sender<()>, name: &str, work: impl FnOnce() + Send + 'static) 
         drop(alive);
     };
     let _refused = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+}
+
+/// Do `work` with every event from the first one on, until the process ends.
+fn each(log: &EventLog, ending: &Ending, work: impl Fn(&Event)) {
+    let mut seen = 0;
+    loop {
+        let is_last = ending.is_now();
+        let events = log.wait_since(seen, if is_last { Duration::ZERO } else { LOOK_EVERY });
+        if events.is_empty() && is_last {
+            return;
+        }
+        for event in &events {
+            seen = event.sequence;
+            work(event);
+        }
+    }
 }
 
 /// Where the history lies below a folder for state.

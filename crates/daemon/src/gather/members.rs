@@ -6,30 +6,76 @@
 //! but that device.
 
 use super::Gather;
-use crate::arrays::Arrays;
-use ashlar_engine::ArrayStatus;
-use std::time::Duration;
-
-/// How often to look who has joined.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+use super::remembered::Remembered;
+use ashlar_engine::{ArrayStatus, Event, event_names};
 
 impl Gather {
-    /// Remember the members of running arrays again and again, for ever.
-    pub async fn keep_remembering(&self, arrays: &Arrays) {
-        loop {
-            arrays.running().await.iter().for_each(|array| self.note_members(array));
-            tokio::time::sleep(LOOK_EVERY).await;
+    /// Remember the device that joined an array, if that is the event.
+    pub fn note_event(&self, event: &Event) {
+        if event.name != event_names::MEMBER_JOINED {
+            return;
+        }
+        let path = event.fields.iter().find(|(name, _)| *name == "path").map(|(_, path)| path);
+        // By name: the array may have stopped meanwhile, and the engine forgot its UUID.
+        let all = self.remembered.all().into_iter();
+        for (uuid, _) in all.filter(|(_, own)| own.name == event.array) {
+            let _kept = self.remembered.change(uuid, |own| note(own, path));
         }
     }
 
     /// Remember the members of this array.
     pub fn note_members(&self, array: &ArrayStatus) {
-        let paths = || array.members.iter().map(|member| &member.path).filter(|it| !it.is_empty());
-        let _kept = self.remembered.change(array.uuid, |own| {
-            if own.start {
-                let new: Vec<_> = paths().filter(|it| !own.devices.contains(it)).cloned().collect();
-                own.devices.extend(new);
-            }
-        });
+        let paths = array.members.iter().map(|member| &member.path).filter(|it| !it.is_empty());
+        let _kept = self.remembered.change(array.uuid, |own| note(own, paths));
+    }
+}
+
+/// Add what is new to the devices of an array that is started by hand.
+fn note<'p>(own: &mut Remembered, paths: impl IntoIterator<Item = &'p String>) {
+    if !own.start {
+        return;
+    }
+    for path in paths {
+        if !own.devices.contains(path) {
+            own.devices.push(path.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Gather;
+    use crate::config::Config;
+    use ashlar_engine::{EventLog, event_names};
+    use std::path::Path;
+    use uuid::Uuid;
+
+    fn joined(gather: &Gather, name: &'static str, array: &str, path: &str) {
+        let log = EventLog::new(4);
+        log.record(name, array, vec![("slot", "2".to_owned()), ("path", path.to_owned())]);
+        log.since(0).iter().for_each(|event| gather.note_event(event));
+    }
+
+    #[test]
+    fn a_device_that_joins_is_remembered_with_an_array_made_by_hand_and_with_no_other() {
+        let gather = Gather::new(&Config::default(), Path::new("/"), "here".to_owned(), |_| {});
+        let [by_hand, other] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+        for (uuid, name, start) in [(by_hand, "tank0", true), (other, "bank0", false)] {
+            let change = gather.remembered.change(uuid, |own| {
+                (own.name, own.start) = (name.to_owned(), start);
+                own.devices = vec!["/a".to_owned()];
+                // It would be forgotten otherwise.
+                own.absent = [7].into();
+            });
+            change.expect("in memory");
+        }
+        joined(&gather, event_names::MEMBER_JOINED, "tank0", "/b");
+        joined(&gather, event_names::MEMBER_JOINED, "tank0", "/b");
+        joined(&gather, event_names::MEMBER_FAILED, "tank0", "/c");
+        joined(&gather, event_names::MEMBER_JOINED, "bank0", "/d");
+        joined(&gather, event_names::MEMBER_JOINED, "nobody", "/e");
+        let devices = |uuid| gather.remembered.of(uuid).map(|own| own.devices).unwrap_or_default();
+        assert_eq!(devices(by_hand), ["/a", "/b"]);
+        assert_eq!(devices(other), ["/a"]);
     }
 }

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The first program of the machine that reboots: mounts its root, and gives way to systemd.
+# The first program of a machine with Debian: mounts its root, and gives way to systemd.
 B=/bin/busybox
 $B mount -t proc proc /proc
 $B mount -t sysfs sys /sys

@@ -2,8 +2,8 @@
 //! again, with or without some of its drives.
 //!
 //! What must stay true: its root and its drives are files in a folder that goes with the test. At
-//! each boot the root runs `reboot_guest.sh` with the number of the step. The package to install
-//! lies in the root; this module does not install it.
+//! each boot the root runs the test's script, after `machine.sh`, with the number of the step. The
+//! package to install lies in the root; this module does not install it.
 
 use crate::guest::{CONSOLE, Machine, Talk, emulator, watched};
 use crate::kernel::{self, Kernel, build_initial, here, install_missing, output, run};
@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A boot that takes longer is stuck. On a quiet machine one takes a minute.
-const PATIENCE_SECONDS: &str = "400";
-
 /// Long enough that writes are under way when the power is cut.
 const BEFORE_CUT: Duration = Duration::from_millis(1500);
 
+/// What a slow drive takes in a second.
+const SLOW_BYTES: u64 = 2 << 20;
+
 /// What the root may hold; it is sparse.
-const ROOT_BYTES: u64 = 2 << 30;
+const ROOT_BYTES: u64 = 3 << 30;
 
 /// Programs, and the package each comes from.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -64,18 +64,34 @@ const MASKED: [&str; 12] = [
     "systemd-networkd-wait-online.service",
 ];
 
-/// The machine, switched off.
-pub struct RebootMachine {
-    folder: tempfile::TempDir,
-    kernel: &'static Kernel,
+/// What a test gives to its machine.
+pub struct Setting<'a> {
+    /// What it runs, out of `tests/emulated`.
+    pub script: &'a str,
+    /// The names and sizes of drives, in bytes.
+    pub drives: &'a [(&'a str, u64)],
+    /// More files below `/drill`, with their text.
+    pub files: &'a [(&'a str, &'a str)],
+    /// A drive that takes [`SLOW_BYTES`] a second until it is set free.
+    pub slow: Option<&'static str>,
+    /// A boot that takes longer is stuck.
+    pub patience_seconds: &'static str,
 }
 
-impl RebootMachine {
-    /// With a fresh root, and drives of these names and sizes.
+/// The machine, switched off.
+pub struct DebianMachine {
+    folder: tempfile::TempDir,
+    kernel: &'static Kernel,
+    slow: Option<&'static str>,
+    patience_seconds: &'static str,
+}
+
+impl DebianMachine {
+    /// With a fresh root and fresh drives.
     ///
     /// # Errors
     /// One line that says what is missing here.
-    pub fn new(drives: &[(&str, u64)]) -> Result<RebootMachine, String> {
+    pub fn new(setting: &Setting<'_>) -> Result<DebianMachine, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("not root".to_owned());
         }
@@ -84,12 +100,14 @@ impl RebootMachine {
         let debian = output(&mut script("packaging/debian-root"))?;
         let debian = debian.trim();
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let machine = RebootMachine { folder, kernel };
-        build_initial(&kernel.modules(&ROOT_MODULES)?, "reboot_init.sh", &machine.path("initial"))?;
+        let Setting { slow, patience_seconds, .. } = *setting;
+        let machine = DebianMachine { folder, kernel, slow, patience_seconds };
+        let modules = kernel.modules(&ROOT_MODULES)?;
+        build_initial(&modules, "machine_init.sh", &machine.path("initial"))?;
         let modules = kernel.modules(&MODULES)?;
         // From here on it is a failure, not something that is missing.
-        machine.make_root(debian, &modules);
-        for (name, bytes) in drives {
+        machine.make_root(debian, &modules, setting);
+        for (name, bytes) in setting.drives {
             empty(&machine.path(name), *bytes);
         }
         Ok(machine)
@@ -99,7 +117,7 @@ impl RebootMachine {
         self.folder.path().join(name)
     }
 
-    fn make_root(&self, debian: &str, modules: &[PathBuf]) {
+    fn make_root(&self, debian: &str, modules: &[PathBuf], setting: &Setting<'_>) {
         let (tree, image) = (self.path("tree"), self.path("root"));
         fs::create_dir(&tree).expect("a folder");
         let text = tree.to_string_lossy();
@@ -108,6 +126,7 @@ impl RebootMachine {
         arguments.extend(left_out.iter().map(String::as_str));
         run("tar", arguments).expect("unpacked");
         settle(&tree);
+        fill(&tree.join("drill"), setting);
         self.copy_modules(&tree, modules);
         fs::copy(package(&self.path("deb")), tree.join("drill/ashlar.deb")).expect("copied");
         empty(&image, ROOT_BYTES);
@@ -160,7 +179,7 @@ impl RebootMachine {
     }
 
     fn start(&self, step: u32, drives: &[&str]) -> Machine {
-        let mut machine = emulator(PATIENCE_SECONDS);
+        let mut machine = emulator(self.patience_seconds);
         machine.arg("-kernel").arg(&self.kernel.image).arg("-initrd").arg(self.path("initial"));
         let append = format!("{CONSOLE} systemd.show_status=no drill={step}");
         machine.args(["-append", &append]).arg("-pidfile").arg(self.path("id"));
@@ -175,7 +194,16 @@ impl RebootMachine {
     }
 
     fn drive(&self, name: &str) -> String {
-        format!("if=none,id={name},format=raw,file={}", self.path(name).display())
+        let slow = match self.slow {
+            Some(slow) if slow == name => format!(",throttling.bps-write={SLOW_BYTES}"),
+            _ => String::new(),
+        };
+        format!("if=none,id={name},format=raw,file={}{slow}", self.path(name).display())
+    }
+
+    /// Let a slow drive of the machine that runs be as fast as the others.
+    pub fn set_free(&self, drive: &str) {
+        self.order(&format!("block_set_io_throttle {drive} 0 0 0 0 0 0"));
     }
 
     /// Pull a drive out of the machine that runs.
@@ -222,6 +250,17 @@ fn device(name: &str) -> String {
     format!("virtio-blk-pci,id=device-{name},drive={name},serial={name},bus=port-{name}")
 }
 
+/// What the machine runs, in the folder for it.
+fn fill(folder: &Path, setting: &Setting<'_>) {
+    fs::create_dir(folder).expect("a folder");
+    for (script, name) in [("machine.sh", "machine.sh"), (setting.script, "guest.sh")] {
+        fs::copy(here(script), folder.join(name)).expect("copied");
+    }
+    for (name, text) in setting.files {
+        fs::write(folder.join(name), text).expect("written");
+    }
+}
+
 /// What makes a Debian of packages a machine that runs the script.
 fn settle(tree: &Path) {
     let put = |name: &str, text: &str| {
@@ -237,7 +276,7 @@ fn settle(tree: &Path) {
     let limits = "[Manager]\nDefaultDeviceTimeoutSec=300\nDefaultTimeoutStartSec=300\n";
     put("etc/systemd/system.conf.d/drill.conf", limits);
     put("etc/systemd/journald.conf.d/drill.conf", "[Journal]\nStorage=persistent\n");
-    let unit = "[Service]\nExecStart=/bin/bash /drill/guest.sh\nStandardOutput=tty\n\
+    let unit = "[Service]\nExecStart=/bin/bash /drill/machine.sh\nStandardOutput=tty\n\
                 StandardError=inherit\nTTYPath=/dev/ttyS0\n";
     put("etc/systemd/system/drill.service", unit);
     let link = |to: &str, name: &str| {
@@ -249,8 +288,6 @@ fn settle(tree: &Path) {
     for unit in MASKED {
         link("/dev/null", unit);
     }
-    fs::create_dir(tree.join("drill")).expect("a folder");
-    fs::copy(here("reboot_guest.sh"), tree.join("drill/guest.sh")).expect("copied");
 }
 
 fn empty(path: &Path, bytes: u64) {
