@@ -54,8 +54,8 @@ pub struct Args {
 
     /// Start although the map of written stripes is damaged on all members. Stripes that were never
     /// written then return old contents of the devices instead of zeros. Also needed if the
-    /// directory `written`, beside the control socket of a killed daemon, is gone. Stripes that were
-    /// first written since the last FLUSH may then be lost, as after a power cut.
+    /// directory `written`, beside the control socket of a killed daemon, is gone. Stripes that
+    /// were first written since the last FLUSH may then be lost, as after a power cut.
     #[arg(long)]
     accept_lost_map: bool,
 

@@ -34,8 +34,8 @@ pub struct Args {
     devices: Vec<PathBuf>,
 
     /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For 4 to 32
-    /// parity strips, write --level n+m --parity COUNT. ZFS's notation of declustered layouts is understood:
-    /// draid2:8d:42c:0s.
+    /// parity strips, write --level n+m --parity COUNT. ZFS's notation of declustered layouts is
+    /// understood: draid2:8d:42c:0s.
     #[arg(short, long)]
     level: LevelChoice,
 
