@@ -160,10 +160,10 @@ pub fn chart(points: &[Point]) -> Chart {
     let falls = falls(points);
     let question = "What is lost on the way from the raw drives?";
     let reading = "What makers state of the drives, raw drives all at once, what the RAID \
-                   level leaves of them (BASELINE), the array, a file system on it. Each load has a scale of its own from zero to its \
-                   longest bar; the pale part is what is lost since the step before, \
-                   and the share is what is left of it. Under RAID the rate is spread over the \
-                   drives that hold data, random reads over all.";
+                   level leaves of them (BASELINE), the array, a file system on it. Each load \
+                   has a scale of its own from zero to its longest bar; the pale part is what is \
+                   lost since the step before, and the share is what is left of it. Under RAID \
+                   the rate is spread over the drives that hold data, random reads over all.";
     let mut rows = Vec::new();
     for fall in &falls {
         rows.extend(fall.steps.iter().map(|step| ChartRow {
