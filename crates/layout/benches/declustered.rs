@@ -5,7 +5,7 @@
 //! over all slices, which takes minutes. The numbers of that page are from here.
 
 use ashlar_layout::declustered::{
-    DECLUSTERED_SEED, Declustered, DeclusteredParts, Held, MemberRow, RebuildLoad,
+    DECLUSTERED_SEED, Declustered, DeclusteredParts, GROWTHS_MAX, Held, MemberRow, RebuildLoad,
 };
 use ashlar_layout::{Geometry, Level, Shape};
 use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
@@ -38,6 +38,7 @@ fn layout(members: usize, code: (usize, usize), spare_columns: usize, bytes: u64
         strip_bytes: STRIP_BYTES,
         rows: bytes / STRIP_BYTES,
         seed: DECLUSTERED_SEED,
+        growths: [None; GROWTHS_MAX],
     })
     .expect("a layout")
 }

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use ashlar_units::{BLOCK_BYTES, MemberIdx, STRIPS_MAX, StripIdx, StripSet, StripeNo, to_u64};
 
-use crate::declustered::{DECLUSTERED_VERSION, Declustered, DeclusteredParts};
+use crate::declustered::{DECLUSTERED_VERSION, Declustered, DeclusteredParts, Growths};
 use crate::grouped::Grouped;
 use crate::level::Level;
 use crate::placement::Placement;
@@ -80,6 +80,8 @@ pub struct Spread {
     pub cell_rows: u64,
     /// Seed of the shuffles.
     pub seed: u64,
+    /// Its growths, in order.
+    pub growths: Growths,
 }
 
 /// Where a strip lives.
@@ -137,6 +139,16 @@ impl Geometry {
     #[must_use]
     pub fn in_epoch(self, epoch: LayoutEpoch) -> Geometry {
         Geometry { epoch, ..self }
+    }
+
+    /// The geometry when a growth under way has ended. Its first stripes are the same.
+    #[must_use]
+    pub fn fully_grown(&self) -> Geometry {
+        let grown = self.declustered().map(|map| map.parts().fully_grown());
+        let Some(Ok(grown)) = grown else { return *self };
+        let spread = Some(Spread::of(grown));
+        let grown = Geometry::from_parts(GeometryParts { spread, ..self.parts() });
+        grown.expect("a growth that may begin may end").in_epoch(self.epoch)
     }
 
     /// Which of its array's geometries it is.
@@ -453,7 +465,8 @@ impl GeometryParts {
 
     /// All numbers of a declustered layout.
     pub fn declustered(&self) -> Option<DeclusteredParts> {
-        let Spread { members, domain_members, spare_columns, cell_rows, seed } = self.spread?;
+        let Spread { members, domain_members, spare_columns, cell_rows, seed, growths } =
+            self.spread?;
         Some(DeclusteredParts {
             data_strips: self.data_strips,
             parity_strips: self.parity_strips,
@@ -464,6 +477,7 @@ impl GeometryParts {
             strip_bytes: self.strip_bytes,
             rows: self.rows,
             seed,
+            growths,
         })
     }
 
@@ -521,6 +535,7 @@ impl Spread {
     fn of(parts: DeclusteredParts) -> Spread {
         let DeclusteredParts { members, domain_members, spare_columns, cell_rows, seed, .. } =
             parts;
-        Spread { members, domain_members, spare_columns, cell_rows, seed }
+        let growths = parts.growths;
+        Spread { members, domain_members, spare_columns, cell_rows, seed, growths }
     }
 }

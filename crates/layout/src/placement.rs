@@ -20,6 +20,7 @@ use crate::stripe::Stripe;
 
 /// How stripes lie on members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "an array has one or two, and hands out references")]
 pub(crate) enum Placement {
     /// Stripes on fixed groups of as many members as a stripe is wide.
     Grouped(Grouped),

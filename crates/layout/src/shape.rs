@@ -7,7 +7,7 @@
 use ashlar_units::ByteSize;
 
 use crate::declustered::{
-    CELL_BYTES_FLASH, DECLUSTERED_SEED, DECLUSTERED_VERSION, DeclusteredError,
+    CELL_BYTES_FLASH, DECLUSTERED_SEED, DECLUSTERED_VERSION, DeclusteredError, GROWTHS_MAX,
 };
 use crate::geometry::{GeometryParts, LAYOUT_VERSION, Spread};
 use crate::level::Level;
@@ -265,6 +265,7 @@ impl Shape {
             spare_columns: wish.spare_columns,
             cell_rows: (cell_bytes / self.strip_bytes.max(1)).max(1),
             seed: DECLUSTERED_SEED,
+            growths: [None; GROWTHS_MAX],
         }
     }
 

@@ -6,9 +6,9 @@
 use ashlar_units::{Extent, to_u64};
 
 use crate::format::{
-    AREA_ALIGN, BITS_PER_PAGE, DATA_ALIGN, FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, HEARTBEAT_BYTES,
-    HEARTBEAT_OFFSET, HEARTBEAT_SLOTS, MEMBER_BYTES_MIN, PAGE_BYTES, TAIL_COPIES_BYTES,
-    member_bytes,
+    AREA_ALIGN, BITS_PER_PAGE, DATA_ALIGN, FIRST_AREA_OFFSET, GROWN_MAP_PLACES, HEAD_COPIES_BYTES,
+    HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS, MEMBER_BYTES_MIN, PAGE_BYTES,
+    TAIL_COPIES_BYTES, member_bytes,
 };
 use crate::geometry::GeometryRecord;
 
@@ -35,11 +35,14 @@ pub struct Areas {
     pub spare_states: Extent,
     /// Room for a later reshape; nothing in it has a meaning.
     pub reshape: Extent,
+    /// Pages of the written map behind those of `written_map`, if the array has grown and needs
+    /// them. The room is taken from `reshape`.
+    pub grown_map: Extent,
 }
 
 impl Areas {
     /// The areas' names, in the order of the area table.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "head_copies",
         "tail_copies",
         "heartbeat",
@@ -50,13 +53,14 @@ impl Areas {
         "data",
         "spare_states",
         "reshape",
+        "grown_map",
     ];
 
     /// Where the area table has each of them.
-    pub(crate) const ENTRIES: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+    pub(crate) const ENTRIES: [usize; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
     /// Each area with its name, in the order of the area table.
-    pub fn named(&self) -> [(&'static str, Extent); 10] {
+    pub fn named(&self) -> [(&'static str, Extent); 11] {
         let extents = [
             self.head_copies,
             self.tail_copies,
@@ -68,6 +72,7 @@ impl Areas {
             self.data,
             self.spare_states,
             self.reshape,
+            self.grown_map,
         ];
         std::array::from_fn(|at| (Self::NAMES[at], extents[at]))
     }
@@ -83,7 +88,7 @@ impl Areas {
         Areas { tail_copies: Extent::new(end - TAIL_COPIES_BYTES, TAIL_COPIES_BYTES), ..self }
     }
 
-    pub(crate) fn from_extents(extents: [Extent; 10]) -> Self {
+    pub(crate) fn from_extents(extents: [Extent; 11]) -> Self {
         let [
             head,
             tail,
@@ -95,6 +100,7 @@ impl Areas {
             data,
             spare_states,
             reshape,
+            grown_map,
         ] = extents;
         Areas {
             head_copies: head,
@@ -107,6 +113,7 @@ impl Areas {
             data,
             spare_states,
             reshape,
+            grown_map,
         }
     }
 
@@ -124,13 +131,13 @@ impl Areas {
         if !fixed {
             return Err("areas");
         }
-        let intent_bits = geometry.volume_bytes().div_ceil(region_bytes);
+        // A growth has room for what it opens before it begins.
+        let volume_bytes = geometry.stripes_when_grown() * geometry.stripe_data_bytes();
+        let intent_bits = volume_bytes.div_ceil(region_bytes);
         if self.write_intent.bytes < pages_bytes(intent_bits, BITS_PER_PAGE) {
             return Err("areas.write_intent");
         }
-        if self.written_map.bytes < pages_bytes(geometry.stripes(), BITS_PER_PAGE) {
-            return Err("areas.written_map");
-        }
+        self.check_written_map(geometry)?;
         if self.data.bytes != geometry.member_data_bytes()
             || !self.data.offset.is_multiple_of(DATA_ALIGN)
         {
@@ -144,6 +151,7 @@ impl Areas {
             self.intent_log,
             self.checksums,
             self.spare_states,
+            self.grown_map,
             self.reshape,
             self.data,
         ];
@@ -156,6 +164,40 @@ impl Areas {
             free_from = end;
         }
         if free_from > self.tail_copies.offset { Err("areas.data") } else { Ok(()) }
+    }
+}
+
+/// The written map.
+impl Areas {
+    /// Places on a member for each page of the map as it was created, next to each other and
+    /// written in turns: 2 if the area has room for them, else 1. Pages behind them have 2.
+    pub(crate) fn written_map_places(&self, geometry: &GeometryRecord) -> u64 {
+        let one = pages_bytes(geometry.stripes_at_creation(), BITS_PER_PAGE);
+        if self.written_map.bytes >= 2 * one { 2 } else { 1 }
+    }
+
+    /// Pages that the area of the creation has room for.
+    pub(crate) fn written_map_pages(&self, geometry: &GeometryRecord) -> u64 {
+        self.written_map.bytes / PAGE_BYTES / self.written_map_places(geometry)
+    }
+
+    /// Bytes that an array of this geometry needs behind the map of its creation.
+    pub(crate) fn grown_map_bytes(&self, geometry: &GeometryRecord) -> u64 {
+        let pages = geometry.stripes_when_grown().div_ceil(BITS_PER_PAGE);
+        pages.saturating_sub(self.written_map_pages(geometry)) * GROWN_MAP_PLACES * PAGE_BYTES
+    }
+
+    fn check_written_map(&self, geometry: &GeometryRecord) -> Result<(), &'static str> {
+        let one = pages_bytes(geometry.stripes_at_creation(), BITS_PER_PAGE);
+        let has_grown = geometry.growths().next().is_some();
+        if self.written_map.bytes < one || has_grown && self.written_map_places(geometry) != 2 {
+            return Err("areas.written_map");
+        }
+        let is_needed = has_grown || self.grown_map == Extent::default();
+        if !is_needed || self.grown_map.bytes < self.grown_map_bytes(geometry) {
+            return Err("areas.grown_map");
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use crate::features::Features;
 use crate::format::{
     JOBS_MAX, MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, MEMBER_SIZE_UNIT, TAIL_COPIES_BYTES,
 };
+use crate::geometry::GrowthRecord;
 use crate::member::Role;
 use crate::policy::{ChecksumKind, ConsistencyPolicy};
 use crate::superblock::Superblock;
@@ -79,6 +80,10 @@ impl Superblock {
         if self.geometry.is_declustered() != declustered {
             return Err("layout_version");
         }
+        let has_grown = self.features.incompatible & Features::GROWN != 0;
+        if self.geometry.growths().next().is_some() != has_grown {
+            return Err("growths");
+        }
         self.check_enclosures()?;
         let has_room = self.features.compatible & Features::RESHAPE_AREA != 0;
         if has_room != (self.areas.reshape.bytes != 0) {
@@ -122,7 +127,14 @@ impl Superblock {
             return Err("enclosure_domains");
         }
         match self.enclosures {
-            Some(own) => own.check(&self.geometry),
+            Some(own) => {
+                own.check(&self.geometry)?;
+                // Slots of an enclosure follow each other, so it comes as a whole.
+                let slots = own.slots(&self.geometry);
+                let is_whole =
+                    |growth: GrowthRecord| usize::from(growth.members_before).is_multiple_of(slots);
+                if self.geometry.growths().all(is_whole) { Ok(()) } else { Err("growths") }
+            }
             None if self.geometry.spread.is_some_and(|spread| spread.domain_members != 1) => {
                 Err("domain_members")
             }

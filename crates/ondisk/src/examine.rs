@@ -234,6 +234,7 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
             format_args!("{count} of {slots} slots by {kind}, at most {strips} strips of a stripe"),
         )?;
     }
+    growth_lines(f, superblock)?;
     line(f, "generation", format_args!("{}", superblock.generation))?;
     line(f, "incarnation", format_args!("{}", superblock.incarnation))?;
     // An array is marked so from its start to its stop. The device's holder tells whether it runs.
@@ -267,6 +268,26 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
     }
     for (name, area) in superblock.areas.named() {
         line(f, name, format_args!("{} at {}", ByteSize(area.bytes), area.offset))?;
+    }
+    Ok(())
+}
+
+fn growth_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Result {
+    let layout = superblock.geometry.to_layout();
+    let under_way = layout.as_ref().and_then(|it| it.declustered()?.growth());
+    for growth in superblock.geometry.growths() {
+        let from = usize::from(growth.members_before);
+        match under_way.filter(|it| it.members_before == from) {
+            Some(at) => line(
+                f,
+                "growth",
+                format_args!(
+                    "from {from} members, {} of {} cells of each member have moved",
+                    at.moved_cells, at.end_cells
+                ),
+            )?,
+            None => line(f, "growth", format_args!("from {from} members, complete"))?,
+        }
     }
     Ok(())
 }

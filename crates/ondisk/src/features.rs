@@ -71,6 +71,8 @@ impl Features {
     pub const DISTRIBUTED_SPARES: u64 = 32;
     /// Incompatible: the members of a declustered array are in failure domains.
     pub const FAILURE_DOMAINS: u64 = 64;
+    /// Incompatible: a declustered array has grown, or grows.
+    pub const GROWN: u64 = 128;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
         compatible: Features::WHOLE_MAP | Features::FLUSH_MARKS | Features::RESHAPE_AREA,
@@ -81,7 +83,8 @@ impl Features {
             | Features::DECLUSTERED
             | Features::KEPT_MAP
             | Features::DISTRIBUTED_SPARES
-            | Features::FAILURE_DOMAINS,
+            | Features::FAILURE_DOMAINS
+            | Features::GROWN,
     };
 
     /// What a program that knows `supported` may do.

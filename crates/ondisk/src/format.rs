@@ -9,6 +9,7 @@
 
 use std::mem::{offset_of, size_of};
 
+use ashlar_layout::declustered::GROWTHS_MAX;
 use ashlar_units::Extent;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -99,6 +100,8 @@ pub const MEMBER_BYTES_MIN: u64 = 4 << 20;
 pub const PAGE_BYTES: u64 = 4096;
 /// Size of the header of such a page, in bytes.
 pub const PAGE_HEADER_BYTES: u64 = 32;
+/// Places that each page of the written map has that a growth added.
+pub const GROWN_MAP_PLACES: u64 = 2;
 /// Bits in one bitmap page.
 pub const BITS_PER_PAGE: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) * 8;
 /// Bytes of the checksum table for the CRC-32C of one block.
@@ -252,6 +255,15 @@ record! {
 }
 
 record! {
+    /// One growth of a declustered array.
+    RawGrowth, GROWTH_FIELDS {
+        members_before: U16,
+        reserved_0: [u8; 6],
+        moved_cells: U64,
+    }
+}
+
+record! {
     /// The superblock's fixed header.
     RawHeader, HEADER_FIELDS {
         magic: [u8; 8],
@@ -300,7 +312,8 @@ record! {
         cell_rows: U32,
         reserved_4: [u8; 4],
         seed: U64,
-        reserved_2: [u8; 1976],
+        growths: [RawGrowth; GROWTHS_MAX],
+        reserved_2: [u8; 1944],
         spare_table: [RawSpareEntry; SPARE_ENTRIES_MAX],
         kept_map_boot: [u8; 16],
     }

@@ -3,7 +3,9 @@
 //! What must stay true: these numbers decide where every byte of the volume lies. Once an array
 //! exists, only a reshape changes them. The layout crate knows what they mean for a block.
 
-use ashlar_layout::declustered::{DECLUSTERED_VERSION, DeclusteredError};
+use ashlar_layout::declustered::{
+    DECLUSTERED_VERSION, DeclusteredError, DeclusteredParts, GrowthParts,
+};
 use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level, ShapeError, Spread};
 use ashlar_units::{BLOCK_BYTES, STRIPS_MAX, to_u64};
 use std::ops::Range;
@@ -42,6 +44,29 @@ pub struct SpreadRecord {
     pub cell_rows: u32,
     /// Seed of the shuffles.
     pub seed: u64,
+    /// Its growths, in order.
+    pub growths: [Option<GrowthRecord>; 2],
+}
+
+/// A growth of a declustered array, in raw counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GrowthRecord {
+    /// Members before it; not 0.
+    pub members_before: u16,
+    /// The frontier: cells of each member below this number have moved.
+    pub moved_cells: u64,
+}
+
+impl GrowthRecord {
+    fn from_layout(growth: GrowthParts) -> Self {
+        let members_before = u16::try_from(growth.members_before).expect("layout limits are lower");
+        GrowthRecord { members_before, moved_cells: growth.moved_cells }
+    }
+
+    fn to_layout(self) -> GrowthParts {
+        let GrowthRecord { members_before, moved_cells } = self;
+        GrowthParts { members_before: members_before.into(), moved_cells }
+    }
 }
 
 impl SpreadRecord {
@@ -54,6 +79,7 @@ impl SpreadRecord {
             spare_columns: count(spread.spare_columns),
             cell_rows: u32::try_from(spread.cell_rows).expect("layout limits are lower"),
             seed: spread.seed,
+            growths: spread.growths.map(|growth| growth.map(GrowthRecord::from_layout)),
         }
     }
 
@@ -64,6 +90,7 @@ impl SpreadRecord {
             spare_columns: self.spare_columns.into(),
             cell_rows: self.cell_rows.into(),
             seed: self.seed,
+            growths: self.growths.map(|growth| growth.map(GrowthRecord::to_layout)),
         }
     }
 }
@@ -161,6 +188,38 @@ impl GeometryRecord {
         }
     }
 
+    /// The growths of the array, in order.
+    pub fn growths(&self) -> impl Iterator<Item = GrowthRecord> + use<> {
+        let growths = self.spread.map(|spread| spread.growths).unwrap_or_default();
+        growths.into_iter().flatten()
+    }
+
+    /// Stripes that the array was created with.
+    pub fn stripes_at_creation(&self) -> u64 {
+        self.stripes_of(|parts| Ok(parts.at_creation()))
+    }
+
+    /// Stripes of the array when a growth under way has ended.
+    pub fn stripes_when_grown(&self) -> u64 {
+        self.stripes_of(DeclusteredParts::fully_grown)
+    }
+
+    /// Whether a growth is under way.
+    pub fn is_growing(&self) -> bool {
+        self.stripes() != self.stripes_when_grown()
+    }
+
+    fn stripes_of(
+        &self,
+        when: impl Fn(&DeclusteredParts) -> Result<DeclusteredParts, DeclusteredError>,
+    ) -> u64 {
+        let parts = self.known_parts().and_then(|parts| parts.declustered());
+        match parts.filter(|_| self.growths().next().is_some()) {
+            None => self.stripes(),
+            Some(parts) => when(&parts).and_then(|parts| parts.stripe_count()).unwrap_or(0),
+        }
+    }
+
     /// Rows that an array has at least, and by which it grows: 1, or the rows of a slice.
     pub(crate) fn row_unit(&self) -> u64 {
         self.known_parts().map_or(1, |parts| parts.row_unit())
@@ -242,6 +301,11 @@ fn field_of(error: &ShapeError) -> &'static str {
             DeclusteredError::StripSize { .. } => "strip_bytes",
             DeclusteredError::CellRows { .. } => "cell_rows",
             DeclusteredError::Seed { .. } => "seed",
+            DeclusteredError::Growth { .. }
+            | DeclusteredError::NoBlock { .. }
+            | DeclusteredError::GrownTwice
+            | DeclusteredError::Growing
+            | DeclusteredError::PartOfDomain { .. } => "growths",
             DeclusteredError::NoSlice { .. } | DeclusteredError::TooLarge { .. } => "rows",
         },
         _ => "rows",

@@ -11,6 +11,7 @@
 //! - `enclosures`: which slots of a declustered array fail together
 //! - `areas`: where everything lies; `plan`: how large it is and how many rows fit a device
 //! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
+//! - `growth`: the superblock of a declustered array that begins to grow
 //! - `spare_table`: lost members of an array with distributed spares, and states of their cells
 //! - `copies`: choose among the four of one device
 //! - `runner`: who a heartbeat says runs the array
@@ -34,6 +35,7 @@ mod features;
 mod flush_mark;
 pub mod format;
 mod geometry;
+mod growth;
 mod heartbeat;
 mod job;
 pub mod log;
@@ -56,7 +58,8 @@ pub use enclosures::{EnclosureKind, EnclosureRecord};
 pub use fault::SuperblockFault;
 pub use features::{Access, Features};
 pub use flush_mark::FlushMark;
-pub use geometry::{GeometryRecord, SpreadRecord};
+pub use geometry::{GeometryRecord, GrowthRecord, SpreadRecord};
+pub use growth::GrowthFault;
 pub use heartbeat::Heartbeat;
 pub use job::{JobKind, JobRecord, ScrubRecord};
 pub use member::{BadTransition, MemberEntry, MemberEvent, Role, Update};

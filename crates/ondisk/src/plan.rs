@@ -233,6 +233,7 @@ impl AreaPlan {
             data,
             spare_states,
             reshape,
+            grown_map: Extent::default(),
         };
         Ok(AreaPlan {
             geometry,

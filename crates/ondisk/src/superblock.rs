@@ -17,18 +17,19 @@ use uuid::Uuid;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::areas::{Areas, pages_bytes};
+use crate::areas::Areas;
 use crate::bitmap::array_tag;
 use crate::check::GENERATION_READ_END;
 use crate::enclosures::EnclosureRecord;
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
 use crate::format::{
-    AREAS_MAX, BITS_PER_PAGE, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX,
-    MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea, RawHeader, RawJob, RawMember, RawSpareEntry,
-    SPARE_ENTRIES_MAX, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES,
+    AREAS_MAX, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION, GROWN_MAP_PLACES, JOBS_MAX,
+    MEMBER_ENTRY_BYTES, MEMBER_MAGIC, PAGE_BYTES, RawArea, RawGrowth, RawHeader, RawJob, RawMember,
+    RawSpareEntry, SPARE_ENTRIES_MAX, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT,
+    SUPERBLOCK_SLOT_BYTES,
 };
-use crate::geometry::{GeometryRecord, SpreadRecord};
+use crate::geometry::{GeometryRecord, GrowthRecord, SpreadRecord};
 use crate::job::{JobRecord, ScrubRecord};
 use crate::member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
@@ -117,8 +118,29 @@ impl Superblock {
     /// Places on a member for each page of the written map, next to each other and written in
     /// turns: 2 if the area has room for them, else 1.
     pub fn written_map_places(&self) -> u64 {
-        let one = pages_bytes(self.geometry.stripes(), BITS_PER_PAGE);
-        if self.areas.written_map.bytes >= 2 * one { 2 } else { 1 }
+        self.areas.written_map_places(&self.geometry)
+    }
+
+    /// Pages of the written map that its area of the creation has room for. Those behind them lie
+    /// in what growths added.
+    pub fn written_map_pages(&self) -> u64 {
+        self.areas.written_map_pages(&self.geometry)
+    }
+
+    /// Where a place of a page of the written map lies, in bytes from the start of each member.
+    /// Pages count through the map of the creation and then through what growths added.
+    ///
+    /// # Panics
+    /// If the array has no such page; places are 0 and 1.
+    pub fn written_map_offset(&self, page: u64, place: u64) -> u64 {
+        let places = self.written_map_places();
+        let (first, grown) = (self.areas.written_map, self.areas.grown_map);
+        let (area, block) = match page.checked_sub(self.written_map_pages()) {
+            None => (first, page * places + place),
+            Some(page) => (grown, page * GROWN_MAP_PLACES + place),
+        };
+        assert!((block + 1) * PAGE_BYTES <= area.bytes, "page {page} of the written map");
+        area.offset + block * PAGE_BYTES
     }
 
     /// Whether both places of every page of the written map hold a page since creation, so that
@@ -271,6 +293,16 @@ impl Superblock {
         as_other == *other
     }
 
+    /// The growth under way has come this far.
+    ///
+    /// # Panics
+    /// If the array never grew.
+    pub fn set_moved_cells(&mut self, moved_cells: u64) {
+        let spread = self.geometry.spread.as_mut();
+        let last = spread.and_then(|spread| spread.growths.iter_mut().flatten().last());
+        last.expect("the array grows").moved_cells = moved_cells;
+    }
+
     /// The array runs with a kept map from now on, in this boot, or without one.
     pub fn set_kept_map(&mut self, boot: Option<Uuid>) {
         self.features.incompatible &= !Features::KEPT_MAP;
@@ -296,6 +328,7 @@ impl Superblock {
             spare_table[record.entry] = record.to_raw();
         }
         let spread = self.geometry.spread;
+        let growths = spread.map(|spread| spread.growths).unwrap_or_default();
         let count = |of: fn(SpreadRecord) -> u16| spread.map_or(0, of).into();
         RawHeader {
             magic: MEMBER_MAGIC,
@@ -342,6 +375,7 @@ impl Superblock {
             enclosure_kind: self.enclosures.map_or(0, |own| own.kind.code()),
             cell_rows: spread.map_or(0, |spread| spread.cell_rows).into(),
             seed: spread.map_or(0, |spread| spread.seed).into(),
+            growths: growths.map(raw_growth),
             spare_table,
             ..RawHeader::new_zeroed()
         }
@@ -352,6 +386,7 @@ impl Superblock {
         let lenient = features.has_unknown(Features::SUPPORTED);
         let zero = raw.reserved_0 == [0; 4]
             && raw.reserved_1 == [0; 2]
+            && raw.growths.iter().all(|growth| growth.reserved_0 == [0; 6])
             && is_zero(&raw.reserved_2)
             && has_spread_of_its_layout(raw);
         if !lenient && !zero {
@@ -359,6 +394,9 @@ impl Superblock {
         }
         if !lenient && raw.flags.get() & !(FLAG_UNCLEAN | FLAG_RESYNC_DIRTY_REGIONS) != 0 {
             return Err("flags");
+        }
+        if raw.growths.iter().any(|it| it.members_before.get() == 0 && it.moved_cells.get() != 0) {
+            return Err("growths");
         }
         let mut jobs = Vec::new();
         for job in &raw.jobs {
@@ -425,6 +463,7 @@ fn has_spread_of_its_layout(raw: &RawHeader) -> bool {
     let is_empty = counts.iter().all(|count| count.get() == 0)
         && raw.cell_rows.get() == 0
         && raw.seed.get() == 0
+        && raw.growths.iter().all(|growth| growth.members_before.get() == 0)
         && (raw.enclosure_domains, raw.enclosure_kind) == (0, 0);
     raw.reserved_4 == [0; 4] && (is_declustered || is_empty)
 }
@@ -436,8 +475,22 @@ fn spread_of(raw: &RawHeader) -> Option<SpreadRecord> {
         spare_columns: raw.spare_columns.get(),
         cell_rows: raw.cell_rows.get(),
         seed: raw.seed.get(),
+        growths: raw.growths.map(growth_of),
     };
     (raw.layout_version.get() == u32::from(DECLUSTERED_VERSION)).then_some(spread)
+}
+
+fn growth_of(raw: RawGrowth) -> Option<GrowthRecord> {
+    let (members_before, moved_cells) = (raw.members_before.get(), raw.moved_cells.get());
+    (members_before != 0).then_some(GrowthRecord { members_before, moved_cells })
+}
+
+fn raw_growth(growth: Option<GrowthRecord>) -> RawGrowth {
+    growth.map_or_else(RawGrowth::new_zeroed, |growth| RawGrowth {
+        members_before: growth.members_before.into(),
+        reserved_0: [0; 6],
+        moved_cells: growth.moved_cells.into(),
+    })
 }
 
 fn geometry_of(raw: &RawHeader) -> GeometryRecord {

@@ -71,7 +71,8 @@ impl<I: ReadAt> Salvage<I> {
             sources: sources(&membership),
             written_map: Pages::written_map(
                 newest.written_map,
-                newest.geometry.stripes(),
+                newest.grown_map,
+                newest.geometry.stripes_at_creation(),
                 newest.has_whole_map,
             ),
             write_intent: Pages::write_intent(newest.write_intent),

@@ -4,14 +4,12 @@
 //! nothing overflows for stripes of the array. The letters are those of the page. Not here: which
 //! cells are on distributed spares (`spares.rs`).
 
-use crate::bytes::index;
+use crate::growth::Growth;
+use crate::slices::{SliceCell, Slices};
 use std::fmt;
 
-/// Shuffles of the columns.
-const SHUFFLES: u64 = 64;
-
 /// What a superblock says of layout version 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// k.
     pub data_strips: u64,
@@ -19,7 +17,7 @@ pub struct Parameters {
     pub parity_strips: u64,
     /// Strips on each member.
     pub rows: u64,
-    /// P.
+    /// P, after all growths.
     pub members: u64,
     /// E.
     pub domain_members: u64,
@@ -29,26 +27,66 @@ pub struct Parameters {
     pub cell_rows: u64,
     /// Of the shuffles.
     pub seed: u64,
+    /// Growths in order: members before each, and cells that it has moved.
+    pub growths: Vec<(u64, u64)>,
 }
 
-/// The map, with its shuffles.
+/// The map: slices as created, and those that each growth opened.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Declustered {
     of: Parameters,
-    /// W, strips of a stripe.
-    width: u64,
-    /// D, columns.
-    columns: u64,
-    /// C, data columns.
-    data_columns: u64,
-    /// L, rows of cells of a slice.
-    cells_high: u64,
-    /// G, groups of a sub-slice.
-    groups: u64,
-    /// q.
-    prime: u64,
-    /// B.
-    shuffles: Vec<Vec<u64>>,
+    slices: Vec<Slices>,
+    growths: Vec<Growth>,
+}
+
+/// A cell of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellPlace {
+    /// Whose slices: 0 those of the creation.
+    region: usize,
+    cell: SliceCell,
+}
+
+impl Parameters {
+    /// Members at creation.
+    fn first_members(&self) -> u64 {
+        self.growths.first().map_or(self.members, |growth| growth.0)
+    }
+
+    /// Members before and after a growth.
+    fn members_around(&self, nth: usize) -> (u64, u64) {
+        let after = self.growths.get(nth + 1).map_or(self.members, |growth| growth.0);
+        (self.growths[nth].0, after)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let width = self.data_strips + self.parity_strips;
+        if !(2..=256).contains(&self.members) {
+            return Err("members");
+        }
+        if self.domain_members == 0 || !self.members.is_multiple_of(self.domain_members) {
+            return Err("domain_members");
+        }
+        for nth in 0..self.growths.len() {
+            let (before, after) = self.members_around(nth);
+            if before >= after || !before.is_multiple_of(self.domain_members) {
+                return Err("growths");
+            }
+        }
+        let columns = self.first_members() / self.domain_members;
+        let is_code =
+            (1..=63).contains(&self.data_strips) && (1..=32).contains(&self.parity_strips);
+        if !is_code || width > 64 {
+            return Err("data_strips");
+        }
+        if width + self.spare_columns > columns {
+            return Err("spare_columns");
+        }
+        if !(1..=4096).contains(&self.cell_rows) {
+            return Err("cell_rows");
+        }
+        Ok(())
+    }
 }
 
 impl Declustered {
@@ -57,35 +95,34 @@ impl Declustered {
     /// # Errors
     /// The first field that is impossible.
     pub fn new(of: Parameters) -> Result<Declustered, &'static str> {
-        let width = of.data_strips + of.parity_strips;
-        if !(2..=256).contains(&of.members) {
-            return Err("members");
-        }
-        if of.domain_members == 0 || !of.members.is_multiple_of(of.domain_members) {
-            return Err("domain_members");
-        }
-        let columns = of.members / of.domain_members;
-        let is_code = (1..=63).contains(&of.data_strips) && (1..=32).contains(&of.parity_strips);
-        if !is_code || width > 64 {
-            return Err("data_strips");
-        }
-        if width + of.spare_columns > columns {
-            return Err("spare_columns");
-        }
-        if !(1..=4096).contains(&of.cell_rows) {
-            return Err("cell_rows");
-        }
-        let data_columns = columns - of.spare_columns;
-        let cells_high = width / common_divisor(width, data_columns);
-        let groups = cells_high * data_columns / width;
-        let prime = (columns..).find(|number| is_prime(*number)).ok_or("members")?;
-        let shuffles = shuffles(prime, of.seed);
-        let map =
-            Declustered { of, width, columns, data_columns, cells_high, groups, prime, shuffles };
-        if map.slices() == 0 || of.rows.checked_mul(of.members).is_none() {
+        of.check()?;
+        let first = Slices::new(&of, of.first_members(), of.rows).ok_or("members")?;
+        if first.count == 0 || of.rows.checked_mul(of.members).is_none() {
             return Err("rows");
         }
+        let mut map = Declustered { of, slices: vec![first], growths: Vec::new() };
+        for nth in 0..map.of.growths.len() {
+            map.grow(nth).ok_or("growths")?;
+        }
         Ok(map)
+    }
+
+    /// Adds a growth to those before it.
+    fn grow(&mut self, nth: usize) -> Option<()> {
+        let first = &self.slices[0];
+        let aligned = self.growths.last().map_or(first.cells_high, Growth::block);
+        let cells = first.count * first.cells_high;
+        let (members, moved) = (self.of.members_around(nth), self.of.growths[nth].1);
+        let growth = Growth::new(&self.of, members, (aligned, cells), moved)?;
+        let least = self.growths.first().unwrap_or(&growth).unit();
+        let is_next = self.growths.last().is_none_or(Growth::is_complete);
+        if !is_next || !moved.is_multiple_of(least) {
+            return None;
+        }
+        let free = if growth.is_complete() { growth.free_cells() } else { 0 };
+        self.slices.push(Slices::new(&self.of, members.1, free * self.of.cell_rows)?);
+        self.growths.push(growth);
+        Some(())
     }
 
     /// P.
@@ -103,92 +140,71 @@ impl Declustered {
         self.of.cell_rows
     }
 
+    /// Members before each growth, in order.
+    pub fn members_before_growths(&self) -> impl Iterator<Item = u64> + '_ {
+        self.of.growths.iter().map(|growth| growth.0)
+    }
+
     /// Cells of a member, those behind the last whole slice as well.
     pub fn cells(&self) -> u64 {
         self.of.rows / self.of.cell_rows
     }
 
-    /// The member in spare column `column`, counted among the spare ones, of the sub-slice that
-    /// this member has its cell of the row in.
-    pub fn spare_member(&self, row: u64, member: usize, column: u64) -> Option<usize> {
-        if column >= self.of.spare_columns {
-            return None;
-        }
-        let (slice, size) = (row / self.rows_of_slice(), self.of.domain_members);
-        let member = u64::try_from(member).ok()?;
-        let (domain, unit) = (member / size, member % size);
-        let sub_slice = (unit + size - self.turn(slice, domain)) % size;
-        let spare = self.domain(slice, self.data_columns + column);
-        Some(index(spare * size + (sub_slice + self.turn(slice, spare)) % size))
-    }
-
     /// Stripes of the array.
     pub fn stripes(&self) -> u64 {
-        self.slices() * self.stripes_of_slice()
+        self.slices.iter().map(Slices::stripes).sum()
     }
 
-    /// Stripes of the slices that begin within the first `rows` rows of the members.
+    /// Stripes of the array as it was created.
+    pub fn stripes_at_creation(&self) -> u64 {
+        self.slices[0].stripes()
+    }
+
+    /// Stripes, from the first on, that can have a strip within the first `rows` rows of the
+    /// members. Those that growths opened lie all over them.
     pub fn stripes_within(&self, rows: u64) -> u64 {
-        rows.div_ceil(self.rows_of_slice()).min(self.slices()) * self.stripes_of_slice()
+        let first = &self.slices[0];
+        let slices = rows.div_ceil(first.cells_high * self.of.cell_rows);
+        if slices < first.count {
+            return slices * first.stripes_of_slice();
+        }
+        self.stripes()
     }
 
-    fn rows_of_slice(&self) -> u64 {
-        self.cells_high * self.of.cell_rows
+    /// The cell of strip `strip` of stripe `stripe`, and the row there.
+    pub fn strip_cell(&self, stripe: u64, strip: u64) -> (CellPlace, u64) {
+        let (mut region, mut stripe) = (0, stripe);
+        while region + 1 < self.slices.len() && stripe >= self.slices[region].stripes() {
+            stripe -= self.slices[region].stripes();
+            region += 1;
+        }
+        let (cell, row) = self.slices[region].strip_cell(stripe, strip);
+        (CellPlace { region, cell }, row)
     }
 
-    fn stripes_of_slice(&self) -> u64 {
-        self.groups * self.of.domain_members * self.of.cell_rows
+    /// The member that has a cell, and its number among the member's cells.
+    pub fn place(&self, at: CellPlace) -> (u64, u64) {
+        let (mut domain, unit, mut number) = self.slices[at.region].place(at.cell);
+        if let Some(opener) = at.region.checked_sub(1) {
+            number = self.growths[opener].free_cell(domain, number);
+        }
+        for growth in &self.growths[at.region..] {
+            domain = growth.holder(domain, number);
+        }
+        (domain * self.of.domain_members + unit, number)
     }
 
-    fn slices(&self) -> u64 {
-        self.of.rows / self.rows_of_slice()
+    /// The cell in spare column `column`, counted among the spare ones, of the same slice.
+    pub fn spare_cell(&self, at: CellPlace, column: u64) -> Option<CellPlace> {
+        let cell = self.slices[at.region].spare_cell(at.cell, column)?;
+        Some(CellPlace { cell, ..at })
     }
 
     /// The member and the row there of strip `strip` of stripe `stripe`.
     pub fn strip_place(&self, stripe: u64, strip: u64) -> (u64, u64) {
-        let (slice, r) = (stripe / self.stripes_of_slice(), stripe % self.stripes_of_slice());
-        let all_groups = self.groups * self.of.domain_members;
-        let (row, of_slice) = (r / all_groups, r % all_groups);
-        let (group, sub_slice) =
-            (of_slice / self.of.domain_members, of_slice % self.of.domain_members);
-        let cell = group * self.width + self.position(row, strip);
-        let (cell_row, column) = (cell / self.data_columns, cell % self.data_columns);
-        let domain = self.domain(slice, column);
-        let unit = (sub_slice + self.turn(slice, domain)) % self.of.domain_members;
-        let member = domain * self.of.domain_members + unit;
-        (member, (slice * self.cells_high + cell_row) * self.of.cell_rows + row)
-    }
-
-    /// Where a group of W members has a strip in a row: left-symmetric, as in layout version 1.
-    fn position(&self, row: u64, strip: u64) -> u64 {
-        let (k, m) = (self.of.data_strips, self.of.parity_strips);
-        if k == 1 {
-            return strip;
-        }
-        let p = self.width - 1 - row % self.width;
-        let after_p = if strip < k { m + strip } else { strip - k };
-        (p + after_p) % self.width
-    }
-
-    /// The domain in a column of a slice.
-    fn domain(&self, slice: u64, column: u64) -> u64 {
-        let (u, v) = (slice % (self.prime - 1), slice / (self.prime - 1));
-        let (a, b) = (u + 1, (u + v) % self.prime);
-        let shuffle = &self.shuffles[index((v / self.prime) % SHUFFLES)];
-        let mut x = column;
-        loop {
-            x = (a * shuffle[index(x)] + b) % self.prime;
-            if x < self.columns {
-                return x;
-            }
-        }
-    }
-
-    /// turn(s, d).
-    fn turn(&self, slice: u64, domain: u64) -> u64 {
-        let before = SHUFFLES * (self.prime - 1);
-        let nth = before.wrapping_add(slice.wrapping_mul(self.columns)).wrapping_add(domain);
-        below(self.of.seed, nth, self.of.domain_members)
+        let (cell, row) = self.strip_cell(stripe, strip);
+        let (member, number) = self.place(cell);
+        (member, number * self.of.cell_rows + row)
     }
 }
 
@@ -199,42 +215,6 @@ impl fmt::Debug for Declustered {
     }
 }
 
-/// Output `nth` of SplitMix64 that `seed` starts.
-fn output(seed: u64, nth: u64) -> u64 {
-    let mut z = seed.wrapping_add(nth.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-/// The number below `end` that output `nth` gives.
-fn below(seed: u64, nth: u64, end: u64) -> u64 {
-    let product = u128::from(output(seed, nth)) * u128::from(end);
-    u64::try_from(product >> 64).unwrap_or(0)
-}
-
-fn shuffles(prime: u64, seed: u64) -> Vec<Vec<u64>> {
-    let mut nth = 0;
-    let mut all = Vec::new();
-    for _ in 0..SHUFFLES {
-        let mut shuffle: Vec<u64> = (0..prime).collect();
-        for j in (1..prime).rev() {
-            shuffle.swap(index(j), index(below(seed, nth, j + 1)));
-            nth += 1;
-        }
-        all.push(shuffle);
-    }
-    all
-}
-
-fn is_prime(number: u64) -> bool {
-    number > 1 && (2..number).all(|divisor| !number.is_multiple_of(divisor))
-}
-
-fn common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { common_divisor(b, a % b) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Declustered, Parameters};
@@ -243,9 +223,9 @@ mod tests {
         line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
     }
 
-    fn map(line: &str) -> Declustered {
+    fn parameters(line: &str) -> Parameters {
         let of = numbers(line);
-        let parameters = Parameters {
+        Parameters {
             data_strips: of[0],
             parity_strips: of[1],
             members: of[2],
@@ -254,32 +234,83 @@ mod tests {
             cell_rows: of[5],
             rows: of[7],
             seed: of[8],
+            growths: Vec::new(),
+        }
+    }
+
+    fn map(line: &str) -> Declustered {
+        Declustered::new(parameters(line)).expect("a layout")
+    }
+
+    /// Each section of vectors, with the map of its layout.
+    fn sections(vectors: &'static str) -> Vec<(Declustered, Vec<&'static str>)> {
+        let sections = vectors.split("\nlayout ").skip(1);
+        let section = |text: &'static str| {
+            let lines: Vec<&str> = text.lines().collect();
+            let mut of = parameters(lines[0]);
+            for line in lines.iter().filter_map(|line| line.strip_prefix("growth ")) {
+                of.growths.push((numbers(line)[0], numbers(line)[1]));
+            }
+            (Declustered::new(of).expect("a layout"), lines)
         };
-        Declustered::new(parameters).expect("a layout")
+        sections.map(section).collect()
+    }
+
+    /// Each strip of each stripe that the vectors list, and how many stripes there are. Says how
+    /// many strips.
+    fn met(vectors: &'static str) -> usize {
+        let mut strips = 0;
+        for (map, lines) in sections(vectors) {
+            for line in &lines[1..] {
+                if let Some(count) = line.strip_prefix("stripes ") {
+                    assert_eq!(map.stripes(), count.parse().unwrap());
+                }
+                let Some((head, rest)) = line.split_once(": ") else { continue };
+                let Some(stripe) = head.strip_prefix("stripe ") else { continue };
+                let stripe = stripe.parse().unwrap();
+                for (strip, place) in (0..).zip(rest.split(' ')) {
+                    let (member, row) = place.split_once('/').expect("member/row");
+                    let wanted = (member.parse().unwrap(), row.parse().unwrap());
+                    assert_eq!(map.strip_place(stripe, strip), wanted, "strip {strip} of {stripe}");
+                    strips += 1;
+                }
+            }
+        }
+        strips
     }
 
     /// Each strip of each stripe that the vectors of the format list.
     #[test]
     fn the_vectors_of_the_format_are_met() {
-        let vectors = include_str!("../../layout/tests/golden/declustered.txt");
-        let (mut current, mut strips) = (None, 0);
-        for line in vectors.lines() {
-            if let Some(parameters) = line.strip_prefix("layout ") {
-                current = Some(map(parameters));
-                continue;
-            }
-            let Some((head, rest)) = line.split_once(": ") else { continue };
-            let Some(stripe) = head.strip_prefix("stripe ") else { continue };
-            let Ok(stripe) = stripe.parse() else { continue };
-            let map = current.as_ref().expect("a layout first");
-            for (strip, place) in (0..).zip(rest.split(' ')) {
-                let (member, row) = place.split_once('/').expect("member/row");
-                let wanted = (member.parse().unwrap(), row.parse().unwrap());
-                assert_eq!(map.strip_place(stripe, strip), wanted, "strip {strip} of {stripe}");
-                strips += 1;
-            }
-        }
+        let strips = met(include_str!("../../layout/tests/golden/declustered.txt"));
         assert!(strips > 400, "{strips} strips");
+    }
+
+    #[test]
+    fn the_vectors_of_grown_and_half_grown_pools_are_met() {
+        let strips = met(include_str!("../../layout/tests/golden/growth.txt"));
+        assert!(strips > 500, "{strips} strips");
+    }
+
+    #[test]
+    fn growths_that_cannot_be_are_named() {
+        let of = |growths: &[(u64, u64)]| Parameters {
+            growths: growths.to_vec(),
+            ..parameters("2 1 7 1 1 4 4096 4000 20261123")
+        };
+        // 5 and then 6 members have units of 3 cells and blocks of 18, then 7 units of 90.
+        let sound = of(&[(5, 990), (6, 0)]);
+        assert!(Declustered::new(sound).is_ok());
+        for wrong in [
+            of(&[(7, 0)]),
+            of(&[(5, 1)]),
+            of(&[(5, 993)]),
+            of(&[(5, 0), (6, 0)]),
+            of(&[(6, 0), (5, 0)]),
+            Parameters { rows: 60, ..of(&[(5, 0)]) },
+        ] {
+            assert_eq!(Declustered::new(wrong.clone()).err(), Some("growths"), "{wrong:?}");
+        }
     }
 
     #[test]
@@ -293,21 +324,22 @@ mod tests {
             spare_columns: 0,
             cell_rows: 4,
             seed: 20_261_123,
+            growths: Vec::new(),
         };
-        assert_eq!(Declustered::new(good).expect("a layout").stripes(), 8 * 20);
+        assert_eq!(Declustered::new(good.clone()).expect("a layout").stripes(), 8 * 20);
         for (wrong, field) in [
-            (Parameters { members: 1, ..good }, "members"),
-            (Parameters { members: 257, ..good }, "members"),
-            (Parameters { domain_members: 0, ..good }, "domain_members"),
-            (Parameters { domain_members: 2, ..good }, "domain_members"),
-            (Parameters { data_strips: 64, ..good }, "data_strips"),
-            (Parameters { parity_strips: 0, ..good }, "data_strips"),
-            (Parameters { spare_columns: 3, ..good }, "spare_columns"),
-            (Parameters { cell_rows: 0, ..good }, "cell_rows"),
-            (Parameters { cell_rows: 4097, ..good }, "cell_rows"),
-            (Parameters { rows: 11, ..good }, "rows"),
+            (Parameters { members: 1, ..good.clone() }, "members"),
+            (Parameters { members: 257, ..good.clone() }, "members"),
+            (Parameters { domain_members: 0, ..good.clone() }, "domain_members"),
+            (Parameters { domain_members: 2, ..good.clone() }, "domain_members"),
+            (Parameters { data_strips: 64, ..good.clone() }, "data_strips"),
+            (Parameters { parity_strips: 0, ..good.clone() }, "data_strips"),
+            (Parameters { spare_columns: 3, ..good.clone() }, "spare_columns"),
+            (Parameters { cell_rows: 0, ..good.clone() }, "cell_rows"),
+            (Parameters { cell_rows: 4097, ..good.clone() }, "cell_rows"),
+            (Parameters { rows: 11, ..good.clone() }, "rows"),
         ] {
-            assert_eq!(Declustered::new(wrong).err(), Some(field), "{wrong:?}");
+            assert_eq!(Declustered::new(wrong.clone()).err(), Some(field), "{wrong:?}");
         }
     }
 

@@ -19,6 +19,8 @@ const HEADER_BYTES: usize = 32;
 pub struct Pages {
     magic: [u8; 4],
     area: Area,
+    /// Where pages lie for which it has no room, in two blocks each.
+    more: Area,
     /// Blocks that a page can lie in, written in turns.
     places: u64,
     /// Zeros are a page that was never written.
@@ -41,12 +43,13 @@ pub struct Keeper<'a, I> {
 }
 
 impl Pages {
-    /// The map of `stripes` stripes in `area`. Each page has two places, unless the area is too
-    /// small for that; where it has, creation may have made all pages (`is_whole`).
-    pub fn written_map(area: Area, stripes: u64, is_whole: bool) -> Pages {
+    /// The map in `area`, of an array that was created with `stripes` stripes. Each page has two
+    /// places, unless the area is too small for that; where it has, creation may have made all
+    /// pages (`is_whole`). `more` has pages of stripes that growths opened.
+    pub fn written_map(area: Area, more: Area, stripes: u64, is_whole: bool) -> Pages {
         let pages = stripes.div_ceil(PAGE_BITS);
         let places = if area.bytes / 4096 >= pages.saturating_mul(2) { 2 } else { 1 };
-        Pages { has_blanks: !is_whole || places == 1, ..Pages::new(*b"AWRM", area, places) }
+        Pages { more, has_blanks: !is_whole || places == 1, ..Pages::new(*b"AWRM", area, places) }
     }
 
     /// The write-intent bitmap in `area`.
@@ -60,7 +63,8 @@ impl Pages {
     }
 
     fn new(magic: [u8; 4], area: Area, places: u64) -> Pages {
-        Pages { magic, area, places, has_blanks: true, life_tag: 0, latest: RefCell::new(None) }
+        let (more, latest) = (Area { offset: 0, bytes: 0 }, RefCell::new(None));
+        Pages { magic, area, more, places, has_blanks: true, life_tag: 0, latest }
     }
 
     /// The pair of bits `number` of page `page`, by the newest copy; 0 if nobody has it.
@@ -73,8 +77,19 @@ impl Pages {
 
     /// Pages that lie in the first `bytes` of a member.
     pub fn within(&self, bytes: u64) -> u64 {
-        let reach = bytes.saturating_sub(self.area.offset).min(self.area.bytes);
-        reach / 4096 / self.places
+        let reach = |area: Area| bytes.saturating_sub(area.offset).min(area.bytes) / 4096;
+        reach(self.area) / self.places + reach(self.more) / 2
+    }
+
+    /// Where a place of a page lies.
+    fn offset(&self, number: u64, place: u64) -> Option<u64> {
+        let first = self.area.bytes / 4096 / self.places;
+        let (area, block) = match number.checked_sub(first) {
+            Some(number) if self.more.bytes > 0 => (self.more, number.checked_mul(2)?),
+            _ => (self.area, number.checked_mul(self.places)?),
+        };
+        let at = block.checked_add(place)?.checked_mul(4096).filter(|at| *at < area.bytes)?;
+        area.offset.checked_add(at)
     }
 
     /// Whether bit `number` is set, by the newest page that a keeper has.
@@ -130,9 +145,7 @@ impl Pages {
         place: u64,
         keeper: &Keeper<'_, I>,
     ) -> Option<(u64, Vec<u8>)> {
-        let block = number.checked_mul(self.places)?.checked_add(place)?;
-        let at = block.checked_mul(4096).filter(|at| *at < self.area.bytes)?;
-        let offset = self.area.offset.checked_add(at)?;
+        let offset = self.offset(number, place)?;
         let mut page = vec![0; PAGE_BYTES];
         keeper.image.read_at(offset, &mut page).ok()?;
         if is_blank(&page) {

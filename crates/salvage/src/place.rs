@@ -62,6 +62,14 @@ impl Geometry {
         }
     }
 
+    /// Stripes that the array was created with.
+    pub fn stripes_at_creation(&self) -> u64 {
+        match &self.declustered {
+            Some(map) => map.stripes_at_creation(),
+            None => self.stripes(),
+        }
+    }
+
     /// Blocks of the volume.
     pub fn volume_blocks(&self) -> u64 {
         self.stripes() * self.stripe_blocks()

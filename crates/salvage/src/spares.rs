@@ -5,6 +5,7 @@
 //! read when they are asked for, and only the page looked at last is kept for each entry, whatever
 //! the geometry claims. A walk from cell to cell ends after as many steps as there are entries.
 
+use crate::bytes::index;
 use crate::image::ReadAt;
 use crate::pages::{Keeper, Pages};
 use crate::place::StripPlace;
@@ -56,19 +57,19 @@ impl Spares {
         (stripe, strip): (u64, usize),
         keepers: &[Keeper<'_, I>],
     ) -> Option<StripPlace> {
-        let mut at = geometry.strip_place(stripe, strip);
-        let Some(map) = &geometry.declustered else { return Some(at) };
-        let row = at.first_block / geometry.strip_blocks();
-        let cell = row / map.cell_rows();
+        let Some(map) = &geometry.declustered else {
+            return Some(geometry.strip_place(stripe, strip));
+        };
+        let (mut cell, row) = map.strip_cell(stripe, u64::try_from(strip).unwrap_or(0));
         for _ in 0..=self.lost.len() {
+            let (member, number) = map.place(cell);
+            let first_block = (number * map.cell_rows() + row) * geometry.strip_blocks();
+            let at = StripPlace { slot: index(member), first_block };
             let is_it = |lost: &&Lost| usize::from(lost.entry.slot) == at.slot;
             let Some(lost) = self.lost.iter().find(is_it) else { return Some(at) };
-            match lost.state(cell, keepers) {
+            match lost.state(number, keepers) {
                 2 if lost.has_device => return Some(at),
-                1 => {
-                    let column = lost.entry.column?;
-                    at.slot = map.spare_member(row, at.slot, column)?;
-                }
+                1 => cell = map.spare_cell(cell, lost.entry.column?)?,
                 _ => return None,
             }
         }

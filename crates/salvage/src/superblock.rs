@@ -16,7 +16,9 @@ const ENTRY_BYTES: usize = 128;
 const SLOTS_MAX: u64 = 480;
 /// Where the numbers of layout version 2 begin, and end.
 const SPREAD_AT: usize = 1056;
-const SPREAD_END: usize = 1080;
+const SPREAD_END: usize = 1112;
+/// Where the growths begin, of 16 bytes each.
+const GROWTHS_AT: usize = 1080;
 /// Domains of an enclosure, and what an enclosure is.
 const ENCLOSURE_AT: usize = 1062;
 /// The most entries that a member table has.
@@ -125,7 +127,9 @@ pub struct Job {
 }
 
 /// Incompatible feature bits that this reader knows.
-const KNOWN_INCOMPATIBLE: u64 = 0b111_1111;
+const KNOWN_INCOMPATIBLE: u64 = 0b1111_1111;
+/// The incompatible feature of declustered arrays that have grown.
+const GROWN: u64 = 128;
 /// Where the spare table lies, before the kept map's boot, and its entries.
 const SPARE_TABLE_AT: usize = KEPT_MAP_BOOT_AT - SPARE_ENTRIES * SPARE_ENTRY_BYTES;
 const SPARE_ENTRIES: usize = 64;
@@ -176,6 +180,8 @@ pub struct Superblock {
     pub write_intent: Area,
     /// The written map's pages.
     pub written_map: Area,
+    /// Its pages behind those, of an array that has grown.
+    pub grown_map: Area,
     /// The stripe intent log.
     pub intent_log: Area,
     /// The checksum table, if the array keeps one.
@@ -230,7 +236,7 @@ impl Copy {
         }
         // Bits 0 and 1 of the incompatible features are the stripe intent log and its parity-only
         // records, bit 2 pages that name their member, bit 3 layout version 2, bit 4 a kept map,
-        // bit 5 distributed spares, bit 6 failure domains.
+        // bit 5 distributed spares, bit 6 failure domains, bit 7 growth.
         // Bit 0 of the read-only compatible ones are checksums, and reading without them is no
         // worse than before they existed.
         if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) & !KNOWN_INCOMPATIBLE != 0 {
@@ -278,6 +284,7 @@ impl Superblock {
             has_kept_map: u64_at(bytes, 40) & 16 == 16,
             write_intent: area(3),
             written_map: area(4),
+            grown_map: area(10),
             intent_log: area(5),
             checksums: (bytes[245] == 1).then(|| area(6)),
             data: area(7),
@@ -311,16 +318,15 @@ impl Superblock {
             return Err("layout_version");
         }
         self.check_domains(bytes)?;
+        self.check_growths(bytes)?;
         let geometry = &self.geometry;
         let wanted = u128::from(geometry.rows) * u128::from(geometry.strip_bytes);
         let end = self.data.offset.checked_add(self.data.bytes);
         if u128::from(self.data.bytes) < wanted || end.is_none_or(|end| end > self.member_bytes) {
             return Err("areas");
         }
-        let map_end = self.written_map.offset.checked_add(self.written_map.bytes);
-        if map_end.is_none()
-            || self.write_intent.offset.checked_add(self.write_intent.bytes).is_none()
-        {
+        let has_no_end = |area: &Area| area.offset.checked_add(area.bytes).is_none();
+        if [self.written_map, self.grown_map, self.write_intent].iter().any(has_no_end) {
             return Err("areas");
         }
         if self.generation == 0 {
@@ -354,6 +360,19 @@ impl Superblock {
         if is_possible { Ok(()) } else { Err("enclosure_domains") }
     }
 
+    /// Growths are there together with bit 7, and add whole enclosures.
+    fn check_growths(&self, bytes: &[u8]) -> Result<(), &'static str> {
+        let map = self.geometry.declustered.as_ref();
+        let members: Vec<u64> = map.iter().flat_map(|map| map.members_before_growths()).collect();
+        if members.is_empty() != (u64_at(bytes, 40) & GROWN == 0) {
+            return Err("growths");
+        }
+        let enclosure = map.map_or(1, |map| map.domain_members());
+        let enclosure = enclosure * u64::from(bytes[ENCLOSURE_AT]).max(1);
+        let is_whole = |members: &u64| members.is_multiple_of(enclosure);
+        if members.iter().all(is_whole) { Ok(()) } else { Err("growths") }
+    }
+
     /// Whether a device is on its way into a slot that nobody serves.
     pub fn is_being_filled(&self, slot: u16) -> bool {
         self.entries.iter().any(|entry| entry.slot == slot && entry.role == Role::Rebuilding)
@@ -375,6 +394,17 @@ impl Superblock {
         let mut jobs = self.jobs.iter().filter(|job| matches!(job.kind, 1 | 2));
         jobs.find(|job| job.member_uuid == *member_uuid).map_or(0, |job| job.checkpoint_stripe)
     }
+}
+
+/// The growths: members before each, and cells that it has moved.
+fn growths(bytes: &[u8]) -> Result<Vec<(u64, u64)>, &'static str> {
+    let entries = bytes[GROWTHS_AT..SPREAD_END].chunks_exact(16);
+    let all: Vec<_> = entries.map(|it| (u64::from(u16_at(it, 0)), u64_at(it, 8))).collect();
+    let count = all.iter().take_while(|growth| growth.0 != 0).count();
+    if !is_blank(&bytes[GROWTHS_AT + 16 * count..SPREAD_END]) {
+        return Err("growths");
+    }
+    Ok(all[..count].to_vec())
 }
 
 /// The lost members.
@@ -458,6 +488,7 @@ impl Geometry {
             spare_columns: u16_at(bytes, 1060).into(),
             cell_rows: u32_at(bytes, 1064).into(),
             seed: u64_at(bytes, 1072),
+            growths: growths(bytes)?,
         };
         let members = u128::from(parameters.members) * u128::from(self.strip_bytes);
         if u128::from(self.rows) * members > 1 << 62 {

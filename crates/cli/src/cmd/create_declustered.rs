@@ -15,7 +15,7 @@ use ashlar_layout::Level;
 use ashlar_layout::declustered::{
     CELL_BYTES_FLASH, CELL_BYTES_ROTATING, DECLUSTERED_SEED, Declustered, DeclusteredParts,
     DomainPlan, DomainWish, DraidSpelling, DriveModel, EFFICIENCY_ROTATING, FlatCounts, Forecast,
-    RebuildLoad, flat_counts, flat_forecast, forecast, plan_domains,
+    GROWTHS_MAX, RebuildLoad, flat_counts, flat_forecast, forecast, plan_domains,
 };
 use ashlar_units::{ByteSize, MemberIdx, to_u64};
 use std::io::{Seek, SeekFrom};
@@ -300,6 +300,7 @@ fn layout(args: &DeclusteredArgs, wish: &Wish, drives: &Drives) -> Result<Declus
         strip_bytes: wish.strip_bytes,
         rows: drives.bytes / wish.strip_bytes,
         seed: DECLUSTERED_SEED,
+        growths: [None; GROWTHS_MAX],
     };
     Declustered::new(parts).map_err(|error| {
         Fault::new(codes::REQUEST_MALFORMED, format!("{error}; nothing was written"), "")

@@ -26,8 +26,8 @@ use crate::spare_cells::SpareCells;
 use crate::stripe::work::{Answer, Step, StepReport, StripeWork, Work};
 use ashlar_layout::Stripe;
 use ashlar_layout::declustered::{
-    CellAt, CellState, DeviceState, GroupAt, Held, MemberRow, Settled, SpareTable, Whereabouts,
-    endangered_in,
+    CellAt, CellState, Declustered, DeviceState, GroupAt, Held, MemberRow, Settled, SpareTable,
+    Whereabouts, endangered_in,
 };
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::{Pending, within};
@@ -247,8 +247,7 @@ fn lost_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
     if due.is_empty() {
         return;
     }
-    for (member, number) in cells_of_slice(cells, &table, pass.slice) {
-        let cell = map.numbered_cell(member, number);
+    for cell in cells_of_slice(map, &table, pass.slice) {
         let Some((group, _)) = map.group_of(cell) else { continue };
         let has_target = matches!(table.whereabouts(map, cell), Whereabouts::LostTo(_));
         if has_target && !pass.blocked.contains(&cell) && due.contains(&group) {
@@ -257,10 +256,11 @@ fn lost_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
     }
 }
 
-/// The cells of a slice that are not in their places, of members whose device is being filled.
+/// The cells of a slice's share that are not in their places, of members whose device is being
+/// filled.
 fn copies_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
     let (map, table) = (cells.map(), cells.table());
-    for (member, number) in cells_of_slice(cells, &table, pass.slice) {
+    for (member, number) in share_of_slice(map, &table, pass.slice) {
         let Some((_, entry)) = table.entries().find(|(_, entry)| entry.member == member) else {
             continue;
         };
@@ -271,7 +271,8 @@ fn copies_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
         match table.copy_source(map, member, number) {
             Ok(None) => batch.push(Fill::Empty { member, number }),
             Ok(Some(_)) => {
-                let origin = table.origin(map, map.numbered_cell(member, number));
+                let cell = map.numbered_cell(member, number).expect("it has content");
+                let origin = table.origin(map, cell);
                 if !pass.blocked.contains(&origin) {
                     batch.push(Fill::CopyBack { member, number, origin });
                 }
@@ -282,13 +283,22 @@ fn copies_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
     }
 }
 
-/// The cells of lost members in a slice, by member and number.
-fn cells_of_slice(cells: &SpareCells, table: &SpareTable, slice: u64) -> Vec<(MemberIdx, usize)> {
-    let map = cells.map();
-    let rows = to_usize(map.cells() / map.slices());
-    let first = to_usize(slice) * rows;
+/// The cells of lost members in a slice.
+fn cells_of_slice(map: &Declustered, table: &SpareTable, slice: u64) -> Vec<CellAt> {
     let lost = table.entries().map(|(_, entry)| entry.member);
-    lost.flat_map(|member| (first..first + rows).map(move |number| (member, number))).collect()
+    let rows = 0..map.cell_rows_of(slice);
+    let cells =
+        lost.flat_map(|member| rows.clone().filter_map(move |row| map.cell(member, slice, row)));
+    cells.collect()
+}
+
+/// As many cells of lost members as there are for each slice, by member and number: all slices
+/// together have all cells, those of no slice as well.
+fn share_of_slice(map: &Declustered, table: &SpareTable, slice: u64) -> Vec<(MemberIdx, usize)> {
+    let until = |slice: u64| to_usize(slice * map.cells() / map.slices());
+    let numbers = until(slice)..until(slice + 1);
+    let lost = table.entries().map(|(_, entry)| entry.member);
+    lost.flat_map(|member| numbers.clone().map(move |number| (member, number))).collect()
 }
 
 /// Fill the cells of a batch and change their states.

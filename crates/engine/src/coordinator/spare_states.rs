@@ -77,7 +77,8 @@ pub(crate) async fn trust(local: &Rc<LocalArray>, member: MemberIdx) -> Result<b
 fn trust_spare_cells(map: &Declustered, member: MemberIdx, table: &mut SpareTable) {
     let Some(entry) = table.entry_of(member) else { return };
     for number in 0..ashlar_units::to_usize(map.cells()) {
-        if map.spare_index(map.numbered_cell(member, number)).is_some() {
+        let cell = map.numbered_cell(member, number);
+        if cell.is_some_and(|cell| map.spare_index(cell).is_some()) {
             table.load(entry, number, CellState::InPlace);
         }
     }

@@ -24,6 +24,7 @@ mod edges;
 mod faults;
 mod first_writes;
 mod governor;
+mod grown_images;
 mod jobs_cut_off;
 mod kept_map;
 mod kills;

@@ -42,8 +42,8 @@ impl RebuildLoad {
         for slice in slices {
             hit.clear();
             for member in lost {
-                let cells = (0..map.counts.cell_rows_of_slice)
-                    .map(|cell_row| map.cell(*member, slice, cell_row));
+                let cells = (0..map.cell_rows_of(slice))
+                    .filter_map(|cell_row| map.cell(*member, slice, cell_row));
                 hit.extend(cells.filter_map(|cell| Some((map.group_of(cell)?.0, cell))));
             }
             hit.sort_unstable();
@@ -138,7 +138,7 @@ impl RebuildLoad {
         let is_critical = count == map.parts().parity_strips;
         let reads = skips.rows_read(count, group.slice);
         let mut survivor = 0;
-        for position in 0..map.counts.width {
+        for position in 0..u32::try_from(map.parts().width()).expect("at most 64") {
             let member = map.member(map.cell_of(group, position)).at();
             if self.is_lost[member] {
                 continue;

@@ -12,7 +12,7 @@
 
 use ashlar_units::{MemberIdx, STRIPS_MAX, to_usize};
 
-use super::slice::{CellAt, Declustered};
+use super::slice::Declustered;
 
 /// What an operator has and wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,35 +90,8 @@ impl Declustered {
         member.at() / self.parts().domain_members
     }
 
-    /// The member that a domain gives to the sub-slice of a cell.
-    #[inline]
-    pub(super) fn member_of_domain(&self, domain: u32, cell: CellAt) -> MemberIdx {
-        let members = self.counts.sub_slices;
-        let unit = if members == 1 {
-            0
-        } else {
-            let turn = self.permutations.draw(cell.slice, domain, members);
-            (cell.sub_slice + turn) % members
-        };
-        let member = domain * members + unit;
-        MemberIdx(u16::try_from(member).expect("an array has at most 256 members"))
-    }
-
-    /// The domain of a member that exists, and the sub-slice that it is in.
-    #[inline]
-    pub(super) fn domain_and_sub_slice(&self, member: MemberIdx, slice: u64) -> (u32, u32) {
-        let (member, members) = (u32::from(member.0), self.counts.sub_slices);
-        if members == 1 {
-            return (member, 0);
-        }
-        let domain = member / members;
-        let unit = member - domain * members;
-        let turn = self.permutations.draw(slice, domain, members);
-        (domain, (unit + members - turn) % members)
-    }
-
     /// Sub-slices of a slice.
     pub fn sub_slices(&self) -> usize {
-        to_usize(u64::from(self.counts.sub_slices))
+        to_usize(u64::from(self.home.counts.sub_slices))
     }
 }

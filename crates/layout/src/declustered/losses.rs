@@ -4,9 +4,9 @@
 //! Goes through the cells of the lost members, so it takes a while on large arrays: 1.2 million
 //! cells for each member of 20 TB, if cells have 16 MiB.
 
-use ashlar_units::{MemberIdx, to_usize};
+use ashlar_units::MemberIdx;
 
-use super::slice::{Declustered, GroupAt};
+use super::slice::Declustered;
 use super::spares::{SpareTable, Whereabouts};
 
 impl SpareTable {
@@ -24,10 +24,10 @@ impl SpareTable {
         if lost.is_empty() {
             return 0;
         }
-        let mut most = 0;
-        let mut counts = vec![0; to_usize(u64::from(map.counts.slice_groups))];
+        let (mut most, mut counts) = (0, Vec::new());
         for slice in 0..map.slices() {
-            counts.fill(0);
+            counts.clear();
+            counts.resize(map.groups_of(slice), 0);
             for member in &lost {
                 self.count_in(map, (slice, *member), &is_missing, &mut counts);
             }
@@ -47,15 +47,14 @@ impl SpareTable {
         is_missing: &impl Fn(MemberIdx) -> bool,
         counts: &mut [usize],
     ) {
-        for cell_row in 0..map.counts.cell_rows_of_slice {
-            let cell = map.cell(member, slice, cell_row);
-            let Some((GroupAt { sub_slice, group, .. }, _)) = map.group_of(cell) else { continue };
+        for cell_row in 0..map.cell_rows_of(slice) {
+            let Some(cell) = map.cell(member, slice, cell_row) else { continue };
+            let Some((group, _)) = map.group_of(cell) else { continue };
             let is_there = match self.whereabouts(map, cell) {
                 Whereabouts::At(place) => !is_missing(map.member(place)),
                 Whereabouts::LostTo(_) | Whereabouts::Lost => false,
             };
-            let at = group * map.counts.sub_slices + sub_slice;
-            counts[to_usize(u64::from(at))] += usize::from(!is_there);
+            counts[map.group_number(group)] += usize::from(!is_there);
         }
     }
 }

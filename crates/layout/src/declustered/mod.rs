@@ -8,8 +8,12 @@
 //!
 //! In reading order:
 //! - `parts`       the numbers, and the sentence that refuses them
+//! - `growth_parts` the same of growths
 //! - `permutation` which domain is in which column of a slice
 //! - `slice`       the map: stripes on cells, and back
+//! - `growth`      which cells a growth moves, and which become free
+//! - `regions`     the slices of the creation and of growths, and where their cells lie
+//! - `moves`       the cells that a growth has yet to move, in order
 //! - `domains`     failure domains
 //! - `spares`      which spare cell takes the place of a lost one
 //! - `states`      what loss, rebuild, return and copy-back do to the states of cells
@@ -21,10 +25,14 @@
 
 mod balance;
 mod domains;
+mod growth;
+mod growth_parts;
 mod losses;
+mod moves;
 mod parts;
 mod permutation;
 mod rebuild;
+mod regions;
 mod slice;
 mod spares;
 mod spelling;
@@ -33,6 +41,8 @@ mod times;
 
 pub use balance::RebuildLoad;
 pub use domains::{DomainError, DomainPlan, DomainWish, plan_domains};
+pub use growth_parts::{GROWTHS_MAX, GrowthParts, Growths};
+pub use moves::{CellMove, GrowthAt};
 pub use parts::{
     CELL_BYTES_FLASH, CELL_BYTES_ROTATING, DECLUSTERED_MEMBERS_MAX, DECLUSTERED_SEED,
     DECLUSTERED_VERSION, DeclusteredError, DeclusteredParts,

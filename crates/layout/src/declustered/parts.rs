@@ -8,6 +8,7 @@
 
 use ashlar_units::{BLOCK_BYTES, ByteSize, STRIPS_MAX, to_u64};
 
+use super::growth_parts::{GROWTHS_MAX, GrowthCounts, Growths};
 use crate::geometry::ARRAY_BYTES_MAX;
 use crate::shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN};
 
@@ -51,6 +52,8 @@ pub struct DeclusteredParts {
     pub rows: u64,
     /// Seed of the shuffles: [`DECLUSTERED_SEED`].
     pub seed: u64,
+    /// How the array came to have more members than it was created with, in order.
+    pub growths: Growths,
 }
 
 /// Why there is no such declustered layout. Each is one line for an operator.
@@ -132,6 +135,41 @@ pub enum DeclusteredError {
         /// Strips of a slice on each member.
         slice_rows: u64,
     },
+    /// A growth that no program records.
+    #[error("growth {nth} of the array cannot be: {what}")]
+    Growth {
+        /// Which, from 1.
+        nth: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Drives too small to move a single block.
+    #[error(
+        "each drive has {cells} cells, and growing to {members} drives moves {block_cells} at a \
+         time; add another number of drives, or make another array"
+    )]
+    NoBlock {
+        /// Cells of a member.
+        cells: u64,
+        /// Members after the growth.
+        members: usize,
+        /// Cells of a block.
+        block_cells: u64,
+    },
+    /// A third growth.
+    #[error("the array has grown twice, which is the most; make another array of the new drives")]
+    GrownTwice,
+    /// A growth during another.
+    #[error("the array is growing already; let that end first")]
+    Growing,
+    /// Parts of failure domains.
+    #[error("{added} drives are no whole failure domains of {domain_members}; add whole ones")]
+    PartOfDomain {
+        /// Members to add.
+        added: usize,
+        /// Members of a domain.
+        domain_members: usize,
+    },
     /// Members of more than 4 EiB together.
     #[error(
         "{rows} strips of {} per member make an array of more than 4 EiB",
@@ -170,22 +208,41 @@ pub(crate) struct SliceCounts {
     pub slices: u64,
 }
 
+/// What follows for a whole array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PoolCounts {
+    /// Of the slices that it was created with.
+    pub home: SliceCounts,
+    /// Of its growths.
+    pub growths: [Option<GrowthCounts>; GROWTHS_MAX],
+}
+
 impl DeclusteredParts {
-    /// Whether the numbers belong together, and what follows from them.
+    /// Whether the numbers belong together, and what follows from them: of the array as it was
+    /// created, and of its growths.
     ///
     /// # Errors
     /// If not: which of them cannot be, and what would do.
-    pub(crate) fn counts(&self) -> Result<SliceCounts, DeclusteredError> {
+    pub(crate) fn counts(&self) -> Result<PoolCounts, DeclusteredError> {
         self.check_code()?;
         self.check_columns()?;
         self.check_sizes()?;
         if self.seed != DECLUSTERED_SEED {
             return Err(DeclusteredError::Seed { seed: self.seed });
         }
+        let home = self.slice_counts(self.members_at_creation(), self.rows);
+        if home.slices == 0 {
+            return Err(DeclusteredError::NoSlice { rows: self.rows, slice_rows: home.slice_rows });
+        }
+        Ok(PoolCounts { home, growths: self.growth_counts(&home)? })
+    }
+
+    /// What follows for so many members with so many rows.
+    pub(super) fn slice_counts(&self, members: usize, rows: u64) -> SliceCounts {
         let small = |count: usize| u32::try_from(count).expect("checked to be at most 256");
         let width = small(self.width());
         let sub_slices = small(self.domain_members);
-        let columns = small(self.members / self.domain_members);
+        let columns = small(members / self.domain_members);
         let data_columns = columns - small(self.spare_columns);
         let common = greatest_common_divisor(width, data_columns);
         // Groups are laid out without gaps, so they may begin in one row of cells and end in the
@@ -193,11 +250,7 @@ impl DeclusteredParts {
         let (cell_rows_of_slice, groups) = (width / common, data_columns / common);
         let slice_groups = groups * sub_slices;
         let slice_rows = u64::from(cell_rows_of_slice) * self.cell_rows;
-        let slices = self.rows / slice_rows;
-        if slices == 0 {
-            return Err(DeclusteredError::NoSlice { rows: self.rows, slice_rows });
-        }
-        Ok(SliceCounts {
+        SliceCounts {
             width,
             columns,
             data_columns,
@@ -207,8 +260,13 @@ impl DeclusteredParts {
             slice_groups,
             slice_rows,
             slice_stripes: u64::from(slice_groups) * self.cell_rows,
-            slices,
-        })
+            slices: rows / slice_rows,
+        }
+    }
+
+    /// Members that the array was created with.
+    pub fn members_at_creation(&self) -> usize {
+        self.growths[0].map_or(self.members, |growth| growth.members_before)
     }
 
     /// Stripes of the array.
@@ -217,16 +275,19 @@ impl DeclusteredParts {
     /// If the numbers do not belong together.
     pub fn stripe_count(&self) -> Result<u64, DeclusteredError> {
         let counts = self.counts()?;
-        Ok(counts.slices * counts.slice_stripes)
+        let opened = counts.growths.iter().flatten().filter(|growth| growth.is_complete());
+        let opened: u64 = opened.map(|growth| growth.opened.stripes()).sum();
+        Ok(counts.home.stripes() + opened)
     }
 
-    /// Rows of a member that a slice takes, whatever the `rows` of the members.
+    /// Rows of a member that a slice takes as the array was created, whatever the `rows` of the
+    /// members.
     ///
     /// # Errors
     /// If the other numbers do not belong together.
     pub fn slice_rows(&self) -> Result<u64, DeclusteredError> {
-        let longest = DeclusteredParts { rows: SLICE_ROWS_MAX, ..*self };
-        longest.counts().map(|counts| counts.slice_rows)
+        let longest = DeclusteredParts { rows: SLICE_ROWS_MAX, ..self.at_creation() };
+        longest.counts().map(|counts| counts.home.slice_rows)
     }
 
     /// Strips per stripe. Saturates, since the counts may come from a damaged superblock.
@@ -250,8 +311,9 @@ impl DeclusteredParts {
         if domain_members == 0 || !members.is_multiple_of(domain_members) {
             return Err(DeclusteredError::Domains { members, domain_members });
         }
+        self.check_growth_order()?;
         let (width, spares) = (self.width(), self.spare_columns);
-        let columns = members / domain_members;
+        let columns = self.members_at_creation() / domain_members;
         if width.saturating_add(spares) > columns {
             let what = if domain_members == 1 { "members" } else { "failure domains" };
             return Err(DeclusteredError::TooNarrow { width, spares, columns, what });
@@ -276,7 +338,14 @@ impl DeclusteredParts {
     }
 }
 
-/// Euclid's. Neither number is zero.
-fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+impl SliceCounts {
+    /// Stripes of all slices.
+    pub(crate) fn stripes(&self) -> u64 {
+        self.slices * self.slice_stripes
+    }
+}
+
+/// Euclid's. The first number is not zero.
+pub(super) fn greatest_common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }

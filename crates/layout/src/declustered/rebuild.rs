@@ -21,9 +21,9 @@ pub struct Endangered {
 
 /// The groups of a slice that lost cells, in the order of their numbers.
 pub fn endangered_in(map: &Declustered, table: &SpareTable, slice: u64) -> Vec<Endangered> {
-    let rows = map.counts.cell_rows_of_slice;
+    let rows = map.cell_rows_of(slice);
     let cells = table.entries().flat_map(|(_, entry)| {
-        (0..rows).map(move |cell_row| map.cell(entry.member, slice, cell_row))
+        (0..rows).filter_map(move |cell_row| map.cell(entry.member, slice, cell_row))
     });
     // What a spare cell holds is a cell of another lost member, which is in the list itself.
     let lost = cells.filter_map(|cell| {

@@ -13,18 +13,22 @@
 //!
 //! Not here: what spare cells hold after a loss (`spares`).
 
-use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64};
+use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
 
-use super::parts::{DeclusteredError, DeclusteredParts, SliceCounts};
-use super::permutation::{Permutations, SlicePermutation};
+use super::growth::Growth;
+use super::growth_parts::GROWTHS_MAX;
+use super::parts::{DeclusteredError, DeclusteredParts, PoolCounts, SliceCounts};
+use super::permutation::SlicePermutation;
+use super::regions::{Grown, Logical, Physical, Region};
 use crate::rotation::{Rotation, RowCode};
 
 /// A declustered layout. Always valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Declustered {
     parts: DeclusteredParts,
-    pub(super) counts: SliceCounts,
-    pub(super) permutations: Permutations,
+    /// The slices that the array was created with.
+    pub(super) home: Region,
+    pub(super) growths: [Option<Grown>; GROWTHS_MAX],
     code: RowCode,
     rotation: Rotation,
 }
@@ -99,15 +103,25 @@ impl Declustered {
     /// # Errors
     /// If they do not belong together; the message says which and what would do.
     pub fn new(parts: DeclusteredParts) -> Result<Declustered, DeclusteredError> {
-        let counts = parts.counts()?;
-        let rotates = parts.data_strips > 1;
-        Ok(Declustered {
+        let PoolCounts { home, growths } = parts.counts()?;
+        let home = Region::home(home);
+        let mut map = Declustered {
             parts,
-            counts,
-            permutations: Permutations::new(counts.columns),
+            home,
+            growths: [None; GROWTHS_MAX],
             code: RowCode::new(parts.data_strips, parts.parity_strips),
-            rotation: if rotates { Rotation::LeftSymmetric } else { Rotation::Fixed },
-        })
+            rotation: match parts.data_strips {
+                1 => Rotation::Fixed,
+                _ => Rotation::LeftSymmetric,
+            },
+        };
+        let mut last = home;
+        for (grown, counts) in map.growths.iter_mut().zip(growths) {
+            let Some(counts) = counts else { continue };
+            last = Region::opened_by(counts, &last);
+            *grown = Some(Grown { growth: Growth::new(counts), opened: last });
+        }
+        Ok(map)
     }
 
     /// The numbers to store; [`Declustered::new`] gives the same layout back.
@@ -123,7 +137,7 @@ impl Declustered {
 
     /// Stripes of the array.
     pub fn stripe_count(&self) -> u64 {
-        self.counts.slices * self.counts.slice_stripes
+        self.regions().map(|region| region.counts.stripes()).sum()
     }
 
     /// Bytes of the volume.
@@ -133,12 +147,12 @@ impl Declustered {
 
     /// Whole slices.
     pub fn slices(&self) -> u64 {
-        self.counts.slices
+        self.regions().map(|region| region.counts.slices).sum()
     }
 
     /// Cells of each member.
     pub fn cells(&self) -> u64 {
-        self.counts.slices * u64::from(self.counts.cell_rows_of_slice)
+        self.home.counts.slices * u64::from(self.home.counts.cell_rows_of_slice)
     }
 
     /// Failure domains; as many as members if each member is one.
@@ -148,10 +162,26 @@ impl Declustered {
 
     /// The groups of a slice.
     pub fn groups(&self, slice: u64) -> impl Iterator<Item = GroupAt> + use<> {
-        let SliceCounts { sub_slices, groups, .. } = self.counts;
+        let SliceCounts { sub_slices, groups, .. } = self.region(slice).counts;
         (0..groups).flat_map(move |group| {
             (0..sub_slices).map(move |sub_slice| GroupAt { slice, sub_slice, group })
         })
+    }
+
+    /// The number of groups of a slice.
+    pub(super) fn groups_of(&self, slice: u64) -> usize {
+        to_usize(u64::from(self.region(slice).counts.slice_groups))
+    }
+
+    /// Which group of its slice it is.
+    pub(super) fn group_number(&self, at: GroupAt) -> usize {
+        let sub_slices = self.home.counts.sub_slices;
+        to_usize(u64::from(at.group * sub_slices + at.sub_slice))
+    }
+
+    /// Rows of cells that a slice takes on each member.
+    pub fn cell_rows_of(&self, slice: u64) -> u32 {
+        self.region(slice).counts.cell_rows_of_slice
     }
 
     /// Where a stripe lies.
@@ -160,15 +190,21 @@ impl Declustered {
     /// If the array has no such stripe.
     #[inline]
     pub fn seat(&self, stripe: StripeNo) -> DeclusteredSeat {
-        let counts = &self.counts;
-        let slice = stripe.0 / counts.slice_stripes;
-        assert!(slice < counts.slices, "stripe {stripe} of {}", self.stripe_count());
-        let in_slice = stripe.0 - slice * counts.slice_stripes;
+        let region = self.region_at(stripe);
+        let counts = &region.counts;
+        let (slice, in_slice) = in_slice(region, stripe);
+        let is_there = slice < counts.slices;
+        assert!(is_there, "stripe {stripe} of {}", self.stripe_count());
         let row_of_cell = in_slice / u64::from(counts.slice_groups);
         let of_slice = in_slice - row_of_cell * u64::from(counts.slice_groups);
         let of_slice = u32::try_from(of_slice).expect("a slice has at most 256 groups");
         let (group, sub_slice) = divide(of_slice, counts.sub_slices);
-        self.seat_in(GroupAt { slice, sub_slice, group }, row_of_cell)
+        DeclusteredSeat {
+            group: GroupAt { slice: region.first_slice + slice, sub_slice, group },
+            permutation: region.permutations.of_slice(slice),
+            row_of_cell,
+            turn: self.rotation.turn(self.code, row_of_cell),
+        }
     }
 
     /// What the stripe is to carry of it.
@@ -178,7 +214,7 @@ impl Declustered {
     #[inline]
     pub(crate) fn carried(&self, stripe: StripeNo) -> CarriedSeat {
         let seat = self.seat(stripe);
-        let group = seat.group.group * self.counts.sub_slices + seat.group.sub_slice;
+        let group = seat.group.group * self.home.counts.sub_slices + seat.group.sub_slice;
         CarriedSeat {
             permutation: seat.permutation,
             turn: seat.turn,
@@ -189,14 +225,14 @@ impl Declustered {
     /// The same again from what the stripe carries.
     #[inline]
     pub(crate) fn seat_of(&self, stripe: StripeNo, carried: CarriedSeat) -> DeclusteredSeat {
-        let counts = &self.counts;
-        let slice = stripe.0 / counts.slice_stripes;
-        let in_slice = stripe.0 - slice * counts.slice_stripes;
-        let (group, sub_slice) = divide(carried.group.into(), counts.sub_slices);
+        let region = self.region_at(stripe);
+        let (slice, in_slice) = in_slice(region, stripe);
+        let (group, sub_slice) = divide(carried.group.into(), region.counts.sub_slices);
+        let slice = region.first_slice + slice;
         DeclusteredSeat {
             group: GroupAt { slice, sub_slice, group },
             permutation: carried.permutation,
-            row_of_cell: in_slice / u64::from(counts.slice_groups),
+            row_of_cell: in_slice / u64::from(region.counts.slice_groups),
             turn: carried.turn,
         }
     }
@@ -206,35 +242,24 @@ impl Declustered {
         self.rotation
     }
 
-    /// Where the stripe in a row of a group lies.
-    #[inline]
-    pub(super) fn seat_in(&self, group: GroupAt, row_of_cell: u64) -> DeclusteredSeat {
-        DeclusteredSeat {
-            group,
-            permutation: self.permutations.of_slice(group.slice),
-            row_of_cell,
-            turn: self.rotation.turn(self.code, row_of_cell),
-        }
-    }
-
     /// The member and row that hold a strip as long as no member is lost.
     ///
     /// # Panics
     /// If a stripe has no such strip.
     #[inline]
     pub fn place(&self, seat: DeclusteredSeat, strip: StripIdx) -> MemberRow {
-        assert!(u32::from(strip.0) < self.counts.width, "no strip {}", strip.0);
+        assert!(strip.at() < self.parts.width(), "no strip {}", strip.0);
         let position = self.rotation.position(self.code, seat.turn, strip.0);
-        let cell = self.cell_of(seat.group, u32::from(position));
-        MemberRow {
-            member: self.member_by(seat.permutation, cell),
-            row: self.first_row(cell) + seat.row_of_cell,
-        }
+        // Asked for once: this is on the way of every request.
+        let region = self.region(seat.group.slice);
+        let cell = cell_of(region, seat.group, u32::from(position));
+        let (member, number) = self.settled(region, seat.permutation, cell);
+        MemberRow { member, row: number * self.parts.cell_rows + seat.row_of_cell }
     }
 
     /// The strips of a stripe in the order of their positions.
     pub(super) fn by_position(&self, seat: DeclusteredSeat) -> impl Iterator<Item = StripIdx> {
-        let positions = 0..self.counts.width;
+        let positions = 0..self.parts.width();
         positions.map(move |position| {
             let position = u8::try_from(position).expect("below the width");
             StripIdx(self.rotation.strip(self.code, seat.turn, position))
@@ -244,25 +269,24 @@ impl Declustered {
     /// The cell at a position of a group.
     #[inline]
     pub fn cell_of(&self, group: GroupAt, position: u32) -> CellAt {
-        let nth = group.group * self.counts.width + position;
-        let (cell_row, column) = divide(nth, self.counts.data_columns);
-        CellAt { slice: group.slice, sub_slice: group.sub_slice, cell_row, column }
+        cell_of(self.region(group.slice), group, position)
     }
 
     /// The group that a cell belongs to, and its position there; `None` if the cell is spare.
     #[inline]
     pub fn group_of(&self, cell: CellAt) -> Option<(GroupAt, u32)> {
-        if cell.column >= self.counts.data_columns {
+        let counts = &self.region(cell.slice).counts;
+        if cell.column >= counts.data_columns {
             return None;
         }
-        let nth = cell.cell_row * self.counts.data_columns + cell.column;
-        let (group, position) = divide(nth, self.counts.width);
+        let nth = cell.cell_row * counts.data_columns + cell.column;
+        let (group, position) = divide(nth, counts.width);
         Some((GroupAt { slice: cell.slice, sub_slice: cell.sub_slice, group }, position))
     }
 
-    /// The members in the columns of the first sub-slice of a slice.
+    /// The members in the columns of the first sub-slice and row of cells of a slice.
     pub fn columns_of(&self, slice: u64) -> impl Iterator<Item = MemberIdx> {
-        let columns = 0..self.counts.columns;
+        let columns = 0..self.region(slice).counts.columns;
         let cell = move |column| CellAt { slice, sub_slice: 0, cell_row: 0, column };
         columns.map(move |column| self.member(cell(column)))
     }
@@ -270,50 +294,78 @@ impl Declustered {
     /// The member that a cell lies on.
     #[inline]
     pub fn member(&self, cell: CellAt) -> MemberIdx {
-        self.member_by(self.permutations.of_slice(cell.slice), cell)
-    }
-
-    /// The same if the permutation of the slice is at hand.
-    #[inline]
-    fn member_by(&self, permutation: SlicePermutation, cell: CellAt) -> MemberIdx {
-        let domain = self.permutations.domain(permutation, cell.column);
-        self.member_of_domain(domain, cell)
+        self.settled_cell(cell).0
     }
 
     /// The first row of a cell on its member.
     #[inline]
     pub fn first_row(&self, cell: CellAt) -> u64 {
-        cell.slice * self.counts.slice_rows + u64::from(cell.cell_row) * self.parts.cell_rows
+        self.settled_cell(cell).1 * self.parts.cell_rows
     }
 
-    /// The cell that a row of a member is in, and the row of the cell; `None` behind the last whole
-    /// slice.
+    /// The member that a cell lies on, and its first row there.
+    #[inline]
+    pub fn start_of(&self, cell: CellAt) -> MemberRow {
+        let (member, number) = self.settled_cell(cell);
+        MemberRow { member, row: number * self.parts.cell_rows }
+    }
+
+    /// The member that a cell lies on, and its number there.
+    #[inline]
+    pub(super) fn settled_cell(&self, cell: CellAt) -> (MemberIdx, u64) {
+        let region = self.region(cell.slice);
+        self.settled(region, region.permutation(cell.slice), cell)
+    }
+
+    /// The same if its region and the permutation of the slice are at hand.
+    #[inline]
+    fn settled(
+        &self,
+        region: &Region,
+        permutation: SlicePermutation,
+        cell: CellAt,
+    ) -> (MemberIdx, u64) {
+        let domain = region.permutations.domain(permutation, cell.column);
+        let number = region.number(cell.slice, cell.cell_row);
+        let at = self.settle(Logical { region, domain, number });
+        // Domains move as a whole, unit by unit.
+        (self.member_of(at.domain, region.unit(cell, domain)), at.number)
+    }
+
+    /// The cell that a row of a member is in, and the row of the cell; `None` if the row is in no
+    /// slice: behind the last whole one, or where a growth has put nothing yet.
     ///
     /// # Panics
     /// If the array has no such member.
     #[inline]
     pub fn cell_at(&self, at: MemberRow) -> Option<(CellAt, u64)> {
-        let slice = at.row / self.counts.slice_rows;
-        if slice >= self.counts.slices {
-            return None;
-        }
-        let in_slice = at.row - slice * self.counts.slice_rows;
-        let cell_row = in_slice / self.parts.cell_rows;
-        let row_of_cell = in_slice - cell_row * self.parts.cell_rows;
-        let cell_row = u32::try_from(cell_row).expect("at most 64 rows of cells");
-        Some((self.cell(at.member, slice, cell_row), row_of_cell))
+        let number = at.row / self.parts.cell_rows;
+        let row_of_cell = at.row - number * self.parts.cell_rows;
+        Some((self.cell_numbered(at.member, number)?, row_of_cell))
     }
 
-    /// The cell of a member in a row of cells of a slice.
+    /// The cell of this number of a member, as [`Declustered::cell_at`].
+    #[inline]
+    pub(super) fn cell_numbered(&self, member: MemberIdx, number: u64) -> Option<CellAt> {
+        let (domain, unit) = self.domain_and_unit(member);
+        let Logical { region, domain, number } = self.unsettle(Physical { domain, number })?;
+        let rows = u64::from(region.counts.cell_rows_of_slice);
+        let slice = number / rows;
+        let cell_row = u32::try_from(number - slice * rows).expect("at most 64 rows of cells");
+        Some(cell_in(region, region.first_slice + slice, cell_row, domain, unit))
+    }
+
+    /// The cell of a member in a row of cells of a slice; `None` if it has none there, as happens
+    /// in an array that has grown.
     ///
     /// # Panics
     /// If the array has no such member.
     #[inline]
-    pub fn cell(&self, member: MemberIdx, slice: u64, cell_row: u32) -> CellAt {
-        assert!(member.at() < self.parts.members, "no member {member}");
-        let (domain, sub_slice) = self.domain_and_sub_slice(member, slice);
-        let column = self.permutations.column(self.permutations.of_slice(slice), domain);
-        CellAt { slice, sub_slice, cell_row, column }
+    pub fn cell(&self, member: MemberIdx, slice: u64, cell_row: u32) -> Option<CellAt> {
+        let (domain, unit) = self.domain_and_unit(member);
+        let region = self.region(slice);
+        let domain = self.domain_on(region, region.number(slice, cell_row), domain)?;
+        Some(cell_in(region, slice, cell_row, domain, unit))
     }
 
     /// What a row of a member is for.
@@ -323,10 +375,10 @@ impl Declustered {
     #[inline]
     pub fn held(&self, at: MemberRow) -> Held {
         let Some((cell, row_of_cell)) = self.cell_at(at) else { return Held::Unused };
-        let Some((group, position)) = self.group_of(cell) else {
-            let spare = cell.column - self.counts.data_columns;
-            return Held::Spare(usize::try_from(spare).expect("at most 256"));
-        };
+        if let Some(spare) = self.spare_index(cell) {
+            return Held::Spare(spare);
+        }
+        let (group, position) = self.group_of(cell).expect("the others have stripes");
         let turn = self.rotation.turn(self.code, row_of_cell);
         let position = u8::try_from(position).expect("below the width");
         let strip = self.rotation.strip(self.code, turn, position);
@@ -336,10 +388,12 @@ impl Declustered {
     /// The stripe in a row of a group.
     #[inline]
     pub fn stripe_in(&self, group: GroupAt, row_of_cell: u64) -> StripeNo {
-        let counts = &self.counts;
+        let region = self.region(group.slice);
+        let counts = &region.counts;
         let of_slice = u64::from(group.group * counts.sub_slices + group.sub_slice);
         let in_slice = row_of_cell * u64::from(counts.slice_groups) + of_slice;
-        StripeNo(group.slice * counts.slice_stripes + in_slice)
+        let slice = group.slice - region.first_slice;
+        StripeNo(region.first_stripe + slice * counts.slice_stripes + in_slice)
     }
 
     /// Which strip of a stripe a member holds as long as no member is lost.
@@ -348,8 +402,9 @@ impl Declustered {
     /// If the array has no such member.
     #[inline]
     pub fn strip_on(&self, seat: DeclusteredSeat, member: MemberIdx) -> Option<StripIdx> {
-        let cell = self.cell(member, seat.group.slice, 0);
-        let counts = &self.counts;
+        // Cells of a slice that are one domain's lie on one member, in all rows of cells.
+        let cell = self.cell(member, seat.group.slice, 0)?;
+        let counts = &self.region(cell.slice).counts;
         if cell.sub_slice != seat.group.sub_slice || cell.column >= counts.data_columns {
             return None;
         }
@@ -377,6 +432,30 @@ impl DeclusteredSeat {
     pub(super) fn turn_of_reads(self) -> u64 {
         self.group.slice + self.row_of_cell
     }
+}
+
+/// The slice of a region that a stripe is in, and which stripe of the slice it is.
+#[inline]
+fn in_slice(region: &Region, stripe: StripeNo) -> (u64, u64) {
+    let in_region = stripe.0 - region.first_stripe;
+    let slice = in_region / region.counts.slice_stripes;
+    (slice, in_region - slice * region.counts.slice_stripes)
+}
+
+/// The cell of a domain's unit in a slice and a row of cells of it.
+#[inline]
+fn cell_in(region: &Region, slice: u64, cell_row: u32, domain: u32, unit: u32) -> CellAt {
+    let column = region.permutations.column(region.permutation(slice), domain);
+    let sub_slice = region.sub_slice(slice, domain, unit);
+    CellAt { slice, sub_slice, cell_row, column }
+}
+
+/// The cell at a position of a group.
+#[inline]
+fn cell_of(region: &Region, group: GroupAt, position: u32) -> CellAt {
+    let nth = group.group * region.counts.width + position;
+    let (cell_row, column) = divide(nth, region.counts.data_columns);
+    CellAt { slice: group.slice, sub_slice: group.sub_slice, cell_row, column }
 }
 
 /// Quotient and remainder with one division.

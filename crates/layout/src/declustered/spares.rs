@@ -170,7 +170,7 @@ impl SpareTable {
         for _ in 0..=map.parts().spare_columns {
             let Some(column) = map.spare_index(at) else { return true };
             let Some(entry) = &self.entries[column] else { return false };
-            let hosted = map.cell(entry.member, at.slice, at.cell_row);
+            let Some(hosted) = map.cell(entry.member, at.slice, at.cell_row) else { return false };
             // A member of another sub-slice never has its cell in this one.
             if hosted.sub_slice != at.sub_slice
                 || entry.states[map.cell_number(hosted)] != CellState::OnSpare
@@ -212,17 +212,14 @@ impl Declustered {
     /// The number of a cell among those of its member.
     #[inline]
     pub fn cell_number(&self, cell: CellAt) -> usize {
-        let rows = u64::from(self.counts.cell_rows_of_slice);
-        to_usize(cell.slice * rows + u64::from(cell.cell_row))
+        to_usize(self.settled_cell(cell).1)
     }
 
-    /// The cell of this number of a member.
+    /// The cell of this number of a member; `None` if it is of no slice, as happens in an array
+    /// that grows or has grown. Then it holds nothing.
     #[inline]
-    pub fn numbered_cell(&self, member: MemberIdx, number: usize) -> CellAt {
-        let rows = to_usize(u64::from(self.counts.cell_rows_of_slice));
-        let (slice, cell_row) = (number / rows, number % rows);
-        let small = u32::try_from(cell_row).expect("at most 64 rows of cells");
-        self.cell(member, ashlar_units::to_u64(slice), small)
+    pub fn numbered_cell(&self, member: MemberIdx, number: usize) -> Option<CellAt> {
+        self.cell_numbered(member, ashlar_units::to_u64(number))
     }
 
     /// The spare cell of an entry in the sub-slice and row of a cell; `None` if the entry has no
@@ -232,14 +229,16 @@ impl Declustered {
         if entry >= self.parts().spare_columns {
             return None;
         }
-        let column = self.counts.data_columns + u32::try_from(entry).expect("at most 256");
+        let data_columns = self.region(cell.slice).counts.data_columns;
+        let column = data_columns + u32::try_from(entry).expect("at most 256");
         Some(CellAt { column, ..cell })
     }
 
     /// Which spare column a cell is in; `None` if stripes use it.
     #[inline]
     pub fn spare_index(&self, cell: CellAt) -> Option<usize> {
-        let index = cell.column.checked_sub(self.counts.data_columns)?;
+        let data_columns = self.region(cell.slice).counts.data_columns;
+        let index = cell.column.checked_sub(data_columns)?;
         Some(to_usize(u64::from(index)))
     }
 }

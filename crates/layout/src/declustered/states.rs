@@ -144,7 +144,7 @@ impl SpareTable {
         }
         let mut trusted = 0;
         for (number, state) in entry.states.iter_mut().enumerate() {
-            let cell = map.numbered_cell(member, number);
+            let Some(cell) = map.numbered_cell(member, number) else { continue };
             if map.spare_index(cell).is_none() && is_clean(cell) {
                 *state = CellState::InPlace;
                 trusted += 1;
@@ -204,7 +204,7 @@ impl SpareTable {
         if entry.device == DeviceState::Absent {
             return Err(SpareError::NoDevice(member));
         }
-        let cell = map.numbered_cell(member, number);
+        let Some(cell) = map.numbered_cell(member, number) else { return Ok(None) };
         if map.spare_index(cell).is_some() && !self.is_in_use(map, cell) {
             return Ok(None);
         }
@@ -222,7 +222,8 @@ impl SpareTable {
         let mut at = cell;
         while let Some(column) = map.spare_index(at) {
             let entry = self.entries[column].as_ref().expect("the cell is in use");
-            at = map.cell(entry.member, at.slice, at.cell_row);
+            let hosted = map.cell(entry.member, at.slice, at.cell_row);
+            at = hosted.expect("the cell is in use");
         }
         at
     }

@@ -6,6 +6,9 @@
 //! - `map`       there and back, and no stripe twice on a member or in a domain
 //! - `evenness`  equalities for prime numbers of members, bounds for others
 //! - `decoding`  every pair and triple of losses to 24 members
+//! - `growth`    arrays that grow, at every frontier
+//! - `grown_reference` growth as a table in which cells are moved one by one
+//! - `grown_vectors` tests/golden/growth.txt, as `vectors`
 //! - `refusals`  what is not a layout, and what is said then
 //! - `rebuild`   order, reads and exact counts of rebuilds
 //! - `pools`     an array as numbers: losses, returns, copy-backs, writes and crashes at random
@@ -16,6 +19,9 @@
 mod decoding;
 mod domains;
 mod evenness;
+mod grown_reference;
+mod grown_vectors;
+mod growth;
 mod map;
 mod pools;
 mod rebuild;
@@ -26,7 +32,7 @@ mod sequences;
 mod times;
 mod vectors;
 
-use ashlar_layout::declustered::{DECLUSTERED_SEED, DeclusteredParts};
+use ashlar_layout::declustered::{DECLUSTERED_SEED, DeclusteredParts, GROWTHS_MAX};
 
 /// A layout of `members` members with stripes of `code` data and parity strips, small in the rest.
 fn parts(members: usize, code: (usize, usize), spare_columns: usize) -> DeclusteredParts {
@@ -40,5 +46,6 @@ fn parts(members: usize, code: (usize, usize), spare_columns: usize) -> Decluste
         strip_bytes: 4096,
         rows: 1 << 20,
         seed: DECLUSTERED_SEED,
+        growths: [None; GROWTHS_MAX],
     }
 }

@@ -242,7 +242,7 @@ impl<'a> Pool<'a> {
         self.table.return_device(map, member, is_clean).expect("it is lost and has no device");
         let cells = usize::try_from(map.cells()).unwrap();
         for number in 0..cells {
-            let cell = map.numbered_cell(member, number);
+            let cell = map.numbered_cell(member, number).expect("it never grew");
             let is_spare = map.spare_index(cell).is_some();
             let trust = match self.without {
                 Without::DataColumnsOnly => is_spare && was_whole,
@@ -303,7 +303,7 @@ impl<'a> Pool<'a> {
         let states: Vec<_> = before.entries().map(|(at, entry)| (at, entry.clone())).collect();
         for (at, entry) in states.into_iter().filter(|(at, _)| Some(*at) != own) {
             for number in 0..usize::try_from(self.map.cells()).unwrap() {
-                let state = entry.state(self.map, self.map.numbered_cell(entry.member, number));
+                let state = entry.states()[number];
                 self.table.load(at, number, state);
             }
         }
@@ -324,7 +324,8 @@ impl<'a> Pool<'a> {
                     self.settle();
                 }
                 let content = self.read(source);
-                self.store(self.map.numbered_cell(member, number), content);
+                let cell = self.map.numbered_cell(member, number).expect("it never grew");
+                self.store(cell, content);
             }
             Err(_) => return,
         }
@@ -338,7 +339,8 @@ impl<'a> Pool<'a> {
         if self.without == Without::SparesToo && self.devices[member.at()].is_some() {
             let numbers = 0..usize::try_from(self.map.cells()).unwrap();
             let is_spare = |number: &usize| {
-                self.map.spare_index(self.map.numbered_cell(member, *number)).is_some()
+                let cell = self.map.numbered_cell(member, *number);
+                cell.is_some_and(|cell| self.map.spare_index(cell).is_some())
             };
             for number in numbers.filter(is_spare) {
                 self.table.load(entry, number, CellState::InPlace);

@@ -76,7 +76,7 @@ fn openzfs_14041_the_second_spare_is_filled() {
     assert_eq!(rebuild_order(&map, &pool.table).count(), 0);
     for (_, entry) in pool.table.entries() {
         let cells = (0..usize::try_from(map.cells()).unwrap())
-            .map(|number| map.numbered_cell(entry.member, number))
+            .filter_map(|number| map.numbered_cell(entry.member, number))
             .filter(|cell| map.spare_index(*cell).is_none());
         for cell in cells {
             assert_eq!(entry.state(&map, cell), CellState::OnSpare);

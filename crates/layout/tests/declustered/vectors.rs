@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ashlar_layout::declustered::{Declustered, DeclusteredParts, Held, MemberRow};
+use ashlar_layout::declustered::{Declustered, DeclusteredParts, GROWTHS_MAX, Held, MemberRow};
 use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
 
 use crate::parts;
@@ -89,7 +89,8 @@ fn numbers(text: &str) -> Vec<u64> {
     parts.map(|part| part.parse().unwrap()).collect()
 }
 
-fn read_layout(line: &str) -> DeclusteredParts {
+/// The layout of such a line.
+pub fn read_layout(line: &str) -> DeclusteredParts {
     let numbers = numbers(line);
     let small = |at: usize| usize::try_from(numbers[at]).unwrap();
     DeclusteredParts {
@@ -102,6 +103,7 @@ fn read_layout(line: &str) -> DeclusteredParts {
         strip_bytes: numbers[6],
         rows: numbers[7],
         seed: numbers[8],
+        growths: [None; GROWTHS_MAX],
     }
 }
 

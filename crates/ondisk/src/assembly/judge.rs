@@ -92,6 +92,9 @@ fn choose<'a>(
             return Err(refuse(refusal::unsupported(best, reading, fault)));
         }
     }
+    if best.geometry.growths().next().is_some() {
+        return Err(refuse(refusal::grown(best)));
+    }
     if let Some((one, two)) = same_member_twice(&all) {
         return Err(refuse(refusal::same_member_twice(best, &readings[one], &readings[two])));
     }

@@ -168,7 +168,7 @@ fn somebody_elses_data_is_foreign_and_not_damage() {
 fn a_copy_of_a_newer_program_takes_the_decision_away_from_older_copies() {
     let old = encoded(&raid6());
     let mut newer = updated(&raid6()).encode().expect("valid");
-    newer[40] = 0x80;
+    newer[41] = 0x80;
     reseal(&mut newer);
     let newer = slot(&newer);
     let choice = choose([&newer, &old, &newer, &old]);

@@ -15,8 +15,14 @@ use crate::samples::{DEVICE_BYTES, array, geometry, member_uuid, reading, readin
 
 /// k+m over `members`, cells of four strips.
 pub fn record((k, m): (u16, u16), members: u16, spare_columns: u16) -> GeometryRecord {
-    let spread =
-        SpreadRecord { members, domain_members: 1, spare_columns, cell_rows: 4, seed: 20_261_123 };
+    let spread = SpreadRecord {
+        members,
+        domain_members: 1,
+        spare_columns,
+        cell_rows: 4,
+        seed: 20_261_123,
+        growths: [None; 2],
+    };
     GeometryRecord { layout_version: 2, spread: Some(spread), ..geometry(k, m, 1) }
 }
 

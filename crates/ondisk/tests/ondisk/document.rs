@@ -7,8 +7,9 @@ use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level};
 use ashlar_ondisk::Areas;
 use ashlar_ondisk::format::{
     AREA_FIELDS, BATCH_FIELDS, BLOCK_CHANGE_FIELDS, DRIVE_FIELDS, DRIVE_PAGE_FIELDS,
-    FLUSH_MARK_FIELDS, FieldAt, HEADER_FIELDS, HEARTBEAT_FIELDS, HOLDER_FIELDS, JOB_FIELDS,
-    MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS, RECORD_FIELDS, SPARE_ENTRY_FIELDS, SPARE_FIELDS,
+    FLUSH_MARK_FIELDS, FieldAt, GROWTH_FIELDS, HEADER_FIELDS, HEARTBEAT_FIELDS, HOLDER_FIELDS,
+    JOB_FIELDS, MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS, RECORD_FIELDS, SPARE_ENTRY_FIELDS,
+    SPARE_FIELDS,
 };
 
 use ashlar_units::{MemberIdx, StripeNo};
@@ -54,11 +55,12 @@ fn rows(heading: &str) -> Vec<(usize, usize, String)> {
 
 #[test]
 fn every_table_of_the_document_lists_the_fields_of_its_record() {
-    let tables: [(&str, &[FieldAt]); 16] = [
+    let tables: [(&str, &[FieldAt]); 17] = [
         ("### Superblock header", HEADER_FIELDS),
         ("### Area table entry", AREA_FIELDS),
         ("### Job table entry", JOB_FIELDS),
         ("### Member table entry", MEMBER_FIELDS),
+        ("#### Growth entry", GROWTH_FIELDS),
         ("#### Spare table", SPARE_ENTRY_FIELDS),
         ("### Spare superblock", SPARE_FIELDS),
         ("### Heartbeat block", HEARTBEAT_FIELDS),

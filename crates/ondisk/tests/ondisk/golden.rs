@@ -118,6 +118,15 @@ fn v1_domains_array_decodes_for_ever() {
     assert_eq!(Superblock::decode(&bytes), Ok(superblock));
 }
 
+/// RAID 6 that grew from nine members to ten, and is half way to twelve.
+#[test]
+fn v1_growing_array_decodes_for_ever() {
+    let superblock = crate::growth::half_way();
+    let encoded = superblock.encode().expect("valid");
+    let bytes = stored("v1-growing", include_str!("../images/v1-growing.txt"), &encoded);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+}
+
 /// RAID 6 on members that are large enough for room for a later reshape.
 fn with_reshape_room() -> Superblock {
     let device_bytes = 9 << 30;

@@ -14,6 +14,7 @@ mod domains;
 mod drives;
 mod examine;
 mod golden;
+mod growth;
 mod hostile;
 mod lineages;
 mod log;

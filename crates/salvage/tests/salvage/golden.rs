@@ -47,6 +47,18 @@ fn a_new_array_is_read_as_its_hexadecimal_says() {
 }
 
 #[test]
+fn a_growing_array_is_read_as_its_hexadecimal_says() {
+    let found = superblock(include_str!("../../../ondisk/tests/images/v1-growing.txt"));
+    // Read off the image by eye: 0x420, 0x438, 0x448.
+    let map = found.geometry.declustered.as_ref().expect("layout version 2");
+    assert_eq!((found.geometry.slots(), found.entries.len()), (12, 12));
+    assert_eq!(map.members_before_growths().collect::<Vec<_>>(), [9, 10]);
+    // The first growth opened its stripes, the second has not yet.
+    assert!(map.stripes() > map.stripes_at_creation());
+    assert!(map.stripes() * 100 < map.stripes_at_creation() * 112);
+}
+
+#[test]
 fn a_declustered_array_is_read_as_its_hexadecimal_says() {
     let found = superblock(include_str!("../../../ondisk/tests/images/v1-declustered.txt"));
     // Read off the image by eye: 0xd8, 0xe4, 0x420, 0x424, 0x428, 0x430.
@@ -139,7 +151,7 @@ fn pages_of_bits_are_read() {
         // One place for each page: the area is as small as in the first arrays.
         let stripes = area.bytes / 4096 * 32_512;
         let found = match is_map {
-            true => Pages::written_map(area, stripes, false),
+            true => Pages::written_map(area, Area { offset: 0, bytes: 0 }, stripes, false),
             false => Pages::write_intent(area),
         };
         let bits =
