@@ -7,6 +7,7 @@
 //! end with errors: the kernel does not send them again. Not here: what requests mean (`server`).
 
 use crate::answer::{Answer, PAYLOAD_BYTES_MAX};
+use crate::counters::add;
 use crate::server::{Worker, new_payload};
 use crate::wire::{InMessage, OUT_HEADER_BYTES, OutHeader, WriteIn, opcode};
 use ashlar_iobuf::BufMut;
@@ -24,10 +25,8 @@ use zerocopy::IntoBytes;
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Where it lists the CPUs that the machine may have.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
-/// The kernel knows of the agreement a moment after we do.
+/// How often a worker looks whether another one has heard the kernel begin.
 const BEGIN_PAUSE: Duration = Duration::from_millis(1);
-/// How often to look for that.
-const BEGIN_LOOKS: usize = 5000;
 
 /// Whether the kernel offers requests over io_uring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +93,9 @@ pub async fn serve<V: Volume + 'static>(worker: &Rc<Worker<V>>) {
 
 async fn run_entry<V: Volume + 'static>(worker: Rc<Worker<V>>, queue: u16) {
     let mut payload = new_payload();
-    let mut next = begin(&worker, queue).await;
+    let bytes = ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX));
+    let entry = FuseEntry::new(worker.server.device.clone(), queue, bytes);
+    let mut next = worker.server.ring.next_fuse_request(entry).await;
     loop {
         match next {
             Ok(mut entry) => {
@@ -102,25 +103,6 @@ async fn run_entry<V: Volume + 'static>(worker: Rc<Worker<V>>, queue: u16) {
                 next = worker.server.ring.next_fuse_request(entry).await;
             }
             Err(error) => return worker.note_end(error),
-        }
-    }
-}
-
-/// Register an entry and wait for its first request.
-async fn begin<V: Volume>(worker: &Worker<V>, queue: u16) -> io::Result<Box<FuseEntry>> {
-    let bytes = ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX));
-    let mut looks = 0;
-    loop {
-        let device = worker.server.device.clone();
-        let entry = FuseEntry::new(device, queue, bytes);
-        match worker.server.ring.next_fuse_request(entry).await {
-            Err(error)
-                if Errno::from_io_error(&error) == Some(Errno::AGAIN) && looks < BEGIN_LOOKS =>
-            {
-                looks += 1;
-                worker.server.handle.sleep(BEGIN_PAUSE).await;
-            }
-            answer => return answer,
         }
     }
 }
@@ -135,6 +117,7 @@ async fn carry_out<V: Volume + 'static>(
     let Some(message) = InMessage::of_parts(header, body, entry.payload()) else {
         return payload;
     };
+    add(&worker.server.counters.over_ring, 1);
     let (unique, node) = (message.header.unique, message.header.node);
     let answer = if message.header.opcode == opcode::WRITE {
         let data = entry.payload();

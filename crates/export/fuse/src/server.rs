@@ -125,6 +125,8 @@ pub struct Worker<V: Volume> {
     /// Whose turn it is to wait in the device.
     turn: Semaphore,
     failure: RefCell<Option<io::Error>>,
+    /// What was agreed, until the kernel has the answer.
+    agreed: Cell<Option<Agreed>>,
     /// Some slot has ended, and so will the others.
     pub is_over: Cell<bool>,
 }
@@ -158,6 +160,7 @@ impl<V: Volume + 'static> Worker<V> {
             shown,
             turn,
             failure: RefCell::new(None),
+            agreed: Cell::new(None),
             is_over: Cell::new(false),
         })
     }
@@ -249,6 +252,11 @@ impl<V: Volume + 'static> Worker<V> {
             self.answer(&message).await
         };
         slot.reply = self.reply(slot.reply, header.unique, answer).await;
+        // The kernel knows of it too by now.
+        if let Some(agreed) = self.agreed.take() {
+            // There is one such request in the life of a mount.
+            let _first = self.server.agreed.set(agreed);
+        }
         slot
     }
 
@@ -275,8 +283,7 @@ impl<V: Volume + 'static> Worker<V> {
             opcode::LSEEK => self.lseek(node, message).await,
             opcode::INIT => {
                 let (answer, agreed) = init_reply(message, self.server.queues.is_some())?;
-                // There is one such request in the life of a mount.
-                let _first = self.server.agreed.set(agreed);
+                self.agreed.set(Some(agreed));
                 Ok(answer)
             }
             _ => {

@@ -5,6 +5,7 @@ use ashlar_fuse::{Agreed, FuseServer, Mount, MountBy, Queues, mount, possible_cp
 use ashlar_ring::{EntryBytes, Executor, Ring, RingConfig, Schedule};
 use ashlar_volume::MemVolume;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -92,6 +93,7 @@ impl Mounted {
         let device = mount.devices()[0].clone();
         let known = Arc::new(OnceLock::new());
         let agreed = Arc::clone(&known);
+        let agreed_on = Arc::clone(&known);
         let thread = std::thread::spawn(move || {
             let ring = Ring::new(RingConfig { entries: 256, entry_bytes: EntryBytes::Wide })?;
             let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
@@ -106,7 +108,9 @@ impl Mounted {
             server.agreed = agreed;
             let counters = server.counters.clone();
             let end = executor.block_on(server.serve());
-            assert_eq!(counters.buffers_replaced.load(std::sync::atomic::Ordering::Relaxed), 0);
+            let is_over_ring = agreed_on.get().is_some_and(|agreed| agreed.over_ring);
+            assert_eq!(counters.over_ring.load(Ordering::Relaxed) > 0, is_over_ring);
+            assert_eq!(counters.buffers_replaced.load(Ordering::Relaxed), 0);
             end
         });
         (Mounted { mount, thread: Some(thread), _place: place }, known)
