@@ -159,6 +159,7 @@ fn a_file_over_io_uring_is_detached_only_when_nobody_uses_it() {
     let test = "a_file_over_io_uring_is_detached_only_when_nobody_uses_it";
     let Some(mut asked) = Asked::new(test, "Y") else { return };
     let attached = asked.attach(&["--file"]);
+    assert_eq!(asked.world.status()["exports"][1]["over_ring"], true, "{}", asked.world.status());
     let path = place(&attached);
     let all = AtomicU64::new(0);
     let is_over = std::sync::atomic::AtomicBool::new(false);

@@ -203,4 +203,7 @@ pub struct ExportStatus {
     pub array: Option<String>,
     /// Clients connected now.
     pub clients: u64,
+    /// Of a FUSE file: its requests come over io_uring.
+    #[serde(default)]
+    pub over_ring: bool,
 }

@@ -54,8 +54,13 @@ pub fn ring_offer() -> RingOffer {
 /// The kernel does not say.
 pub fn possible_cpus() -> io::Result<u16> {
     let listed = std::fs::read_to_string(POSSIBLE)?;
-    let last = listed.trim().rsplit([',', '-']).next().and_then(|text| text.parse::<u16>().ok());
-    last.and_then(|last| last.checked_add(1)).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    count_of(&listed).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// One more than the highest number of a list such as `0-3,8`.
+fn count_of(listed: &str) -> Option<u16> {
+    let last = listed.trim().rsplit([',', '-']).next()?;
+    last.parse::<u16>().ok()?.checked_add(1)
 }
 
 /// The queues that one worker serves.
@@ -142,4 +147,20 @@ fn put(entry: &mut FuseEntry, unique: u64, answer: Result<Answer, Errno>) {
     };
     let bytes = u32::try_from(OUT_HEADER_BYTES + data.len()).expect("at most 1 MiB and a header");
     entry.answer(OutHeader { bytes, error, unique }.as_bytes(), data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_of;
+
+    #[test]
+    fn there_are_as_many_queues_as_the_highest_cpu_says() {
+        assert_eq!(count_of("0\n"), Some(1));
+        assert_eq!(count_of("0-1\n"), Some(2));
+        assert_eq!(count_of("0-3,8-11\n"), Some(12));
+        assert_eq!(count_of("0-3,8\n"), Some(9));
+        for wrong in ["", "\n", "0-", "x", "65535", "-1-"] {
+            assert_eq!(count_of(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Requests over io_uring: depths, an end under load, and a kernel that does not offer it.
 
 use crate::parameter::Parameter;
-use crate::server::{Mounted, Over, Setup, until_agreed};
+use crate::server::{Mounted, Over, Setup};
 use crate::tools::may_mount;
 use ashlar_fuse::{RingOffer, ring_offer};
 use std::fs::OpenOptions;
@@ -89,7 +89,7 @@ fn where_the_kernel_does_not_offer_it_requests_come_by_the_device() {
     let off = Parameter::off();
     assert_eq!(ring_offer(), RingOffer::Off);
     let (mounted, agreed) = Mounted::asking(Setup { over: Over::Ring, ..Setup::default() });
-    let agreed = until_agreed(&agreed);
+    let agreed = *agreed.wait();
     drop(off);
     assert!(!agreed.over_ring && agreed.sends_again);
     verify_at_depth(&mounted, 4);

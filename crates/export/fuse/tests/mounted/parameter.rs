@@ -1,5 +1,5 @@
-//! The kernel's parameter that allows requests over io_uring. It is the machine's, so a test changes
-//! it only for a moment, one test at a time, and sets it back.
+//! The kernel's parameter that allows requests over io_uring. It is the machine's, so a test
+//! changes it only for a moment, one test at a time, and sets it back.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

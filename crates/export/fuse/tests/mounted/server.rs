@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// How requests come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,17 +31,6 @@ impl Over {
         let numbers = (0..possible_cpus().unwrap()).collect();
         (self == Over::Ring).then_some(Queues { numbers, entries: 32 })
     }
-}
-
-/// What the kernel and the servers agreed on, soon after the mount.
-pub fn until_agreed(agreed: &OnceLock<Agreed>) -> Agreed {
-    for _ in 0..5000 {
-        if let Some(agreed) = agreed.get() {
-            return *agreed;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("the kernel did not begin");
 }
 
 /// How the volumes of a test are.
@@ -81,7 +69,7 @@ impl Mounted {
         let over = setup.over;
         let offered = (over == Over::Ring).then(Parameter::on);
         let (mounted, agreed) = Mounted::asking(setup);
-        assert_eq!(until_agreed(&agreed).over_ring, over == Over::Ring);
+        assert_eq!(agreed.wait().over_ring, over == Over::Ring);
         drop(offered);
         mounted
     }
