@@ -104,11 +104,10 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let events = follow_events(&engine, &options, &gather, &say);
     say(&format!("parity kernel {kernel}"));
-    let nbd_limits = nbd_limits(&options.config, descriptors, &say);
     let setting = ExportSetting {
         engine: engine.clone(),
         folder: options.folder,
-        nbd_limits,
+        nbd_limits: nbd_limits(&options.config, descriptors, &say),
         boot: runner().boot_id,
         keeper: Keeper::of(&options.socket, keeper_wait(&options.config)),
         over_ring: options.config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring),

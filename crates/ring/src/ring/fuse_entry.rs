@@ -123,10 +123,10 @@ impl FuseEntry {
 
 /// The library knows no command with a length.
 fn with_length(mut entry: squeue::Entry128, length: u32) -> squeue::Entry128 {
-    let start = (&raw mut entry).cast::<u8>();
+    let place = (&raw mut entry).cast::<u8>().wrapping_add(ENTRY_LENGTH_AT).cast::<u32>();
     // SAFETY: an entry is 128 bytes of plain data, eight-aligned, laid out as the kernel has it:
     // `len` is the aligned u32 at byte 24.
-    unsafe { start.add(ENTRY_LENGTH_AT).cast::<u32>().write(length) };
+    unsafe { place.write(length) };
     entry
 }
 
