@@ -62,9 +62,9 @@ fn a_mount_that_is_aborted_under_load_ends_requests_with_errors_and_the_server_i
     let (done, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for writer in 0..16_u64 {
-            let (path, done, failed) = (mounted.file(), &done, &failed);
+            let (done, failed) = (&done, &failed);
+            let file = OpenOptions::new().read(true).write(true).open(mounted.file()).unwrap();
             scope.spawn(move || {
-                let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
                 while file.write_all_at(&[1; 8192], writer * 8192).is_ok() {
                     done.fetch_add(1, Ordering::Relaxed);
                 }
