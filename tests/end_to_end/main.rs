@@ -17,6 +17,7 @@
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
 //! - `kept`       the same under users of attached files and of NBD, who see a pause
+//! - `over_ring`  the same where requests come over io_uring: users see errors, and no wait
 //! - `attached`   volumes in use: what detach, stop and SIGTERM may do
 //! - `changed_members` members cut short, and made longer again
 //! - `second_paths` the drives of a running array by other paths
@@ -72,6 +73,7 @@ mod nvme;
 #[path = "../../crates/export/nvme-tcp/tests/target/queue.rs"]
 mod nvme_queue;
 mod older_copies;
+mod over_ring;
 mod raw_nbd;
 mod refusals;
 mod refused_starts;

@@ -500,6 +500,10 @@ pub struct FuseConfig {
     /// get errors after that. 0: at once. Not for files that systemd keeps: its unit says how long.
     #[serde(default)]
     pub keeper_wait_s: Option<u64>,
+    /// Take requests over io_uring where the kernel offers it; default no. Whoever has a file open
+    /// gets errors if the daemon dies.
+    #[serde(default)]
+    pub io_uring: bool,
 }
 
 /// `[vhost_user]`

@@ -24,6 +24,7 @@ use crate::{begin, config, control, convert, process, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{Engine, EngineConfig, Event, KeptMemory, Runner};
+use ashlar_ring::EntryBytes;
 use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -103,13 +104,13 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let events = follow_events(&engine, &options, &gather, &say);
     say(&format!("parity kernel {kernel}"));
-    let nbd_limits = nbd_limits(&options.config, descriptors, &say);
     let setting = ExportSetting {
         engine: engine.clone(),
         folder: options.folder,
-        nbd_limits,
+        nbd_limits: nbd_limits(&options.config, descriptors, &say),
         boot: runner().boot_id,
         keeper: Keeper::of(&options.socket, keeper_wait(&options.config)),
+        over_ring: options.config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring),
         gives_links: options.socket == Path::new(USUAL_SOCKET),
     };
     let exports = Arc::new(Exports::new(setting));
@@ -281,6 +282,9 @@ fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiErro
     engine.runner = Some(runner());
     engine.pin_cores = config.serve.pin.unwrap_or(true);
     engine.spin_most = Duration::from_micros(config.serve.spin_us.unwrap_or(SPIN_US).into());
+    if config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring) {
+        engine.ring_entry_bytes = EntryBytes::Wide;
+    }
     engine.kernel.clone_from(&config.serve.kernel);
     engine.tuning = config.tuning.over(engine.tuning);
     let usual = to_u64(engine.payload_bytes * engine.worker_count);

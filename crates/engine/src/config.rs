@@ -9,7 +9,7 @@ use crate::written::kept::KeptMemory;
 use ashlar_device::Opener;
 use ashlar_ondisk::ProcessName;
 use ashlar_parity::Kernel;
-use ashlar_ring::affinity;
+use ashlar_ring::{EntryBytes, affinity};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub struct EngineConfig {
     pub payload_bytes: usize,
     /// Entries of each worker's ring.
     pub ring_entries: u32,
+    /// How large each entry is.
+    pub ring_entry_bytes: EntryBytes,
     /// How long a worker that has nothing to do looks for completions before it sleeps, at most,
     /// as long as that is of use. Zero: it sleeps at once.
     pub spin_most: Duration,
@@ -69,6 +71,7 @@ impl EngineConfig {
             pin_cores: false,
             payload_bytes: 64 << 20,
             ring_entries: 1024,
+            ring_entry_bytes: EntryBytes::Narrow,
             spin_most: Duration::ZERO,
             opener,
             signatures: Arc::new(|_| Vec::new()),

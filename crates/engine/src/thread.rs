@@ -158,7 +158,8 @@ fn make_executor(index: usize, config: &EngineConfig) -> io::Result<Made> {
         let cores = affinity::cores()?;
         affinity::pin_to(cores[index % cores.len()])?;
     }
-    let ring = Ring::new(RingConfig::of(config.ring_entries))?;
+    let (entries, entry_bytes) = (config.ring_entries, config.ring_entry_bytes);
+    let ring = Ring::new(RingConfig { entries, entry_bytes })?;
     let executor = Executor::new(ring.spinning_reactor(config.spin_most), Schedule::InOrder);
     let (sender, receiver) = mailbox(&executor.handle());
     Ok((executor, sender, receiver))

@@ -47,9 +47,9 @@ pub use oneshot::{Completion, Completions, Pending};
 pub use race::{until, within};
 pub use reactor::{Park, Reactor, Unpark};
 pub use ring::{
-    AREA_BYTES, BufResult, DESCRIPTORS_MAX, DeviceCommand, EntryBytes, KernelCalls, Operation,
-    OperationOutcome, PARTS_MAX, ReceivedDescriptors, Ring, RingConfig, RingLoad, SendHold,
-    SentDescriptors, Sink, WIDE_AREA_BYTES, WideCommand,
+    AREA_BYTES, BufResult, DESCRIPTORS_MAX, DeviceCommand, EntryBytes, FuseEntry, KernelCalls,
+    Operation, OperationOutcome, PARTS_MAX, ReceivedDescriptors, Ring, RingConfig, RingLoad,
+    SendHold, SentDescriptors, Sink, WIDE_AREA_BYTES, WideCommand,
 };
 pub use timer::Sleep;
 pub use virtual_time::{VirtualClock, VirtualReactor};

@@ -95,6 +95,12 @@ pub struct Attached {
     /// Why not, in a line, if it does not.
     #[serde(default)]
     pub lacks: Option<String>,
+    /// Its requests come over io_uring.
+    #[serde(default)]
+    pub over_ring: bool,
+    /// Why they do not, in a line, if the daemon was configured so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_over_ring: Option<String>,
 }
 
 /// Show a volume as a file in the daemon's FUSE folder.
@@ -123,6 +129,12 @@ pub struct FuseAttached {
     /// Why not, in a line, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
+    /// Its requests come over io_uring.
+    #[serde(default)]
+    pub over_ring: bool,
+    /// Why they do not, in a line, if the daemon was configured so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_over_ring: Option<String>,
 }
 
 /// Remove the file of a volume from the FUSE folder.
@@ -191,4 +203,7 @@ pub struct ExportStatus {
     pub array: Option<String>,
     /// Clients connected now.
     pub clients: u64,
+    /// Of a FUSE file: its requests come over io_uring.
+    #[serde(default)]
+    pub over_ring: bool,
 }

@@ -20,6 +20,10 @@ use std::path::Path;
 ///
 /// If the daemon dies, requests wait until it is back. A ublk device waits without a limit. A loop
 /// device waits for `keeper_wait_s` of the configuration [default: one hour], from Linux 6.9 on.
+///
+/// With `io_uring = true` in `[fuse]` of the configuration, requests of the file come over
+/// io_uring, which costs less CPU (Linux 6.14). If the daemon dies then, whoever has the file or
+/// the loop device open gets errors at once.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
@@ -65,6 +69,8 @@ struct Told {
     link: Option<String>,
     /// A daemon that is killed and comes back is a pause and no error for whoever uses it.
     survives: bool,
+    /// Requests of the file come over io_uring.
+    over_ring: bool,
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
@@ -91,6 +97,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         device: attached.device,
         link: attached.link,
         survives: attached.survives,
+        over_ring: attached.over_ring,
     };
     reach.print(&told, |it| it.device.clone().or(it.file.clone()).expect("one of them is made"))
 }
@@ -104,6 +111,9 @@ fn remark(attached: &Attached, is_chosen: bool) {
             say::complain(format_args!("ashlar: by a loop device: {reason}"))
         }
         _ => {}
+    }
+    if let (Some(file), Some(why)) = (file, &attached.not_over_ring) {
+        say::complain(format_args!("ashlar: requests of {file} do not come over io_uring: {why}"));
     }
     if let (Some(file), Some(lacks)) = (file, lacks) {
         say::complain(format_args!(

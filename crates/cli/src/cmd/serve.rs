@@ -151,8 +151,10 @@ impl Args {
             config.vhost_user = Some(VhostConfig { folder: absolute(folder)? });
         }
         if let Some(folder) = &self.fuse {
-            let keeper_wait_s = config.fuse.as_ref().and_then(|fuse| fuse.keeper_wait_s);
-            config.fuse = Some(FuseConfig { folder: absolute(folder)?, keeper_wait_s });
+            let told = config.fuse.as_ref();
+            let keeper_wait_s = told.and_then(|fuse| fuse.keeper_wait_s);
+            let io_uring = told.is_some_and(|fuse| fuse.io_uring);
+            config.fuse = Some(FuseConfig { folder: absolute(folder)?, keeper_wait_s, io_uring });
         }
         config.serve.metrics = self.metrics.or(config.serve.metrics);
         config.serve.workers = self.workers.or(config.serve.workers);

@@ -81,6 +81,7 @@ mod tests {
             let address = address.to_owned();
             way(
                 &ExportStatus {
+                    over_ring: false,
                     protocol: "nbd".to_owned(),
                     address,
                     array: None,

@@ -48,6 +48,7 @@ directory = "/run/ashlar/vhost"
 
 [fuse]
 folder = "/run/ashlar/volumes"
+io_uring = true
 "#;
 
 fn refusal(text: &str) -> String {
@@ -60,6 +61,7 @@ fn a_file_that_says_everything_is_understood() {
     assert_eq!(config.serve.pool, Some(ByteSize(256 << 20)));
     assert_eq!(config.array[0].devices, ["/dev/disk/by-id/nvme-*"]);
     assert!(config.array[0].read_only);
+    assert!(config.fuse.is_some_and(|fuse| fuse.io_uring));
     assert_eq!(config.array[0].spare_pools, ["fast", "spares"]);
     let tuning = config.array[0].tuning.over(config.tuning.over(ArrayTuning::default()));
     assert_eq!(tuning.read_deadline, Duration::from_millis(200));

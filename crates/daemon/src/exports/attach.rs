@@ -80,14 +80,25 @@ impl Arrays {
             link: None,
             survives: true,
             lacks: None,
+            over_ring: false,
+            not_over_ring: None,
         })
     }
 
     async fn as_file(&self, call: &Attach, reason: String) -> Result<Attached, ApiError> {
         let shown: FuseAttached = self.serve(FuseAttach { array: call.array.clone() }).await?;
-        let FuseAttached { changed, file, survives, lacks } = shown;
-        let (file, via) = (Some(file), Via::File);
-        Ok(Attached { changed, via, reason, file, device: None, link: None, survives, lacks })
+        Ok(Attached {
+            changed: shown.changed,
+            via: Via::File,
+            reason,
+            file: Some(shown.file),
+            device: None,
+            link: None,
+            survives: shown.survives,
+            lacks: shown.lacks,
+            over_ring: shown.over_ring,
+            not_over_ring: shown.not_over_ring,
+        })
     }
 
     async fn by_loop(&self, call: &Attach, reason: String) -> Result<Attached, ApiError> {

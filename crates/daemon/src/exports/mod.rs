@@ -139,6 +139,8 @@ pub struct ExportSetting {
     pub boot: [u8; 16],
     /// Who keeps the descriptors of attached files.
     pub keeper: Keeper,
+    /// Requests of attached files come over io_uring where the kernel offers it.
+    pub over_ring: bool,
     /// Attached volumes get names below /dev/ashlar.
     pub gives_links: bool,
 }
@@ -152,13 +154,14 @@ pub struct Exports {
 impl Exports {
     /// All of them; nothing is served yet.
     pub fn new(setting: ExportSetting) -> Exports {
-        let ExportSetting { engine, folder, nbd_limits, boot, keeper, gives_links } = setting;
+        let ExportSetting { engine, folder, nbd_limits, boot, keeper, over_ring, gives_links } =
+            setting;
         let all: Vec<Box<dyn Export>> = vec![
             Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
             Box::new(NvmeExports::new(engine.clone(), boot)),
             Box::new(VhostExports::new(engine.clone())),
             Box::new(UblkExports::new(engine.clone())),
-            Box::new(FuseExports::new(engine, folder, keeper)),
+            Box::new(FuseExports::new(engine, folder, keeper, over_ring)),
         ];
         Exports { all, gives_links }
     }

@@ -285,6 +285,7 @@ impl Export for UblkExports {
 
     fn status(&self) -> Vec<ExportStatus> {
         let status = |(array, attached): (&String, &Attached)| ExportStatus {
+            over_ring: false,
             protocol: "ublk".to_owned(),
             requests: attached.counters.requests(),
             address: attached.path.clone(),

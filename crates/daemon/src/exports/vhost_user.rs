@@ -259,6 +259,7 @@ impl Export for VhostExports {
 
     fn status(&self) -> Vec<ExportStatus> {
         let status = |(array, socket): (&String, &Socket)| ExportStatus {
+            over_ring: false,
             protocol: self.name().to_owned(),
             requests: socket.about.counters.requests(),
             address: format!("unix:{}", socket.path.display()),

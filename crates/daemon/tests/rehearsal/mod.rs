@@ -207,6 +207,8 @@ impl Serves<Attach> for Rehearsal {
             link: None,
             survives: true,
             lacks: None,
+            over_ring: false,
+            not_over_ring: None,
         })
     }
 }
@@ -214,7 +216,14 @@ impl Serves<Attach> for Rehearsal {
 impl Serves<FuseAttach> for Rehearsal {
     async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
         let file = format!("/volumes/{}", call.array);
-        Ok(FuseAttached { changed: true, file, survives: true, lacks: None })
+        Ok(FuseAttached {
+            changed: true,
+            file,
+            survives: true,
+            lacks: None,
+            over_ring: false,
+            not_over_ring: None,
+        })
     }
 }
 

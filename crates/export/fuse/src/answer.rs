@@ -3,6 +3,7 @@
 //!
 //! What must stay true: an answer of fixed form needs no memory of its own.
 
+use crate::server::Agreed;
 use crate::wire::{InMessage, InitIn, InitInWide, InitOut, MAJOR, MINOR, init};
 use ashlar_iobuf::Buf;
 use rustix::io::Errno;
@@ -41,15 +42,17 @@ impl Answer {
     }
 }
 
-/// Agree with the kernel on sizes and abilities; whether it can send requests again.
-pub fn init_reply(message: &InMessage<'_>) -> Result<(Answer, bool), Errno> {
+/// Agree with the kernel on sizes and abilities; requests come over io_uring if `wants_ring` and
+/// the kernel offers it.
+pub fn init_reply(message: &InMessage<'_>, wants_ring: bool) -> Result<(Answer, Agreed), Errno> {
     const PAGE_BYTES: u32 = 4096;
     let asked: InitIn = message.body().ok_or(Errno::INVAL)?;
     if asked.major < MAJOR {
         return Err(Errno::PROTO);
     }
+    let wanted_2 = init::AGAIN_2 | if wants_ring { init::OVER_RING_2 } else { 0 };
     let wide = message.body::<InitInWide>().filter(|_| asked.flags & init::EXTENDED != 0);
-    let flags2 = wide.map_or(0, |wide| wide.flags2 & init::AGAIN_2);
+    let flags2 = wide.map_or(0, |wide| wide.flags2 & wanted_2);
     let wanted = init::ASYNC_READ
         | init::BIG_WRITES
         | init::ASYNC_DIO
@@ -69,5 +72,9 @@ pub fn init_reply(message: &InMessage<'_>) -> Result<(Answer, bool), Errno> {
         flags2,
         unused: [0; 7],
     };
-    Ok((Answer::of(&reply), flags2 != 0))
+    let agreed = Agreed {
+        sends_again: flags2 & init::AGAIN_2 != 0,
+        over_ring: flags2 & init::OVER_RING_2 != 0,
+    };
+    Ok((Answer::of(&reply), agreed))
 }

@@ -18,6 +18,8 @@ pub struct FuseCounters {
     pub fallocates: AtomicU64,
     /// All other requests.
     pub others: AtomicU64,
+    /// Those of all that came over io_uring.
+    pub over_ring: AtomicU64,
     /// Bytes of data sent in answer to reads.
     pub read_bytes: AtomicU64,
     /// Bytes of data stored by writes.

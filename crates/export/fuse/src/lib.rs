@@ -12,6 +12,7 @@
 //!
 //! Map, in reading order:
 //! - `server`: the loop from /dev/fuse and back; how one request is carried out
+//! - `queues`: the same over io_uring, where that was asked for and the kernel offers it
 //! - `attributes`: requests that nothing needs to be waited for; `shown`: the volume as a file
 //! - `io`: reads and writes of any alignment on a volume
 //! - `mount`: the mount, by mount(2) or fusermount3; taking over one whose process is gone
@@ -29,6 +30,7 @@ pub mod hostile;
 mod io;
 mod leave;
 mod mount;
+mod queues;
 mod server;
 mod shown;
 #[cfg(test)]
@@ -40,4 +42,5 @@ pub use counters::FuseCounters;
 pub use io::BusyBlocks;
 pub use leave::Leave;
 pub use mount::{Mount, MountBy, mount};
+pub use queues::{Queues, RingOffer, possible_cpus, ring_offer};
 pub use server::{Agreed, FuseServer};

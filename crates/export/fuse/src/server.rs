@@ -11,6 +11,7 @@ use crate::attributes;
 use crate::counters::{FuseCounters, add};
 use crate::io::{BusyBlocks, FileIo};
 use crate::leave::Leave;
+use crate::queues::{self, Queues};
 use crate::shown::Shown;
 use crate::wire::{
     FallocateIn, HEAD_BYTES, InMessage, LseekIn, OUT_HEADER_BYTES, OutHeader, ReadIn, WriteIn,
@@ -23,7 +24,7 @@ use ashlar_session::Slots;
 use ashlar_units::Extent;
 use ashlar_volume::{Volume, VolumeFacts};
 use rustix::io::Errno;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -44,6 +45,8 @@ const DATA_SYNC: u32 = 0o10_000;
 pub struct Agreed {
     /// The kernel sends requests again that a process which is gone has read and not answered.
     pub sends_again: bool,
+    /// Requests come over io_uring, and wait until all queues are served.
+    pub over_ring: bool,
 }
 
 /// What one worker needs to serve a mount. Several workers may serve one mount, each with a
@@ -65,6 +68,10 @@ pub struct FuseServer<V: Volume> {
     pub slots: usize,
     /// Set once the kernel has begun; shared by the workers of the mount.
     pub agreed: Arc<OnceLock<Agreed>>,
+    /// The queues of this worker, if the kernel is to be asked for requests over io_uring. The
+    /// worker's ring has wide entries then, and the queues of all workers of the mount are one for
+    /// each of [`possible_cpus`](crate::possible_cpus).
+    pub queues: Option<Queues>,
     /// Told when the servers are to end without the mount; shared by the workers of the mount.
     pub leave: Leave,
 }
@@ -88,6 +95,7 @@ impl<V: Volume + 'static> FuseServer<V> {
             counters: Arc::default(),
             slots: SLOTS_DEFAULT,
             agreed: Arc::default(),
+            queues: None,
             leave: Leave::new()?,
         })
     }
@@ -102,25 +110,25 @@ impl<V: Volume + 'static> FuseServer<V> {
     /// ends.
     pub async fn serve(self) -> io::Result<()> {
         let slots = self.slots;
-        let worker = Rc::new(Worker {
-            shown: Shown::new(self.volume.clone()),
-            turn: Semaphore::new(1),
-            failure: RefCell::new(None),
-            server: self,
-        });
-        Slots::start(&worker.server.handle, slots, || worker.clone().run_slot()).all_ended().await;
-        let failure = worker.failure.take();
-        failure.map_or(Ok(()), Err)
+        let worker = Worker::new(self);
+        let classic = Slots::start(&worker.server.handle, slots, || worker.clone().run_slot());
+        queues::serve(&worker).await;
+        classic.all_ended().await;
+        worker.end()
     }
 }
 
 /// What the slots of one worker share.
-struct Worker<V: Volume> {
-    server: FuseServer<V>,
+pub struct Worker<V: Volume> {
+    pub server: FuseServer<V>,
     shown: Shown<V>,
     /// Whose turn it is to wait in the device.
     turn: Semaphore,
     failure: RefCell<Option<io::Error>>,
+    /// What was agreed, until the kernel has the answer.
+    agreed: Cell<Option<Agreed>>,
+    /// Some slot has ended, and so will the others.
+    pub is_over: Cell<bool>,
 }
 
 /// The buffers of one slot.
@@ -140,11 +148,40 @@ impl Slot {
     }
 }
 
-fn new_payload() -> BufMut {
+pub fn new_payload() -> BufMut {
     BufMut::zeroed(ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX)))
 }
 
 impl<V: Volume + 'static> Worker<V> {
+    pub fn new(server: FuseServer<V>) -> Rc<Worker<V>> {
+        let (shown, turn) = (Shown::new(server.volume.clone()), Semaphore::new(1));
+        Rc::new(Worker {
+            server,
+            shown,
+            turn,
+            failure: RefCell::new(None),
+            agreed: Cell::new(None),
+            is_over: Cell::new(false),
+        })
+    }
+
+    /// What went wrong first.
+    pub fn end(&self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Note how a slot ended.
+    pub fn note_end(&self, error: io::Error) {
+        self.is_over.set(true);
+        const ENDS: [Errno; 4] =
+            [Errno::NODEV, Errno::CONNABORTED, Errno::NOTCONN, Errno::CANCELED];
+        // The kernel has ended the connection: unmounted, or aborted by somebody.
+        let is_gone = Errno::from_io_error(&error).is_some_and(|errno| ENDS.contains(&errno));
+        if !is_gone && error.kind() != io::ErrorKind::Interrupted {
+            self.failure.borrow_mut().get_or_insert(error);
+        }
+    }
+
     async fn run_slot(self: Rc<Self>) {
         let mut slot = Some(Slot::new());
         while let Some(idle) = slot.take() {
@@ -152,15 +189,7 @@ impl<V: Volume + 'static> Worker<V> {
                 Ok((idle, None)) => Some(idle),
                 Ok((busy, Some(received))) => Some(self.carry_out(busy, received).await),
                 Err(error) => {
-                    // The kernel has ended the connection: unmounted, or aborted by somebody.
-                    let is_gone = matches!(
-                        Errno::from_io_error(&error),
-                        Some(Errno::NODEV | Errno::CONNABORTED)
-                    );
-                    let is_end = error.kind() == io::ErrorKind::Interrupted || is_gone;
-                    if !is_end {
-                        self.failure.borrow_mut().get_or_insert(error);
-                    }
+                    self.note_end(error);
                     None
                 }
             };
@@ -222,15 +251,25 @@ impl<V: Volume + 'static> Worker<V> {
         } else {
             self.answer(&message).await
         };
-        if answer.is_err() {
-            self.count_error(header.opcode);
-        }
         slot.reply = self.reply(slot.reply, header.unique, answer).await;
+        // The kernel knows of it too by now.
+        if let Some(agreed) = self.agreed.take() {
+            // There is one such request in the life of a mount.
+            let _first = self.server.agreed.set(agreed);
+        }
         slot
     }
 
     /// Every request other than WRITE.
-    async fn answer(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
+    pub async fn answer(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        let answer = self.answer_uncounted(message).await;
+        if answer.is_err() {
+            self.count_error(message.header.opcode);
+        }
+        answer
+    }
+
+    async fn answer_uncounted(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
         let node = message.header.node;
         match message.header.opcode {
             opcode::READ => self.read(node, message).await,
@@ -243,9 +282,8 @@ impl<V: Volume + 'static> Worker<V> {
             opcode::FALLOCATE => self.fallocate(node, message).await,
             opcode::LSEEK => self.lseek(node, message).await,
             opcode::INIT => {
-                let (answer, sends_again) = init_reply(message)?;
-                // There is one such request in the life of a mount.
-                let _first = self.server.agreed.set(Agreed { sends_again });
+                let (answer, agreed) = init_reply(message, self.server.queues.is_some())?;
+                self.agreed.set(Some(agreed));
                 Ok(answer)
             }
             _ => {
@@ -266,7 +304,7 @@ impl<V: Volume + 'static> Worker<V> {
     }
 
     /// The payload is handed on as it was received, and taken back when the volume is done with it.
-    async fn write(
+    pub async fn write(
         &self,
         node: u64,
         body: Option<WriteIn>,
@@ -278,6 +316,9 @@ impl<V: Volume + 'static> Worker<V> {
             Some(body) => self.store(node, &body, payload.slice(0..payload_bytes)).await,
             None => Err(Errno::INVAL),
         };
+        if answer.is_err() {
+            self.count_error(opcode::WRITE);
+        }
         let payload = payload.try_into_mut().unwrap_or_else(|_| {
             add(&self.server.counters.buffers_replaced, 1);
             new_payload()

@@ -156,6 +156,8 @@ pub mod init {
     /// In the second word: requests that were read and not answered can be asked for again, and are
     /// marked then.
     pub const AGAIN_2: u32 = 1 << (39 - 32);
+    /// In the second word: requests come over io_uring, once all queues are registered (6.14).
+    pub const OVER_RING_2: u32 = 1 << (41 - 32);
 }
 
 /// Attributes of a file.
@@ -337,6 +339,14 @@ impl<'a> InMessage<'a> {
         let in_head = received.min(HEAD_BYTES);
         let head = head.get(IN_HEADER_BYTES..in_head)?;
         let rest = rest.get(..received - in_head)?;
+        Some(InMessage { header, head, rest })
+    }
+
+    /// The same of a request over io_uring: its header, its body and so many bytes of payload.
+    /// `None` if the parts are shorter than such parts are.
+    pub fn of_parts(header: &[u8], body: &'a [u8], rest: &'a [u8]) -> Option<InMessage<'a>> {
+        let (header, _) = InHeader::read_from_prefix(header).ok()?;
+        let head = body.get(..WRITE_HEADER_BYTES)?;
         Some(InMessage { header, head, rest })
     }
 

@@ -198,7 +198,7 @@ impl InFlight {
             Operation::Receive { buf, filled, .. } => {
                 assert!(*filled <= buf.len(), "receive past the end of the buffer");
             }
-            Operation::WideCommand { .. } => {
+            Operation::WideCommand { .. } | Operation::FuseEntry { .. } => {
                 assert!(self.uring.is_wide(), "a wide command on a ring of narrow entries");
             }
             _ => {}
@@ -571,6 +571,9 @@ impl Running {
 }
 
 fn settle_result(operation: &mut Operation, result: i32, vectors: &Vectors) -> io::Result<u32> {
+    if let Operation::FuseEntry { entry } = operation {
+        entry.settle(result >= 0);
+    }
     let Ok(value) = u32::try_from(result) else {
         return Err(io::Error::from_raw_os_error(-result));
     };

@@ -5,7 +5,8 @@
 //! - `file`, `stream`, `message`: its functions for files, for sockets, and for what goes over
 //!   sockets without a copy or with descriptors
 //! - `operation`: what can be asked of the kernel ([`Operation`]), and how that is written into a
-//!   submission entry; `command` and `descriptors` are parts of it
+//!   submission entry; `command`, `descriptors` and `fuse_entry` are
+//!   parts of it
 //! - `in_flight`: which operations the kernel has; issue, reap, cancel, close
 //! - `parking`: the reactor of the ring, and the doorbell that wakes it from other threads;
 //!   `spinning`: how long it looks for completions before it sleeps
@@ -19,6 +20,7 @@
 mod command;
 mod descriptors;
 mod file;
+mod fuse_entry;
 mod in_flight;
 mod message;
 mod operation;
@@ -31,6 +33,7 @@ mod uring;
 
 pub use command::{AREA_BYTES, DeviceCommand, WIDE_AREA_BYTES, WideCommand};
 pub use descriptors::{DESCRIPTORS_MAX, ReceivedDescriptors, SentDescriptors};
+pub use fuse_entry::FuseEntry;
 pub use message::SendHold;
 pub use operation::{Operation, OperationOutcome, PARTS_MAX};
 pub use setup::EntryBytes;

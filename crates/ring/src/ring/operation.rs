@@ -7,6 +7,7 @@
 
 use super::command::{DeviceCommand, WideCommand};
 use super::descriptors::{ReceivedDescriptors, SentDescriptors};
+use super::fuse_entry::FuseEntry;
 use crate::Completion;
 use ashlar_iobuf::{Buf, BufMut};
 use io_uring::{opcode, squeue, types};
@@ -169,6 +170,12 @@ pub enum Operation {
         /// Which.
         command: Box<WideCommand>,
     },
+    /// Answers a request of FUSE and waits for the next; only for rings of
+    /// [`EntryBytes::Wide`](crate::EntryBytes::Wide).
+    FuseEntry {
+        /// The memory for both.
+        entry: Box<FuseEntry>,
+    },
 }
 
 /// How an operation ended.
@@ -275,7 +282,10 @@ impl Operation {
 
     /// Whether it is a command to a device, which only the device can end.
     pub(super) fn is_command(&self) -> bool {
-        matches!(self, Operation::Command { .. } | Operation::WideCommand { .. })
+        matches!(
+            self,
+            Operation::Command { .. } | Operation::WideCommand { .. } | Operation::FuseEntry { .. }
+        )
     }
 
     /// Whether the kernel, while it has this operation, has memory of its submitter.
@@ -307,6 +317,9 @@ impl Operation {
     }
 
     fn fd(&self) -> types::Fd {
+        if let Operation::FuseEntry { entry } = self {
+            return entry.fd();
+        }
         let (Operation::Read { file, .. }
         | Operation::Write { file, .. }
         | Operation::ReadParts { file, .. }
@@ -323,7 +336,10 @@ impl Operation {
         | Operation::Readable { file }
         | Operation::ReadCount { file, .. }
         | Operation::Command { file, .. }
-        | Operation::WideCommand { file, .. }) = self;
+        | Operation::WideCommand { file, .. }) = self
+        else {
+            unreachable!("all others have a file")
+        };
         types::Fd(file.as_raw_fd())
     }
 
@@ -345,8 +361,11 @@ impl Operation {
     /// The entry that asks the kernel for it, if that is a wide one. Valid as [`Operation::entry`].
     pub(super) fn wide_entry(&mut self) -> Option<squeue::Entry128> {
         let fd = self.fd();
-        let Operation::WideCommand { command, .. } = self else { return None };
-        Some(command.entry(fd))
+        match self {
+            Operation::WideCommand { command, .. } => Some(command.entry(fd)),
+            Operation::FuseEntry { entry } => Some(entry.entry()),
+            _ => None,
+        }
     }
 
     /// The entry that asks the kernel for it, unless that is a wide one. Valid while the operation
@@ -398,7 +417,9 @@ impl Operation {
                 opcode::Read::new(fd, (&raw mut vectors.count).cast(), COUNT_BYTES).build()
             }
             Operation::Command { command, .. } => command.entry(fd),
-            Operation::WideCommand { .. } => unreachable!("its entry is a wide one"),
+            Operation::WideCommand { .. } | Operation::FuseEntry { .. } => {
+                unreachable!("its entry is a wide one")
+            }
             Operation::Accept { .. }
             | Operation::Receive { .. }
             | Operation::Send { .. }

@@ -2,6 +2,7 @@
 //!
 //! - `places`  the files, and dead mounts on them
 //! - `label`   what a successor must know of an attachment
+//! - `over_ring` requests over io_uring: whether, and which worker serves which queue
 //! - `waiting` attachments of a daemon that is gone
 //!
 //! What must stay true: a mount of its own means that unmounting ends exactly the servers that hold
@@ -9,6 +10,7 @@
 //! read from, if it can be kept at all; one that cannot be is cleared away after a kill.
 
 mod label;
+mod over_ring;
 mod places;
 mod waiting;
 
@@ -53,6 +55,8 @@ pub struct FuseExports {
     engine: Engine,
     folder: PathBuf,
     keeper: Arc<Keeper>,
+    /// Requests are to come over io_uring.
+    over_ring: bool,
     /// Whoever attaches, detaches or takes over holds this: each is several steps.
     changing: tokio::sync::Mutex<()>,
     attached: Arc<Mutex<BTreeMap<String, Attached>>>,
@@ -66,7 +70,18 @@ struct Attached {
     label: AttachmentLabel,
     /// Why it does not survive a kill of the daemon; `None` if it does.
     lacks: Option<String>,
+    /// Requests of each queue at the same time, if they come over io_uring.
+    entries: Option<usize>,
     shared: Shared,
+}
+
+/// How a mount is to be served.
+struct Plan {
+    label: AttachmentLabel,
+    /// So many of its descriptors are kept already.
+    already: usize,
+    /// As in [`Attached`].
+    entries: Option<usize>,
 }
 
 /// What the servers of one mount share.
@@ -82,11 +97,12 @@ struct Shared {
 
 impl FuseExports {
     /// Nothing attached yet; volumes will appear below `folder`, and `keeper` will keep them.
-    pub fn new(engine: Engine, folder: PathBuf, keeper: Keeper) -> FuseExports {
+    pub fn new(engine: Engine, folder: PathBuf, keeper: Keeper, over_ring: bool) -> FuseExports {
         FuseExports {
             engine,
             folder,
             keeper: Arc::new(keeper),
+            over_ring,
             changing: Default::default(),
             attached: Arc::default(),
             waiting: Arc::default(),
@@ -110,6 +126,22 @@ impl FuseExports {
         if let Some(before) = self.attached_before(array)? {
             return Ok(before);
         }
+        let not_over_ring = match self.entries_of_next() {
+            Ok(Some(entries)) if self.attach_over_ring(array, entries).await? => None,
+            Ok(Some(_)) => Some("the kernel did not begin with it".to_owned()),
+            Ok(None) => None,
+            Err(why) => Some(why),
+        };
+        let is_attached = locked(&self.attached).contains_key(array);
+        if !is_attached {
+            self.attach_anew(array, None).await?;
+        }
+        let answer = self.answer_of(array, true).map(|it| FuseAttached { not_over_ring, ..it });
+        answer.ok_or_else(|| impossible(&self.folder, &io::ErrorKind::NotFound.into()))
+    }
+
+    /// Mount and serve it; over io_uring with so many requests of each queue at the same time.
+    async fn attach_anew(&self, array: &str, entries: Option<usize>) -> Result<(), ApiError> {
         let facts = self.facts_of(array).await?;
         let (file, workers) = (self.place_of(array), self.engine.worker_count());
         let impossible = |error: io::Error| impossible(&file, &error);
@@ -128,9 +160,7 @@ impl FuseExports {
             size_bytes: facts.size_bytes,
             payload_bytes: PAYLOAD_BYTES_MAX,
         };
-        self.run(array, mount, (label, 0)).await.map_err(impossible)?;
-        let made = self.answer_of(array, true);
-        made.ok_or_else(|| impossible(io::ErrorKind::NotFound.into()))
+        self.run(array, mount, Plan { label, already: 0, entries }).await.map_err(impossible)
     }
 
     /// As it is attached already, if it is.
@@ -154,7 +184,8 @@ impl FuseExports {
         let attached = locked(&self.attached);
         let attached = attached.get(array)?;
         let (file, lacks) = (attached.file.clone(), attached.lacks.clone());
-        Some(FuseAttached { changed, file, survives: lacks.is_none(), lacks })
+        let (survives, over_ring) = (lacks.is_none(), attached.entries.is_some());
+        Some(FuseAttached { changed, file, survives, lacks, over_ring, not_over_ring: None })
     }
 
     fn place_of(&self, array: &str) -> PathBuf {
@@ -167,13 +198,9 @@ impl FuseExports {
         facts.map_err(convert::refusal)
     }
 
-    /// Keep the descriptors of a mount, of which the first `already` are kept, and then serve it.
-    async fn run(
-        &self,
-        array: &str,
-        mount: Mount,
-        (label, already): (AttachmentLabel, usize),
-    ) -> io::Result<()> {
+    /// Keep the descriptors of a mount, if that is of use, and then serve it.
+    async fn run(&self, array: &str, mount: Mount, plan: Plan) -> io::Result<()> {
+        let Plan { label, already, entries } = plan;
         let shared = Shared {
             serving: Arc::default(),
             counters: Arc::default(),
@@ -181,9 +208,14 @@ impl FuseExports {
             agreed: Arc::default(),
             leave: Leave::new()?,
         };
-        let kept = self.keep(&label, &mount, already).await;
-        self.start_servers(array, &mount, &shared);
-        let mut lacks = kept.err().map(|error| format!("its descriptors are not kept: {error}"));
+        let mut lacks = match entries {
+            Some(_) => Some(over_ring::LACKS.to_owned()),
+            None => {
+                let kept = self.keep(&label, &mount, already).await;
+                kept.err().map(|error| format!("its descriptors are not kept: {error}"))
+            }
+        };
+        self.start_servers(array, &mount, (&shared, entries));
         let is_new = already == 0;
         if is_new {
             wait_until(|| shared.agreed.get().is_some()).await;
@@ -193,12 +225,12 @@ impl FuseExports {
                 None => Some("the kernel did not begin with it in time"),
             };
             lacks = lacks.or(missing.map(str::to_owned));
-            if lacks.is_some() {
+            if lacks.is_some() && entries.is_none() {
                 self.give_up(label.to_string()).await;
             }
         }
         let file = mount.file().display().to_string();
-        let attached = Attached { mount, file, label, lacks, shared };
+        let attached = Attached { mount, file, label, lacks, entries, shared };
         locked(&self.attached).insert(array.to_owned(), attached);
         Ok(())
     }
@@ -242,11 +274,17 @@ impl FuseExports {
         let _unheard = aside(move || keeper.give_up(&name)).await;
     }
 
-    fn start_servers(&self, array: &str, mount: &Mount, shared: &Shared) {
+    fn start_servers(
+        &self,
+        array: &str,
+        mount: &Mount,
+        (shared, entries): (&Shared, Option<usize>),
+    ) {
         for (worker, device) in (0..self.engine.worker_count()).zip(mount.devices()) {
             let (array, device, shared) = (array.to_owned(), Arc::clone(device), shared.clone());
             shared.serving.fetch_add(1, Ordering::AcqRel);
             let engine = self.engine.clone();
+            let queues = entries.map(|entries| self.queues_of(worker, entries));
             self.engine.run_on(worker, move |context| {
                 let handle = context.handle();
                 let Shared { serving, counters, busy, agreed, leave } = shared;
@@ -264,6 +302,7 @@ impl FuseExports {
                     counters,
                     slots,
                     agreed,
+                    queues,
                     leave,
                 };
                 handle.spawn(async move {
@@ -348,6 +387,7 @@ impl Export for FuseExports {
             let requests =
                 [&counters.reads, &counters.writes, &counters.flushes, &counters.fallocates];
             ExportStatus {
+                over_ring: attached.entries.is_some(),
                 protocol: "fuse".to_owned(),
                 requests: requests.iter().map(|counter| counter.load(Ordering::Relaxed)).sum(),
                 address: attached.file.clone(),
@@ -370,6 +410,7 @@ impl Export for FuseExports {
                 })?;
             }
             self.find_waiting(say).await;
+            self.tell_ring(say);
             let kept: Vec<_> = locked(&self.waiting).iter().map(|it| it.file.clone()).collect();
             for dead in places::clear_dead(&self.folder, &kept).await {
                 say(&format!("{}: took away the mount of a daemon that is gone", dead.display()));

@@ -6,7 +6,7 @@
 //! before all others. Not here: serving (`mod`).
 
 use super::label::AttachmentLabel;
-use super::{FuseExports, places};
+use super::{FuseExports, Plan, places};
 use crate::aside::aside;
 use crate::exports::{Say, locked, loops};
 use crate::keeper::Held;
@@ -116,7 +116,8 @@ impl FuseExports {
         let Waiting { label, file, devices } = waiting;
         let (by, already) = (MountBy::for_this_user(), devices.len());
         let mount = Mount::taken_over(file, by, devices, self.engine.worker_count())?;
-        self.run(volume, mount, (label.clone(), already)).await?;
+        let plan = Plan { label: label.clone(), already, entries: None };
+        self.run(volume, mount, plan).await?;
         locked(&self.waiting).retain(|it| it.label != label);
         let fields = vec![("device", self.file_of(volume).unwrap_or_default())];
         self.engine.events().record(super::ATTACHMENT_RESUMED, volume, fields);

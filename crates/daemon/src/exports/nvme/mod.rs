@@ -262,6 +262,7 @@ impl Export for NvmeExports {
         let clients = counters.controllers.load(Ordering::Relaxed);
         let addresses = locked(&serving.addresses);
         let status = |address: &SocketAddr| ExportStatus {
+            over_ring: false,
             protocol: self.name().to_owned(),
             requests,
             address: address.to_string(),
