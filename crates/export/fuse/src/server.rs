@@ -36,6 +36,8 @@ use zerocopy::IntoBytes;
 
 /// Slots of a worker unless told otherwise. Each keeps a payload buffer of 1 MiB.
 const SLOTS_DEFAULT: usize = 16;
+/// What the kernel gives memory in, at least.
+const PAGE_BYTES: usize = 4096;
 
 /// O_DSYNC of open(2) as it arrives from the kernel.
 const DATA_SYNC: u32 = 0o10_000;
@@ -141,7 +143,7 @@ struct Slot {
 impl Slot {
     fn new() -> Slot {
         Slot {
-            head: BufMut::zeroed(HEAD_BYTES),
+            head: resident(HEAD_BYTES),
             payload: new_payload(),
             reply: BufMut::zeroed(OUT_HEADER_BYTES + SMALL_BYTES_MAX),
         }
@@ -149,7 +151,18 @@ impl Slot {
 }
 
 pub fn new_payload() -> BufMut {
-    BufMut::zeroed(ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX)))
+    resident(ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX)))
+}
+
+/// Memory that is there before the kernel copies a request into it. While a process is being
+/// killed, the kernel gives it no new pages: a request that is copied then would end with EIO
+/// instead of waiting for the next daemon (`fuse_copy_fill`, `get_user_pages`).
+fn resident(bytes: usize) -> BufMut {
+    let mut memory = BufMut::zeroed(bytes);
+    for page in memory.chunks_mut(PAGE_BYTES) {
+        *std::hint::black_box(&mut page[0]) = 0;
+    }
+    memory
 }
 
 impl<V: Volume + 'static> Worker<V> {
