@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# NVMe/TCP and ublk beside what the kernel's and ublk's own authors made: figures of exports.md.
+#
+#   docs/results/user-mode-linux.sh FOLDER [TURNS [SECONDS]]
+#
+# The clients are the kernel's: Linux for user mode, a kernel that runs as a program, built here of Debian's package
+# linux-source-6.12 with the configuration beside this file (6 minutes, once; FOLDER keeps it). The peers are nvmet on a
+# null_blk device in memory, and the example `null` of the crate libublk. All runs on one processor of the guest: ours,
+# the peer, and fio, in turns. A system call costs 18 us there (natively 0.25): programs pay for it, kernel code does not.
+#
+# Needs root and the packages linux-source-6.12 gcc make bc bison flex xz-utils nvme-cli fio jq. ASHLAR names the
+# program (default: target/release/ashlar). A line that begins with `|` is a row: load, rate of ours, of the peer,
+# median of the ratios, least and greatest.
+set -euo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+FOLDER=$(realpath "${1:?a folder for the kernel}") TURNS=${2:-5} SECONDS_EACH=${3:-3}
+ASHLAR=$(realpath "${ASHLAR:-target/release/ashlar}")
+
+build() {
+  mkdir -p "$FOLDER/source"
+  tar -C "$FOLDER/source" --strip-components 1 -xf /usr/src/linux-source-6.12.tar.xz
+  cd "$FOLDER/source"
+  make -s ARCH=um x86_64_defconfig
+  scripts/kconfig/merge_config.sh -m -O . .config "$HERE/user-mode-linux.config" >/dev/null
+  make -s ARCH=um olddefconfig
+  nice make -s ARCH=um "-j$(nproc)" linux
+  cp linux "$FOLDER/linux"
+  cd "$FOLDER"
+}
+
+inside() { # the first program of the guest
+  mount -t proc proc /proc
+  mount -t sysfs sys /sys
+  mount -t devtmpfs dev /dev
+  mount -t tmpfs run /run
+  mount -t tmpfs mnt /mnt
+  mkdir -p /dev/shm
+  mount -t tmpfs shm /dev/shm
+  mount -t configfs config /sys/kernel/config
+  ln -sfn /proc/self/fd /dev/fd
+  ip link set lo up
+  cd /mnt
+  uname -r
+  nvme_tcp && ublk || echo "FAILED; the last words of the daemon:" "$(tail -5 /mnt/daemon.log)"
+  halt -f
+}
+
+rate() { # rate DEVICE KIND DEPTH: requests of 4 KiB a second
+  fio --name=load --filename="$1" --rw="$2" --bs=4k --iodepth="$3" --ioengine=io_uring --direct=1 --time_based \
+    --runtime="$SECONDS_EACH" --ramp_time=1 --size=200M --norandommap --output-format=json |
+    jq '.jobs[0] | .read.iops + .write.iops | floor'
+}
+
+race() { # race NAME OURS PEER: in turns, and a row for each load
+  local kind depth turn ours peer
+  fio --name=fill --filename="$2" --rw=write --bs=1M --size=200M --direct=1 >/dev/null
+  fio --name=fill --filename="$3" --rw=write --bs=1M --size=200M --direct=1 >/dev/null
+  for depth in 32 1; do
+    for kind in randread randwrite; do
+      for turn in $(seq "$TURNS"); do
+        ours=$(rate "$2" $kind $depth)
+        peer=$(rate "$3" $kind $depth)
+        echo "$ours $peer"
+      done | awk -v load="$1, $kind, depth $depth" '
+        { ours[NR] = $1; peer[NR] = $2; ratio[NR] = $1 / $2 }
+        END {
+          asort(ours); asort(peer); asort(ratio); half = int((NR + 1) / 2)
+          printf "| %s | %d | %d | %.2f | %.2f to %.2f |\n", load, ours[half], peer[half], ratio[half], ratio[1], ratio[NR]
+        }'
+    done
+  done
+}
+
+serve() { # a RAID 6 8+2 in memory, by a daemon with one worker
+  export ASHLAR_SOCKET=/run/control.sock
+  printf '[nvme_tcp]\nlisten = ["127.0.0.1:4420"]\nnqn = "nqn.2024-01.example:ours"\ntrusted_network = true\nstate = "/mnt/state"\n' >/mnt/ashlar.toml
+  "$ASHLAR" serve --config /mnt/ashlar.toml --no-pin --workers 1 --pool 128MiB >/mnt/daemon.log 2>&1 &
+  until "$ASHLAR" status >/dev/null 2>&1; do sleep 0.2; done
+  # shellcheck disable=SC2046 # Ten words.
+  "$ASHLAR" create tank --level 6 $(yes memory:96M | head -10) >/dev/null
+}
+
+nvme_tcp() {
+  local null=/sys/kernel/config/nullb/nullb0 target=/sys/kernel/config/nvmet path
+  mkdir $null
+  echo 256 >$null/size
+  echo 4096 >$null/blocksize
+  echo 1 >$null/memory_backed
+  echo 1 >$null/power
+  path=$target/subsystems/nqn.2024-01.example:theirs
+  mkdir "$path"
+  echo 1 >"$path/attr_allow_any_host"
+  mkdir "$path/namespaces/1"
+  echo /dev/nullb0 >"$path/namespaces/1/device_path"
+  echo 1 >"$path/namespaces/1/enable"
+  mkdir $target/ports/1
+  echo tcp >$target/ports/1/addr_trtype
+  echo ipv4 >$target/ports/1/addr_adrfam
+  echo 127.0.0.1 >$target/ports/1/addr_traddr
+  echo 4421 >$target/ports/1/addr_trsvcid
+  ln -s "$path" "$target/ports/1/subsystems/theirs"
+  serve
+  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2024-01.example:ours --nr-io-queues=1
+  nvme connect -t tcp -a 127.0.0.1 -s 4421 -n nqn.2024-01.example:theirs --nr-io-queues=1
+  sleep 2
+  race "NVMe/TCP over nvmet" "$(device_of ours)" "$(device_of theirs)"
+  nvme disconnect-all
+}
+
+device_of() { # device_of NAME: the block device of the subsystem
+  local subsystem
+  subsystem=$(grep -l ":$1\$" /sys/class/nvme-subsystem/*/subsysnqn)
+  echo "/dev/$(basename "$(dirname "$subsystem")" | sed 's/-subsys//')n1"
+}
+
+ublk() {
+  local device
+  mkdir -p /run/ublksrvd
+  "$NULL" add -n 7 -q 1 -d 128 >/mnt/null.log 2>&1 &
+  device=$("$ASHLAR" attach --via ublk tank)
+  until [ -b /dev/ublkb7 ]; do sleep 0.2; done
+  race "ublk over libublk's null" "$device" /dev/ublkb7
+}
+
+if [ "$$" -eq 1 ]; then
+  inside
+  exit
+fi
+mkdir -p "$FOLDER"
+[ -x "$FOLDER/linux" ] || build
+[ -x "$FOLDER/bin/null" ] || cargo install --quiet --locked --root "$FOLDER" libublk --version 0.4.8 --example null
+cat >"$FOLDER/init" <<INIT
+#!/bin/bash
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin ASHLAR='$ASHLAR' NULL='$FOLDER/bin/null'
+exec bash '$HERE/user-mode-linux.sh' '$FOLDER' $TURNS $SECONDS_EACH
+INIT
+chmod +x "$FOLDER/init"
+TMPDIR=/dev/shm taskset -c 0 "$FOLDER/linux" mem=4G rootfstype=hostfs rootflags=/ ro "init=$FOLDER/init" \
+  con=null con0=fd:0,fd:1 quiet loglevel=4 null_blk.nr_devices=0 </dev/null
