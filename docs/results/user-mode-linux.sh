@@ -8,7 +8,7 @@
 # null_blk device in memory, and the example `null` of the crate libublk. All runs on one processor of the guest: ours,
 # the peer, and fio, in turns. A system call costs 18 us there (natively 0.25): programs pay for it, kernel code does not.
 #
-# Needs root and the packages linux-source-6.12 gcc make bc bison flex xz-utils nvme-cli fio jq. ASHLAR names the
+# Needs root and the packages linux-source-6.12 gcc make bc bison flex xz-utils libclang-dev nvme-cli fio jq. ASHLAR names the
 # program (default: target/release/ashlar). A line that begins with `|` is a row: load, rate of ours, of the peer,
 # median of the ratios, least and greatest.
 set -euo pipefail
@@ -31,7 +31,7 @@ build() {
 inside() { # the first program of the guest
   mount -t proc proc /proc
   mount -t sysfs sys /sys
-  mount -t devtmpfs dev /dev
+  mountpoint -q /dev || mount -t devtmpfs dev /dev
   mount -t tmpfs run /run
   mount -t tmpfs mnt /mnt
   mkdir -p /dev/shm
@@ -41,8 +41,8 @@ inside() { # the first program of the guest
   ip link set lo up
   cd /mnt
   uname -r
-  nvme_tcp && ublk || echo "FAILED; the last words of the daemon:" "$(tail -5 /mnt/daemon.log)"
-  halt -f
+  nvme_tcp
+  ublk
 }
 
 rate() { # rate DEVICE KIND DEPTH: requests of 4 KiB a second
@@ -61,12 +61,14 @@ race() { # race NAME OURS PEER: in turns, and a row for each load
         ours=$(rate "$2" $kind $depth)
         peer=$(rate "$3" $kind $depth)
         echo "$ours $peer"
-      done | awk -v load="$1, $kind, depth $depth" '
-        { ours[NR] = $1; peer[NR] = $2; ratio[NR] = $1 / $2 }
-        END {
-          asort(ours); asort(peer); asort(ratio); half = int((NR + 1) / 2)
-          printf "| %s | %d | %d | %.2f | %.2f to %.2f |\n", load, ours[half], peer[half], ratio[half], ratio[1], ratio[NR]
-        }'
+      done | jq -rRn --arg load "$1, $kind, depth $depth" '
+        [inputs | split(" ") | map(tonumber)] as $turns
+        | def middle: sort | .[(length - 1) / 2 | floor];
+        def rounded: . * 100 | round / 100;
+        [$turns[] | .[0] / .[1]] as $ratios
+        | [$load, ([$turns[][0]] | middle), ([$turns[][1]] | middle), ($ratios | middle | rounded),
+           "\($ratios | min | rounded) to \($ratios | max | rounded)"]
+        | "| " + (map(tostring) | join(" | ")) + " |"'
     done
   done
 }
@@ -123,8 +125,11 @@ ublk() {
 }
 
 if [ "$$" -eq 1 ]; then
-  inside
-  exit
+  set +e
+  (set -e; inside)
+  echo "the guest ends with $?"
+  tail -3 /mnt/daemon.log
+  halt -f
 fi
 mkdir -p "$FOLDER"
 [ -x "$FOLDER/linux" ] || build
