@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
-# NVMe/TCP and ublk beside what the kernel's and ublk's own authors made: figures of exports.md.
+# Linux md, NVMe/TCP and ublk of a kernel that runs as a program, on one core: figures of race.md and exports.md.
 #
-#   docs/results/user-mode-linux.sh FOLDER [TURNS [SECONDS]]
+#   docs/results/user-mode-linux.sh FOLDER exports [TURNS [SECONDS]]   our NVMe/TCP and ublk beside nvmet and libublk
+#   docs/results/user-mode-linux.sh FOLDER md [SECONDS]                one turn of md alone; race.sh calls it
 #
-# The clients are the kernel's: Linux for user mode, a kernel that runs as a program, built here of Debian's package
-# linux-source-6.12 with the configuration beside this file (6 minutes, once; FOLDER keeps it). The peers are nvmet on a
-# null_blk device in memory, and the example `null` of the crate libublk. All runs on one processor of the guest: ours,
-# the peer, and fio, in turns. A system call costs 18 us there (natively 0.25): programs pay for it, kernel code does not.
+# Linux for user mode is built here of Debian's package linux-source-6.12 with the configuration beside this file
+# (6 minutes, once; FOLDER keeps it). One change: the kernel's AVX2 code for RAID 6, which that build leaves out.
+# Everything in the guest runs on one processor. A system call costs 18 us there (natively 0.25): programs pay for it,
+# kernel code does not. Members and namespaces are null_blk devices in memory; the peer of ublk is the example `null` of
+# the crate libublk.
 #
-# Needs root and the packages linux-source-6.12 gcc make bc bison flex xz-utils libclang-dev nvme-cli fio jq. ASHLAR names the
-# program (default: target/release/ashlar). A line that begins with `|` is a row: load, rate of ours, of the peer,
-# median of the ratios, least and greatest.
+# Needs root and the packages linux-source-6.12 gcc make bc bison flex xz-utils libclang-dev mdadm nvme-cli fio
+# jq. ASHLAR names the
+# program (default: target/release/ashlar). `exports` prints rows: load, our rate, the peer's, median of the ratios, least
+# and greatest. `md` prints a load and its requests (rebuild: bytes) a second.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-FOLDER=$(realpath "${1:?a folder for the kernel}") TURNS=${2:-5} SECONDS_EACH=${3:-3}
+FOLDER=$(realpath "${1:?a folder for the kernel}") PART=${2:?exports or md}
+case $PART in
+  exports) TURNS=${3:-5} SECONDS_EACH=${4:-2} ;;
+  md) TURNS=1 SECONDS_EACH=${3:-2} ;;
+  *) echo "exports or md, not '$PART'" >&2; exit 2 ;;
+esac
 ASHLAR=$(realpath "${ASHLAR:-target/release/ashlar}")
 
 build() {
@@ -23,6 +31,10 @@ build() {
   make -s ARCH=um x86_64_defconfig
   scripts/kconfig/merge_config.sh -m -O . .config "$HERE/user-mode-linux.config" >/dev/null
   make -s ARCH=um olddefconfig
+  sed -i 's/ && !defined(__arch_um__)$//; s/^#ifdef CONFIG_X86$/#ifdef CONFIG_X86_64/' lib/raid6/algos.c
+  sed -i 's/^#if (defined(__i386__) || \(defined(__x86_64__)\)) && !defined(__arch_um__)/#if \1/
+    s/^#include <asm.fpu.api.h>/&\n#include <asm\/cpufeature.h>/' lib/raid6/x86.h
+  sed -i 's/^raid6_pq-$(CONFIG_X86) /raid6_pq-$(CONFIG_X86_64) /' lib/raid6/Makefile
   nice make -s ARCH=um "-j$(nproc)" linux
   cp linux "$FOLDER/linux"
   cd "$FOLDER"
@@ -40,13 +52,15 @@ inside() { # the first program of the guest
   ln -sfn /proc/self/fd /dev/fd
   ip link set lo up
   cd /mnt
-  uname -r
-  nvme_tcp
-  ublk
+  case $PART in
+    exports) nvme_tcp && ublk ;;
+    md) md ;;
+  esac
 }
 
 rate() { # rate DEVICE KIND DEPTH: requests of 4 KiB a second
   fio --name=load --filename="$1" --rw="$2" --bs=4k --iodepth="$3" --ioengine=io_uring --direct=1 --time_based \
+    --iodepth_batch_submit=$((($3 + 1) / 2)) --iodepth_batch_complete_max=$((($3 + 1) / 2)) \
     --runtime="$SECONDS_EACH" --ramp_time=1 --size=200M --norandommap --output-format=json |
     jq '.jobs[0] | .read.iops + .write.iops | floor'
 }
@@ -82,13 +96,18 @@ serve() { # a RAID 6 8+2 in memory, by a daemon with one worker
   "$ASHLAR" create tank --level 6 $(yes memory:96M | head -10) >/dev/null
 }
 
+null_block() { # null_block NUMBER MEGABYTES: /dev/nullbNUMBER, in memory
+  local null=/sys/kernel/config/nullb/nullb$1
+  mkdir "$null"
+  echo "$2" >"$null/size"
+  echo 4096 >"$null/blocksize"
+  echo 1 >"$null/memory_backed"
+  echo 1 >"$null/power"
+}
+
 nvme_tcp() {
-  local null=/sys/kernel/config/nullb/nullb0 target=/sys/kernel/config/nvmet path
-  mkdir $null
-  echo 256 >$null/size
-  echo 4096 >$null/blocksize
-  echo 1 >$null/memory_backed
-  echo 1 >$null/power
+  local target=/sys/kernel/config/nvmet path
+  null_block 0 256
   path=$target/subsystems/nqn.2024-01.example:theirs
   mkdir "$path"
   echo 1 >"$path/attr_allow_any_host"
@@ -124,20 +143,52 @@ ublk() {
   race "ublk over libublk's null" "$device" /dev/ublkb7
 }
 
+load_md() { # load_md NAME KIND SIZE DEPTH: its requests a second
+  local iops
+  iops=$(fio --name=load --filename=/dev/md0 --rw="$2" --bs="$3" --iodepth="$4" --iodepth_batch_submit=16 \
+    --iodepth_batch_complete_max=16 --ioengine=io_uring --direct=1 --time_based --runtime="$SECONDS_EACH" --ramp_time=1 \
+    --size=256M --norandommap --output-format=json | jq '.jobs[0] | .read.iops + .write.iops | floor')
+  echo "md|$1|$iops"
+}
+
+md() { # RAID 6 4+2, strips of 64 KiB, no bitmap
+  local number members=() began
+  for number in 0 1 2 3 4 5 6; do null_block "$number" 128; done
+  for number in 0 1 2 3 4 5; do members+=("/dev/nullb$number"); done
+  mdadm --create /dev/md0 --run --level=6 --chunk=64 --raid-devices=6 --bitmap=none --assume-clean "${members[@]}" 2>/dev/null
+  echo 4096 >/sys/block/md0/md/stripe_cache_size
+  fio --name=fill --filename=/dev/md0 --rw=write --bs=1M --size=256M --direct=1 >/dev/null
+  load_md "random 4 KiB reads" randread 4k 32
+  load_md "random 4 KiB writes" randwrite 4k 32
+  load_md "full-stripe writes" write 256k 32
+  load_md "1 MiB reads" read 1M 8
+  mdadm --fail /dev/md0 /dev/nullb1 2>/dev/null
+  load_md "random 4 KiB reads, one out" randread 4k 32
+  load_md "1 MiB reads, one out" read 1M 8
+  mdadm --fail /dev/md0 /dev/nullb2 2>/dev/null
+  load_md "1 MiB reads, two out" read 1M 8
+  mdadm --remove /dev/md0 /dev/nullb1 /dev/nullb2 2>/dev/null
+  echo 10000000 >/sys/block/md0/md/sync_speed_min
+  began=$(date +%s%N)
+  mdadm --add /dev/md0 /dev/nullb6 2>/dev/null
+  until [ "$(cat /sys/block/md0/md/dev-nullb6/state)" = in_sync ]; do sleep 0.05; done
+  echo "md|rebuild|$(($(cat /sys/block/md0/md/component_size) * 1024 * 1000 / (($(date +%s%N) - began) / 1000000)))"
+  mdadm --stop /dev/md0 2>/dev/null
+}
+
 if [ "$$" -eq 1 ]; then
   set +e
   (set -e; inside)
   echo "the guest ends with $?"
-  tail -3 /mnt/daemon.log
   halt -f
 fi
 mkdir -p "$FOLDER"
 [ -x "$FOLDER/linux" ] || build
-[ -x "$FOLDER/bin/null" ] || cargo install --quiet --locked --root "$FOLDER" libublk --version 0.4.8 --example null
+[ "$PART" = md ] || [ -x "$FOLDER/bin/null" ] || cargo install --quiet --locked --root "$FOLDER" libublk --version 0.4.8 --example null
 cat >"$FOLDER/init" <<INIT
 #!/bin/bash
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin ASHLAR='$ASHLAR' NULL='$FOLDER/bin/null'
-exec bash '$HERE/user-mode-linux.sh' '$FOLDER' $TURNS $SECONDS_EACH
+exec bash '$HERE/user-mode-linux.sh' '$FOLDER' $PART $([ "$PART" = md ] || echo "$TURNS") $SECONDS_EACH
 INIT
 chmod +x "$FOLDER/init"
 TMPDIR=/dev/shm taskset -c 0 "$FOLDER/linux" mem=4G rootfstype=hostfs rootflags=/ ro "init=$FOLDER/init" \
