@@ -2,13 +2,12 @@
 //!
 //! - verb: the flags, and what is done with them
 //! - files: accounts from files of others
-//! - lines, script, frame: lines of a file, what perf prints, one frame
+//! - script, frame: what perf prints, one frame
 //! - groups: which engine and which work, from versioned files
 //! - tally: stacks are counted
 //! - account: counts become shares
 //! - live: an account of this machine while a load runs
-//! - perf, load, kernel, burn: sampling, what runs meanwhile, the kernel's own accounts, a known
-//!   load
+//! - perf, load: sampling, and what runs meanwhile
 //! - around: stacks around one measurement of a run
 //! - flame: flame graphs and their differences
 //! - text: how an account looks
@@ -18,13 +17,10 @@
 
 pub mod account;
 pub mod around;
-pub mod burn;
 pub mod files;
 pub mod flame;
 pub mod frame;
 pub mod groups;
-pub mod kernel;
-pub mod lines;
 pub mod live;
 pub mod load;
 pub mod perf;

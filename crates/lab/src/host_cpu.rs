@@ -42,6 +42,11 @@ impl HostCpu {
         HostCpu { cores: parse(text), taken }
     }
 
+    /// Cores online.
+    pub fn cores(&self) -> u32 {
+        u32::try_from(self.cores.len()).unwrap_or(u32::MAX)
+    }
+
     /// What was spent since then, by whomever.
     pub fn until(&self, later: &HostCpu) -> CpuCost {
         let pairs = || self.cores.iter().zip(&later.cores);

@@ -133,10 +133,11 @@ impl EngineIdentity {
 }
 
 /// In which state the array was.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayCondition {
     /// All members in sync, nothing going on.
+    #[default]
     Healthy,
     /// So many members out.
     Degraded(u32),
@@ -161,7 +162,7 @@ impl std::fmt::Display for ArrayCondition {
 }
 
 /// Which work was asked for.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Workload {
     /// Short name: `rr-4k-j16-q16`.
     pub name: String,
@@ -251,8 +252,16 @@ pub struct CpuCost {
     pub stolen_s: f64,
 }
 
+impl CpuCost {
+    /// Busy share of the machine, 0 to 1.
+    pub fn share(&self) -> Option<f64> {
+        let all_s = self.wall_s * f64::from(self.cores);
+        (all_s > 0.0).then(|| self.busy_s / all_s)
+    }
+}
+
 /// One workload point.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
     /// Unique within the run: `stage/target/workload#round`.
     pub id: String,

@@ -11,10 +11,11 @@
 //! - waterfall: what is lost on the way from the raw drives to the file system
 //! - cards: what one drive does, and what that says of the whole bay
 //! - tables: engines side by side, CPU time, resources, traces, checks
+//! - duels: the first engine against each other one
 //! - chart: bars and lines as SVG, with every sample as a dot
 //! - page: the HTML page
 //! - pictures: flame graphs inside the page, and how many fit
-//! - sections: the tables as plain rows, for Markdown and CSV
+//! - sections: every table as plain rows, the same in all forms of the report
 //! - text: Markdown and CSV
 //! - cli: `ashlar lab report`
 //!
@@ -25,6 +26,7 @@ pub mod cards;
 pub mod chart;
 pub mod charts;
 pub mod cli;
+pub mod duels;
 pub mod findings;
 pub mod forest;
 pub mod media;

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 const TABLE: &str = include_str!("../rules/rules.toml");
 
 /// A rule.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// `L01`, `F14`, `drives.slow_member`.
@@ -25,6 +25,12 @@ pub struct Rule {
     /// What it needs to know; without that it cannot tell.
     #[serde(default)]
     pub needs: String,
+    /// What is said where it cannot tell, unless the case has words of its own.
+    #[serde(default)]
+    pub blind: String,
+    /// What to do then.
+    #[serde(default)]
+    pub ask: String,
     /// Its threshold, in the unit that the title or the reason names.
     #[serde(default)]
     pub limit: Option<f64>,
@@ -51,17 +57,8 @@ static RULES: LazyLock<Vec<Rule>> =
     LazyLock::new(|| toml::from_str::<Table>(TABLE).map_or_else(|_| Vec::new(), |it| it.rule));
 
 /// A name that is not in the table decides, so that nothing is lost.
-static UNKNOWN: LazyLock<Rule> = LazyLock::new(|| Rule {
-    id: "unknown".to_owned(),
-    title: String::new(),
-    weight: Severity::Error,
-    needs: String::new(),
-    limit: None,
-    why: String::new(),
-    next: String::new(),
-    bad: String::new(),
-    good: String::new(),
-});
+static UNKNOWN: LazyLock<Rule> =
+    LazyLock::new(|| Rule { id: "unknown".to_owned(), ..Rule::default() });
 
 /// All rules, in the order of the table.
 pub fn all() -> &'static [Rule] {

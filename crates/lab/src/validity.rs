@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How much a rule weighs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; changes nothing.
@@ -14,6 +14,7 @@ pub enum Severity {
     /// The figure stands, with this beside it.
     Warning,
     /// The figure must not be used.
+    #[default]
     Error,
 }
 

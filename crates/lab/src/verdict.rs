@@ -174,43 +174,16 @@ fn verdict(factor: Factor, sentence: String, next: String) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::{Evidence, Factor, judge};
-    use crate::record::{
-        ArrayCondition, CpuCost, Direction, EngineIdentity, Measurement, Workload,
-    };
+    use crate::record::{CpuCost, Direction, Measurement, Workload};
     use crate::validity::{Finding, Severity};
 
     fn measurement(per_core: &[f64]) -> Measurement {
-        let workload = Workload {
-            name: "rr-4k-j1-q32".into(),
-            mix: "randread".into(),
-            read_percent: None,
-            block_bytes: 4096,
-            jobs: 1,
-            depth: 32,
-        };
-        let read = Direction {
-            iops: 32_000.0,
-            bytes_per_s: 131e6,
-            latency_mean_ns: 1e6,
-            ..Direction::default()
-        };
-        Measurement {
-            id: "x".into(),
-            stage: "array.sweep".into(),
-            round: 0,
-            target: "md0".into(),
-            engine: EngineIdentity::default(),
-            condition: ArrayCondition::Healthy,
-            workload,
-            read,
-            write: Direction::default(),
-            cpu: Some(CpuCost { per_core: per_core.to_vec(), ..CpuCost::default() }),
-            path: None,
-            findings: Vec::new(),
-            argv: Vec::new(),
-            evidence: None,
-            began_unix_s: 0,
-        }
+        let mix = "randread".into();
+        let workload =
+            Workload { mix, block_bytes: 4096, jobs: 1, depth: 32, ..Workload::default() };
+        let read = Direction { iops: 32_000.0, latency_mean_ns: 1e6, ..Direction::default() };
+        let cpu = Some(CpuCost { per_core: per_core.to_vec(), ..CpuCost::default() });
+        Measurement { workload, read, cpu, ..Measurement::default() }
     }
 
     /// Seed 000: about 1 GB/s, 92.7 % idle overall, one core 93.7 % to 100 % busy with md0_raid6.

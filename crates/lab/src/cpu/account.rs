@@ -6,7 +6,6 @@
 //! said to be in are refused.
 
 use super::groups::{Groups, WorkKind};
-use super::kernel::KernelAccount;
 use super::tally::{CONTEXTS, Context, Counts, EngineCounts};
 use crate::Refusal;
 use crate::metrics::per_work::PerWork;
@@ -40,15 +39,13 @@ pub struct CpuAccount {
     /// Busy percent of each core, from the samples.
     #[serde(default)]
     pub core_percents: Vec<f64>,
-    /// What the kernel's own accounts say about the same time, live only.
+    /// Busy share of the machine over the same time by `/proc/stat`, live only.
     #[serde(default)]
-    pub kernel: Option<KernelAccount>,
+    pub stat_share: Option<f64>,
     /// Processes and kernel threads that cause the load, largest first.
     pub threads: Vec<Row>,
     /// Widest leaf frames of all: the plateaus of the flame graph.
     pub plateaus: Vec<Row>,
-    /// Widest leaf frames of the client.
-    pub client_plateaus: Vec<Row>,
     /// CPU time for each I/O, when a load generator was run.
     #[serde(default)]
     pub per_work: Option<PerWork>,
@@ -230,10 +227,9 @@ impl CpuAccount {
             groups: seen,
             spread: Spread::of(&core_percents, taken.spike_points),
             core_percents,
-            kernel: None,
+            stat_share: None,
             threads: scale.rows(counts.threads.iter()),
             plateaus: scale.rows(counts.leaves.iter()),
-            client_plateaus: scale.rows(counts.client_leaves.iter()),
             per_work: None,
             profiler: None,
             flame_graphs: BTreeMap::new(),
@@ -338,8 +334,17 @@ impl Scale {
         }
     }
 
+    /// Percent of each core; cores that were never sampled were idle. Empty if the samples name no
+    /// core.
     fn cores(&self, counts: &[u64]) -> Vec<f64> {
-        core_percents(counts, self.window, self.unit)
+        let one = Window { cores: 1, ..self.window };
+        let mut percents: Vec<f64> =
+            counts.iter().map(|count| one.share(*count, self.unit).share * 100.0).collect();
+        let cores = usize::try_from(self.window.cores).unwrap_or(usize::MAX).min(1 << 16);
+        if !percents.is_empty() && percents.len() < cores {
+            percents.resize(cores, 0.0);
+        }
+        percents
     }
 
     fn rows<'a>(&self, counts: impl Iterator<Item = (&'a String, &'a u64)>) -> Vec<Row> {
@@ -352,17 +357,4 @@ impl Scale {
         };
         sorted.into_iter().take(ROWS).map(row).collect()
     }
-}
-
-/// Percent of each core; cores that were never sampled were idle. Empty if the samples name no
-/// core.
-pub fn core_percents(counts: &[u64], window: Window, unit: Unit) -> Vec<f64> {
-    let one = Window { cores: 1, ..window };
-    let mut percents: Vec<f64> =
-        counts.iter().map(|count| one.share(*count, unit).share * 100.0).collect();
-    let cores = usize::try_from(window.cores).unwrap_or(usize::MAX).min(1 << 16);
-    if !percents.is_empty() && percents.len() < cores {
-        percents.resize(cores, 0.0);
-    }
-    percents
 }

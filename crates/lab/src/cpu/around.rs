@@ -11,6 +11,7 @@ use super::groups::Groups;
 use super::live::pictures;
 use super::perf::{self, Sampler};
 use crate::Refusal;
+use crate::host_cpu::HostCpu;
 use crate::metrics::share::{Unit, Window};
 use crate::metrics::spread::SPIKE_POINTS;
 use regex::Regex;
@@ -76,9 +77,9 @@ impl Around {
         let dir = run_dir.join(&folder);
         let data = dir.join("perf.data");
         let sampled = sampler.end()?;
-        let how = How { groups: &self.groups, client: &self.client, keep_stacks: true, threads: 1 };
+        let how = How { groups: &self.groups, client: &self.client, keep_stacks: true };
         let read = perf::read(&data, how)?;
-        let cores = super::kernel::Snapshot::take().cores();
+        let cores = HostCpu::now()?.cores();
         let window = Window { cores, hz: HZ, seconds: sampled.seconds };
         let taken = account::Taken {
             of: &of,

@@ -1,20 +1,22 @@
 //! Counts from files: folded stacks or the text of `perf script`, told apart by their first lines.
 //!
-//! What must stay true: files of any size need no more memory than their distinct frames; what
-//! several threads count is what one would have counted.
+//! What must stay true: files of any size need no more memory than their distinct frames; a line
+//! without end costs none.
 
 use super::groups::Groups;
-use super::lines::{self, Range};
 use super::script::{self, Header, Script};
 use super::tally::{Counts, Tally};
 use crate::Refusal;
 use crate::metrics::share::Unit;
 use regex::Regex;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
+/// Longest line that is looked at, bytes.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Buffer of a reader, bytes.
+const BUFFER_BYTES: usize = 1 << 18;
 /// First line of the folded files that the lab writes, up to the unit.
 pub const FOLDED_HEAD: &str = "# folded stacks of ashlar lab, unit: ";
 
@@ -27,8 +29,6 @@ pub struct How<'a> {
     pub client: &'a Regex,
     /// Keep distinct stacks for flame graphs.
     pub keep_stacks: bool,
-    /// Threads that count.
-    pub threads: usize,
 }
 
 /// What files say.
@@ -49,43 +49,36 @@ pub struct Taken {
 /// # Errors
 /// A file that cannot be read, or that is none of ours, by name; files in different units.
 pub fn count(paths: &[PathBuf], how: How<'_>) -> Result<Taken, Refusal> {
-    let (mut ranges, mut all) = (
-        Vec::new(),
-        Taken {
-            counts: Tally::new(how.groups, how.client, how.keep_stacks).finish(),
-            ..Taken::default()
-        },
-    );
-    let mut is_first = true;
-    for path in paths {
-        let unusable = |error: &std::io::Error| {
-            Refusal::file(path, error, "give folded stacks or the text of perf script")
+    let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
+    let mut all = Taken::default();
+    for (at, path) in paths.iter().enumerate() {
+        let unusable = |error: io::Error| {
+            Refusal::file(path, &error, "give folded stacks or the text of perf script")
         };
-        let head = head(path).map_err(|error| unusable(&error))?;
+        let head = head(path).map_err(unusable)?;
         if head.starts_with(b"PERFILE2") {
             let what = format!("{}: perf's own file, not text", path.display());
             let hint = "first run: perf script -i FILE -F comm,pid,tid,cpu,time,event,ip,sym,dso";
             return Err(Refusal::cannot_run("cpu.file_binary", what, hint));
         }
         let unit = unit(&head);
-        if !is_first && all.unit != unit {
+        if at > 0 && all.unit != unit {
             let what = format!("{}: not in the unit of the files before it", path.display());
-            return Err(Refusal::cannot_run(
-                "cpu.units_mixed",
-                what,
-                "account for samples and nanoseconds one by one",
-            ));
+            let hint = "account for samples and nanoseconds one by one";
+            return Err(Refusal::cannot_run("cpu.units_mixed", what, hint));
         }
-        (all.unit, is_first) = (unit, false);
-        if is_script(&head) {
-            let file = File::open(path).map_err(|error| unusable(&error))?;
-            let one = read_script(BufReader::new(file), how).map_err(|error| unusable(&error))?;
-            all.add(one);
-        } else {
-            ranges.extend(Range::cut(path).map_err(|error| unusable(&error))?);
+        all.unit = unit;
+        let file = File::open(path).map_err(unusable)?;
+        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        match is_script(&head) {
+            true => all.read_script(reader, &mut tally).map_err(unusable)?,
+            false => {
+                let skipped = lines(reader, |line| tally.folded(line)).map_err(unusable)?;
+                tally.unread(skipped);
+            }
         }
     }
-    all.counts.add(folded(ranges, how)?);
+    all.counts = tally.finish();
     Ok(all)
 }
 
@@ -93,67 +86,57 @@ pub fn count(paths: &[PathBuf], how: How<'_>) -> Result<Taken, Refusal> {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn read_script(mut reader: impl BufRead, how: How<'_>) -> std::io::Result<Taken> {
+pub fn read_script(reader: impl BufRead, how: How<'_>) -> io::Result<Taken> {
     let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
-    let (mut script, mut other_events) = (Script::default(), 0);
-    let (mut event, mut times): (Option<String>, Option<(f64, f64)>) = (None, None);
-    let mut each = |header: &Header, frames: &mut dyn Iterator<Item = &str>| {
-        // One clock at a time: with two events each moment would be counted twice.
-        if *event.get_or_insert_with(|| header.event.clone()) != header.event {
-            other_events += 1;
-            return;
-        }
-        if let Some(now) = header.seconds {
-            let (first, last) = times.unwrap_or((now, now));
-            times = Some((first.min(now), last.max(now)));
-        }
-        tally.sample(&header.comm, header.cpu, frames);
-    };
-    let skipped = lines::lines(&mut reader, |line| script.line(line, &mut each))?;
-    script.finish(&mut each);
-    tally.unread(skipped + script.unread + other_events);
-    Ok(Taken { counts: tally.finish(), event, times, unit: None })
-}
-
-fn folded(ranges: Vec<Range>, how: How<'_>) -> Result<Counts, Refusal> {
-    let queue = Mutex::new(ranges.into_iter().rev().collect::<Vec<_>>());
-    let take = || queue.lock().map_or(None, |mut ranges| ranges.pop());
-    let work = || {
-        let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
-        while let Some(range) = take() {
-            let skipped = range.lines(|line| tally.folded(line)).map_err(|error| {
-                Refusal::file(&range.path, &error, "the other files were not accounted for either")
-            })?;
-            tally.unread(skipped);
-        }
-        Ok(tally.finish())
-    };
-    let mut all = Tally::new(how.groups, how.client, how.keep_stacks).finish();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..how.threads.max(1)).map(|_| scope.spawn(work)).collect();
-        for thread in threads {
-            let counts: Result<Counts, Refusal> = thread.join().unwrap_or_else(|_| {
-                let what = "a thread that counted stacks ended early";
-                Err(Refusal::cannot_run("cpu.count_failed", what, "this is a bug of the lab"))
-            });
-            all.add(counts?);
-        }
-        Ok(all)
-    })
+    let mut taken = Taken::default();
+    taken.read_script(reader, &mut tally)?;
+    taken.counts = tally.finish();
+    Ok(taken)
 }
 
 impl Taken {
-    fn add(&mut self, other: Taken) {
-        self.counts.add(other.counts);
-        self.event = self.event.take().or(other.event);
-        self.times = match (self.times, other.times) {
-            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-            (a, b) => a.or(b),
+    fn read_script(&mut self, reader: impl BufRead, tally: &mut Tally<'_>) -> io::Result<()> {
+        let (mut script, mut other_events) = (Script::default(), 0);
+        let (mut event, times) = (None, &mut self.times);
+        let mut each = |header: &Header, frames: &mut dyn Iterator<Item = &str>| {
+            // One clock at a time: with two events each moment would be counted twice.
+            if *event.get_or_insert_with(|| header.event.clone()) != header.event {
+                other_events += 1;
+                return;
+            }
+            if let Some(now) = header.seconds {
+                let (first, last) = times.unwrap_or((now, now));
+                *times = Some((first.min(now), last.max(now)));
+            }
+            tally.sample(&header.comm, header.cpu, frames);
         };
+        let skipped = lines(reader, |line| script.line(line, &mut each))?;
+        script.finish(&mut each);
+        tally.unread(skipped + script.unread + other_events);
+        self.event = self.event.take().or(event);
+        Ok(())
     }
 }
 
-fn head(path: &Path) -> std::io::Result<Vec<u8>> {
+/// Give each line of `reader` to `each`, without its end; how many were too long to be looked at.
+fn lines(mut reader: impl BufRead, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+    let (mut line, mut skipped) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        let got = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        match line.strip_suffix(b"\n") {
+            _ if got == 0 => return Ok(skipped),
+            Some(whole) => each(whole),
+            None if u64::try_from(got).is_ok_and(|got| got < LINE_BYTES_MAX) => each(&line),
+            None => {
+                skipped += 1;
+                reader.skip_until(b'\n')?;
+            }
+        }
+    }
+}
+
+fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     File::open(path)?.take(1 << 16).read_to_end(&mut head)?;
     Ok(head)
@@ -171,4 +154,17 @@ fn unit(head: &[u8]) -> Option<Unit> {
     [(&b"samples"[..], Unit::Samples), (b"nanoseconds", Unit::Nanoseconds)]
         .into_iter()
         .find_map(|(word, unit)| rest.starts_with(word).then_some(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines;
+
+    #[test]
+    fn a_line_without_end_is_passed_over_and_counted() {
+        let text = [b"a 1\n".as_slice(), &[b'x'; 3 << 20], b"\nb 2"].concat();
+        let mut seen = Vec::new();
+        let skipped = lines(&text[..], |line| seen.push(line.to_vec())).expect("read");
+        assert_eq!((seen, skipped), (vec![b"a 1".to_vec(), b"b 2".to_vec()], 1));
+    }
 }

@@ -149,12 +149,7 @@ mod tests {
         let none: [&str; 0] = [];
         let groups = Groups::load(&none).expect("sound");
         let client = Regex::new("^fio").expect("sound");
-        let how = crate::cpu::files::How {
-            groups: &groups,
-            client: &client,
-            keep_stacks: true,
-            threads: 2,
-        };
+        let how = crate::cpu::files::How { groups: &groups, client: &client, keep_stacks: true };
         let taken = crate::cpu::files::count(&[path], how).expect("read");
         assert_eq!(taken.unit, Some(crate::metrics::share::Unit::Samples));
         assert_eq!((taken.counts.total, taken.counts.idle, taken.counts.unread), (990, 900, 0));

@@ -1,21 +1,19 @@
 //! A live account: sample the machine while a load runs, and put the kernel's own figures beside
 //! the samples.
 //!
-//! What must stay true: samples, `/proc/stat` and `/proc/schedstat` cover the same time; what was
-//! sampled is kept when the load fails; without `--to` nothing stays behind.
+//! What must stay true: samples and `/proc/stat` cover the same time; what was sampled is kept when
+//! the load fails; without `--to` nothing stays behind.
 
 use super::account::{self, CpuAccount, ProfilerCost};
-use super::burn::Burner;
 use super::files::How;
 use super::flame::{self, Zoom};
 use super::groups::Groups;
-use super::kernel::{KernelAccount, Snapshot};
 use super::load::{Load, generator_ns_per_io};
 use super::perf::{self, Sampler};
 use super::tally::Counts;
 use crate::Refusal;
 use crate::fio::measure::Figures;
-use crate::metrics::latency::to_f64;
+use crate::host_cpu::HostCpu;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Unit, Window};
 use crate::rules;
@@ -93,15 +91,15 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
         false => None,
     };
     let own = Own::new(plan.groups, Vec::new());
-    let before = Snapshot::take();
+    let before = HostCpu::now()?;
     sampler.begin()?;
     let ticker = Ticker::begin(&own, &[]);
     let ran = plan.load.run(dir);
     let seen = ticker.end();
-    let after = Snapshot::take();
+    let after = HostCpu::now()?;
     let sampled = sampler.end()?;
     let work = ran?;
-    let how = How { groups: plan.groups, client: plan.client, keep_stacks: true, threads: 1 };
+    let how = How { groups: plan.groups, client: plan.client, keep_stacks: true };
     let read = perf::read(&data, how)?;
     let window = Window { cores: after.cores(), hz: plan.hz, seconds: sampled.seconds };
     let name = plan.load.name();
@@ -113,14 +111,13 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
         spike_points: plan.spike_points,
     };
     let mut account = CpuAccount::of(&read.counts, plan.groups, &taken)?;
-    let kernel = before.until(&after, sampled.seconds);
-    account.profiler = Some(cost(&account, sampled, &kernel, without, (&seen, work.as_ref())));
+    account.stat_share = before.until(&after).share();
+    account.profiler = Some(cost(&account, sampled, without, (&seen, work.as_ref())));
     account.per_work = work.as_ref().and_then(|work| per_work(&seen, work, generator));
     account.findings.extend(work.as_ref().and_then(|work| client_misses(&account, work)));
     if !matches!(plan.load, Load::Wait(_)) {
         account.findings.extend(foreign(&seen, plan.strangers_max));
     }
-    account.kernel = Some(kernel);
     if plan.out.is_some() {
         account.flame_graphs = pictures(dir, &read.counts, plan.groups, &account)?;
     }
@@ -138,20 +135,17 @@ fn foreign(seen: &Seen, share_max: f64) -> Vec<Finding> {
 type Unsampled = (Option<f64>, Option<f64>);
 
 fn unsampled(plan: &Plan<'_>, dir: &Path) -> Result<Unsampled, Refusal> {
-    let (before, began) = (Snapshot::take(), crate::evidence::process::monotonic());
+    let before = HostCpu::now()?;
     let ticker = Ticker::begin(&Own::new(plan.groups, Vec::new()), &[]);
     let ran = plan.load.run(dir);
     let seen = ticker.end();
     let work = ran?;
-    let seconds = (crate::evidence::process::monotonic() - began).as_secs_f64();
-    let share = before.until(&Snapshot::take(), seconds).stat_share;
-    Ok((share, ns_per_io(&seen, work.as_ref())))
+    Ok((before.until(&HostCpu::now()?).share(), ns_per_io(&seen, work.as_ref())))
 }
 
 fn cost(
     account: &CpuAccount,
     sampled: perf::Sampled,
-    kernel: &KernelAccount,
     without: Option<Unsampled>,
     (seen, work): (&Seen, Option<&Figures>),
 ) -> ProfilerCost {
@@ -160,7 +154,7 @@ fn cost(
         own_cpu_s: sampled.own_cpu_s,
         own_share: sampled.own_cpu_s / (cores * sampled.seconds),
         ns_per_io: without.and_then(|it| it.1).zip(ns_per_io(seen, work)),
-        busy_share: without.and_then(|it| it.0).zip(kernel.stat_share),
+        busy_share: without.and_then(|it| it.0).zip(account.stat_share),
     }
 }
 
@@ -224,76 +218,4 @@ pub fn pictures(
         }
     }
     Ok(drawn)
-}
-
-/// How the accounting of this machine compares with a load that is known.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct SamplerCheck {
-    /// Duty cycle that was asked for, percent of one core.
-    pub asked_percent: u32,
-    /// What the kernel says the thread had, share of the machine.
-    pub schedstat_share: f64,
-    /// What the samples say, share of the machine.
-    pub sampled: crate::metrics::share::Share,
-    /// Load of each core by this thread alone, percent.
-    pub core_percents: Vec<f64>,
-    /// The same in words.
-    pub spread: Option<crate::metrics::spread::Spread>,
-    /// Event that was sampled.
-    pub source: String,
-    /// Whether both agree within two points or three standard errors, whichever is more.
-    pub agrees: bool,
-}
-
-/// Burn `percent` of core `core` for `seconds` and see what the sampler says about it.
-///
-/// # Errors
-/// perf cannot run, or there were no samples.
-pub fn check_sampler(
-    groups: &Groups,
-    hz: f64,
-    seconds: f64,
-    core: usize,
-    percent: u32,
-) -> Result<SamplerCheck, Refusal> {
-    let folder = Folder::make(None)?;
-    let data = folder.path.join(format!("check-{core}-{percent}.data"));
-    let client = Regex::new(&format!("^{}$", super::burn::NAME)).map_err(|error| {
-        Refusal::cannot_run("cpu.client_malformed", error.to_string(), "this is a bug of the lab")
-    })?;
-    let mut sampler = Sampler::start(&data, hz)?;
-    let burner = Burner::start(core, percent)?;
-    sampler.begin()?;
-    let before = burner.run_ns();
-    let waited = Load::Wait(seconds).run(&folder.path);
-    let after = burner.run_ns();
-    let sampled = sampler.end()?;
-    drop(burner);
-    waited?;
-    let how = How { groups, client: &client, keep_stacks: false, threads: 1 };
-    let counts = perf::read(&data, how)?;
-    let window = Window { cores: Snapshot::take().cores(), hz, seconds: sampled.seconds };
-    let ran_ns =
-        before.zip(after).map(|(before, after)| after.saturating_sub(before)).ok_or_else(|| {
-            Refusal::cannot_run(
-                "cpu.no_schedstat",
-                "the kernel keeps no /proc/PID/schedstat",
-                "the sampler was not checked",
-            )
-        })?;
-    let schedstat_share = to_f64(ran_ns) / window.nanoseconds();
-    let share = window.share(counts.counts.client, Unit::Samples);
-    let core_percents = account::core_percents(&counts.counts.client_cores, window, Unit::Samples);
-    Ok(SamplerCheck {
-        asked_percent: percent,
-        schedstat_share,
-        sampled: share,
-        spread: crate::metrics::spread::Spread::of(
-            &core_percents,
-            crate::metrics::spread::SPIKE_POINTS,
-        ),
-        core_percents,
-        source: counts.event.unwrap_or_default(),
-        agrees: (share.share - schedstat_share).abs() <= (3.0 * share.error).max(0.02),
-    })
 }

@@ -6,7 +6,6 @@
 //! one clear line each.
 
 use super::files::{self, How, Taken};
-use super::kernel;
 use crate::Refusal;
 use crate::evidence::process::monotonic;
 use std::fs::File;
@@ -106,7 +105,9 @@ impl Sampler {
     }
 
     fn own_ns(&self) -> u64 {
-        kernel::run_ns(&self.child.id().to_string()).unwrap_or_default()
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id()));
+        let run_ns = text.ok().and_then(|text| text.split(' ').next()?.parse().ok());
+        run_ns.unwrap_or_default()
     }
 
     /// Send a command and wait for `ack`. perf writes a NUL after each.

@@ -6,8 +6,7 @@
 //! to the engine whose thread it ran in. The context is where that work ran. An interrupt ends the
 //! search: what an interrupt does is not the work of whom it interrupted, but an engine's frames
 //! inside an interrupt are the engine's work in softirq context. What must stay true: each stack is
-//! counted in one context of one engine at most; idle stacks count as nothing; counts of several
-//! tallies add up to what one tally would have counted.
+//! counted in one context of one engine at most; idle stacks count as nothing.
 
 mod counts;
 
@@ -66,7 +65,7 @@ pub struct Tally<'a> {
     key: Vec<u32>,
     /// Distinct stacks: number of the thread, then of the frames -> what it is, how often it came.
     kept: HashMap<Box<[u32]>, (Found, u64), RandomState>,
-    leaves: [Vec<u64>; 2],
+    leaves: Vec<u64>,
     engine_leaves: Vec<HashMap<u32, u64, RandomState>>,
     counts: Counts,
 }
@@ -124,7 +123,7 @@ impl<'a> Tally<'a> {
             ids: Vec::new(),
             key: Vec::new(),
             kept: HashMap::default(),
-            leaves: [Vec::new(), Vec::new()],
+            leaves: Vec::new(),
             engine_leaves: vec![HashMap::default(); groups.all.len()],
             counts,
         }
@@ -176,12 +175,8 @@ impl<'a> Tally<'a> {
     pub fn finish(mut self) -> Counts {
         self.stacks();
         let name = |id: usize| self.frames[id].text.clone();
-        let named = |leaves: &Vec<u64>| -> HashMap<String, u64, RandomState> {
-            let some = leaves.iter().enumerate().filter(|(_, count)| **count > 0);
-            some.map(|(id, count)| (name(id), *count)).collect()
-        };
-        self.counts.leaves = named(&self.leaves[0]);
-        self.counts.client_leaves = named(&self.leaves[1]);
+        let leaves = self.leaves.iter().enumerate().filter(|(_, count)| **count > 0);
+        self.counts.leaves = leaves.map(|(id, count)| (name(id), *count)).collect();
         for (engine, leaves) in self.counts.engines.iter_mut().zip(&self.engine_leaves) {
             engine.leaves =
                 leaves.iter().map(|(id, count)| (name(to_usize(*id)), *count)).collect();
@@ -208,16 +203,10 @@ impl<'a> Tally<'a> {
         }
         let leaf = ids.last().copied();
         if let Some(leaf) = leaf {
-            add_at(&mut self.leaves[0], to_usize(leaf), count);
+            add_at(&mut self.leaves, to_usize(leaf), count);
         }
         if found.is_client {
             self.counts.client = self.counts.client.saturating_add(count);
-            if let Some(core) = core {
-                add_at(&mut self.counts.client_cores, core, count);
-            }
-            if let Some(leaf) = leaf {
-                add_at(&mut self.leaves[1], to_usize(leaf), count);
-            }
         }
         if found.is_polling {
             self.counts.polling = self.counts.polling.saturating_add(count);
@@ -240,7 +229,9 @@ impl<'a> Tally<'a> {
     }
 
     fn keep(&mut self, thread: u32, ids: &[u32], found: Found, count: u64) {
-        let Some(stacks) = &mut self.counts.stacks else { return };
+        if self.counts.stacks.is_none() {
+            return;
+        }
         // By numbers: most samples are of a stack that came before, and its text is only wanted
         // once.
         self.key.clear();
@@ -250,8 +241,6 @@ impl<'a> Tally<'a> {
             *sum = sum.saturating_add(count);
         } else if self.kept.len() < STACKS_MAX {
             self.kept.insert(self.key.as_slice().into(), (found, count));
-        } else {
-            stacks.is_full = true;
         }
     }
 
@@ -267,7 +256,8 @@ impl<'a> Tally<'a> {
                 text.push(';');
                 text.push_str(&self.frames[to_usize(*id)].text);
             }
-            stacks.add(text, found, count);
+            let (_, sum) = stacks.counts.entry(text).or_insert((found, 0));
+            *sum = sum.saturating_add(count);
         }
     }
 

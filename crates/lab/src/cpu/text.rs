@@ -167,15 +167,8 @@ fn tail(out: &mut String, account: &CpuAccount) -> std::fmt::Result {
             )?;
         }
     }
-    if let Some(kernel) = &account.kernel {
-        let share =
-            |it: Option<f64>| it.map_or("nothing".to_owned(), |it| format!("{:.1} %", it * 100.0));
-        writeln!(
-            out,
-            "kernel says    busy {} by /proc/stat (ticks), {} ran by /proc/schedstat",
-            share(kernel.stat_share),
-            share(kernel.schedstat_share)
-        )?;
+    if let Some(share) = account.stat_share {
+        writeln!(out, "kernel says    busy {:.1} % by /proc/stat (ticks)", share * 100.0)?;
     }
     for (zoom, file) in &account.flame_graphs {
         writeln!(out, "flame graph    {zoom}: {file}")?;

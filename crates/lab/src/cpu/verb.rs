@@ -77,19 +77,6 @@ pub struct Args {
     #[arg(long, conflicts_with = "from")]
     pub profiler_cost: bool,
 
-    /// Load one core by a known share, and check that sampling on this machine finds that share.
-    #[arg(long, conflicts_with_all = ["from", "fio", "command"])]
-    pub check_sampler: bool,
-
-    /// With --check-sampler: the share of the core, in percent.
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value_t = 27,
-        value_parser = clap::value_parser!(u32).range(1..=100)
-    )]
-    pub duty: u32,
-
     /// Sample while this command runs.
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -131,9 +118,6 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             "give for example --hz 99 --seconds 10",
         ));
     }
-    if args.check_sampler {
-        return check_sampler(args, &groups, json);
-    }
     let account = match args.from.is_empty() {
         false => from_files(args, &groups, &client(args, "^fio")?)?,
         true => live(args, &groups)?,
@@ -172,8 +156,7 @@ fn live(args: &Args, groups: &Groups) -> Result<CpuAccount, Refusal> {
 }
 
 fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount, Refusal> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let how = How { groups, client, keep_stacks: args.out.is_some(), threads };
+    let how = How { groups, client, keep_stacks: args.out.is_some() };
     let read = files::count(&args.from, how)?;
     let named = args.from.first().map(|path| path.display().to_string()).unwrap_or_default();
     let of = match args.from.len() {
@@ -213,29 +196,6 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
 fn make(out: &Path) -> Result<(), Refusal> {
     std::fs::create_dir_all(out)
         .map_err(|error| Refusal::file(out, &error, "choose a directory that you may write to"))
-}
-
-fn check_sampler(args: &Args, groups: &Groups, json: bool) -> Result<ExitCode, Refusal> {
-    let check =
-        live::check_sampler(groups, args.hz, args.seconds.unwrap_or(SECONDS), 0, args.duty)?;
-    let percent = |it: f64| it * 100.0;
-    match json {
-        true => crate::say!("{}", line(&check)?),
-        false => crate::say!(
-            "sampler        {}: a thread that had {:.1} % of the machine by its schedstat was seen \
-             at {:.1} +-{:.1} %: {}",
-            check.source,
-            percent(check.schedstat_share),
-            percent(check.sampled.share),
-            percent(check.sampled.error),
-            if check.agrees {
-                "they agree"
-            } else {
-                "they do NOT agree; do not believe shares from this machine"
-            }
-        ),
-    }
-    Ok(ExitCode::from(u8::from(!check.agrees)))
 }
 
 fn line(value: &impl serde::Serialize) -> Result<String, Refusal> {

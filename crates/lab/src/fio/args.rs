@@ -5,6 +5,7 @@
 
 use super::job::{JobFile, Section, Setting};
 use crate::Refusal;
+use crate::fio::value::is_among;
 
 /// What a command line says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,73 +19,25 @@ pub struct CommandLine {
 }
 
 /// Options of the program that take a value.
-const PROGRAM_VALUES: [&str; 21] = [
-    "debug",
-    "output",
-    "output-format",
-    "eta",
-    "eta-newline",
-    "eta-interval",
-    "status-interval",
-    "section",
-    "alloc-size",
-    "max-jobs",
-    "server",
-    "daemonize",
-    "client",
-    "remote-config",
-    "idle-prof",
-    "inflate-log",
-    "trigger-file",
-    "trigger",
-    "trigger-timeout",
-    "aux-path",
-    "terse-version",
-];
+const PROGRAM_VALUES: &str = "\
+    debug output output-format eta eta-newline eta-interval status-interval section \
+    alloc-size max-jobs server daemonize client remote-config idle-prof inflate-log \
+    trigger-file trigger trigger-timeout aux-path terse-version";
 
 /// Options of the program that stand alone.
-const PROGRAM_FLAGS: [&str; 12] = [
-    "parse-only",
-    "merge-blktrace-only",
-    "minimal",
-    "append-terse",
-    "version",
-    "help",
-    "cpuclock-test",
-    "crctest",
-    "showcmd",
-    "readonly",
-    "warnings-fatal",
-    "bandwidth-log",
-];
+const PROGRAM_FLAGS: &str = "\
+    parse-only merge-blktrace-only minimal append-terse version help cpuclock-test crctest \
+    showcmd readonly warnings-fatal bandwidth-log";
 
 /// What begins an option: fio takes one dash or two, and text processors make one long one of them.
 const DASHES: [char; 3] = ['-', '\u{2013}', '\u{2014}'];
 
 /// Options of jobs that stand alone.
-const JOB_FLAGS: [&str; 21] = [
-    "time_based",
-    "group_reporting",
-    "stonewall",
-    "wait_for_previous",
-    "thread",
-    "norandommap",
-    "exitall",
-    "exitall_on_error",
-    "new_group",
-    "zero_buffers",
-    "refill_buffers",
-    "hipri",
-    "sqthread_poll",
-    "fixedbufs",
-    "registerfiles",
-    "nonvectored",
-    "uncached",
-    "userspace_reap",
-    "force_async",
-    "file_append",
-    "unified_rw_reporting",
-];
+const JOB_FLAGS: &str = "\
+    time_based group_reporting stonewall wait_for_previous thread norandommap exitall \
+    exitall_on_error new_group zero_buffers refill_buffers hipri sqthread_poll fixedbufs \
+    registerfiles nonvectored uncached userspace_reap force_async file_append \
+    unified_rw_reporting";
 
 impl CommandLine {
     /// Read the arguments of fio; the name `fio` itself may come first.
@@ -105,7 +58,7 @@ impl CommandLine {
             }
             let (key, value) = match option.split_once('=') {
                 Some((key, value)) => (key, Some(value.to_owned())),
-                None if PROGRAM_FLAGS.contains(&option) || JOB_FLAGS.contains(&option) => {
+                None if is_among(PROGRAM_FLAGS, option) || is_among(JOB_FLAGS, option) => {
                     (option, None)
                 }
                 None => match rest.next() {
@@ -120,7 +73,7 @@ impl CommandLine {
 
     fn add(&mut self, setting: Setting) {
         let key = setting.key.as_str();
-        if PROGRAM_VALUES.contains(&key) || PROGRAM_FLAGS.contains(&key) {
+        if is_among(PROGRAM_VALUES, key) || is_among(PROGRAM_FLAGS, key) {
             self.program.push(setting);
             return;
         }

@@ -406,17 +406,5 @@ mod tests {
         fn what_is_written_reads_back_the_same(file in written()) {
             prop_assert_eq!(without_lines(JobFile::parse(&file.to_string()).unwrap()), file);
         }
-
-        #[test]
-        fn no_text_makes_the_parser_panic(
-            text in "(\\[[a-z]{0,3}\\]?|[a-z=%:]{0,9}|\\PC{0,9}|\n){0,40}",
-        ) {
-            if let Ok(file) = JobFile::parse(&text) {
-                for job in file.jobs() {
-                    job.block_bytes();
-                    job.filenames();
-                }
-            }
-        }
     }
 }

@@ -8,6 +8,8 @@
 use super::job::Job;
 use crate::Refusal;
 use crate::metrics::latency::Bins;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -19,99 +21,106 @@ const TRIES: usize = 64;
 const BIN_MAX: u64 = 1 << 50;
 
 /// What fio said about a run.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct FioResult {
     /// `fio-3.33`.
+    #[serde(rename = "fio version", deserialize_with = "text")]
     pub version: String,
     /// End of the run, milliseconds since 1970, UTC.
+    #[serde(deserialize_with = "count")]
     pub timestamp_ms: u64,
     /// Options of `[global]`; none if everything came from the command line.
+    #[serde(rename = "global options", deserialize_with = "texts")]
     pub global: BTreeMap<String, String>,
     /// Jobs, or groups of jobs with `group_reporting`.
+    #[serde(deserialize_with = "list")]
     pub jobs: Vec<JobResult>,
-    /// Devices below, as fio counted them.
-    pub disks: Vec<DiskUse>,
     /// Lines that stood around the document: fio's errors and notes.
+    #[serde(skip)]
     pub diagnostics: Vec<String>,
 }
 
 /// A job's result.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct JobResult {
     /// Its name.
+    #[serde(rename = "jobname", deserialize_with = "text")]
     pub name: String,
     /// errno of the first error; 0 without.
+    #[serde(deserialize_with = "error")]
     pub error: i64,
     /// Options as fio repeats them; flags without a value (`time_based`) are missing from it in fio
     /// 3.33.
+    #[serde(rename = "job options", deserialize_with = "texts")]
     pub options: BTreeMap<String, String>,
     /// Reads.
+    #[serde(deserialize_with = "part")]
     pub read: Side,
     /// Writes.
+    #[serde(deserialize_with = "part")]
     pub write: Side,
-    /// Trims.
-    pub trim: Side,
     /// Run time of the job, milliseconds, added over the jobs of a group.
+    #[serde(rename = "job_runtime", deserialize_with = "count")]
     pub job_runtime_ms: u64,
     /// Time of the jobs in user mode, percent of `job_runtime_ms`.
+    #[serde(rename = "usr_cpu", deserialize_with = "float")]
     pub user_percent: f64,
     /// Time of the jobs in the kernel, percent of `job_runtime_ms`: the client's, not the engine's.
+    #[serde(rename = "sys_cpu", deserialize_with = "float")]
     pub system_percent: f64,
     /// Share of the time at each depth, percent; keys as fio prints them: `1`, `2`, `>=64`.
+    #[serde(rename = "iodepth_level", deserialize_with = "shares")]
     pub depth_percent: BTreeMap<String, f64>,
 }
 
-/// Reads, writes or trims of a job.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// Reads or writes of a job.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Side {
     /// Bytes moved.
+    #[serde(rename = "io_bytes", deserialize_with = "count")]
     pub bytes: u64,
     /// I/Os done.
+    #[serde(rename = "total_ios", deserialize_with = "count")]
     pub ios: u64,
     /// Run time, milliseconds.
+    #[serde(rename = "runtime", deserialize_with = "count")]
     pub runtime_ms: u64,
     /// Bytes a second.
+    #[serde(rename = "bw_bytes", deserialize_with = "float")]
     pub bytes_per_s: f64,
     /// I/Os a second.
+    #[serde(deserialize_with = "float")]
     pub iops: f64,
     /// I/Os that moved less than was asked for.
+    #[serde(deserialize_with = "count")]
     pub short_ios: u64,
     /// I/Os that were given up.
+    #[serde(rename = "drop_ios", deserialize_with = "count")]
     pub dropped_ios: u64,
     /// From submission to completion.
+    #[serde(rename = "clat_ns", deserialize_with = "part")]
     pub completion: Latency,
     /// From before the submission to completion.
+    #[serde(rename = "lat_ns", deserialize_with = "part")]
     pub total: Latency,
 }
 
 /// A latency as fio sums it up, nanoseconds.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Latency {
     /// Samples; 0 if it was not measured.
+    #[serde(rename = "N", deserialize_with = "count")]
     pub samples: u64,
-    /// Shortest.
-    pub min_ns: u64,
-    /// Longest.
-    pub max_ns: u64,
     /// Mean.
+    #[serde(rename = "mean", deserialize_with = "float")]
     pub mean_ns: f64,
     /// `json+` bins: latency -> I/Os.
+    #[serde(deserialize_with = "bins")]
     pub bins: Bins,
-    /// Percentile -> latency, as fio gives it; keys are percents: `99.900000`.
-    pub percentiles: BTreeMap<String, u64>,
-}
-
-/// A block device as fio counted it over the run.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct DiskUse {
-    /// `sda`.
-    pub name: String,
-    /// Reads it completed.
-    pub reads: u64,
-    /// Writes it completed.
-    pub writes: u64,
-    /// Busy share of the time, percent.
-    pub busy_percent: f64,
 }
 
 impl FioResult {
@@ -121,27 +130,21 @@ impl FioResult {
     /// If there is no document, it ends in the middle, or it is not a result of fio 3.
     pub fn parse(output: &[u8]) -> Result<FioResult, Refusal> {
         let text = String::from_utf8_lossy(output);
-        let found = find(&text)?;
-        let mut result = FioResult { diagnostics: found.around, ..FioResult::default() };
-        result.version = text_of(&found.document, "fio version");
+        let Found { document, around } = find(&text)?;
+        if !document.get("jobs").is_some_and(Value::is_array) {
+            return Err(strange("it has no jobs"));
+        }
+        let read = FioResult::deserialize(Value::Object(document));
+        let result = read.map_err(|error| strange(&error.to_string()))?;
         if !result.version.starts_with("fio-") {
             return Err(strange("it names no fio version"));
         }
         let major = result.version.trim_start_matches("fio-").split('.').next().unwrap_or_default();
         if major.parse::<u32>().is_ok_and(|major| major < 3) {
-            return Err(strange(&format!(
-                "{} reports latency in other units; fio 3 is needed",
-                result.version
-            )));
+            let why = "reports latency in other units; fio 3 is needed";
+            return Err(strange(&format!("{} {why}", result.version)));
         }
-        result.timestamp_ms = number(&found.document, "timestamp_ms");
-        result.global = texts(found.document.get("global options"));
-        let jobs = found.document.get("jobs").and_then(Value::as_array);
-        let jobs = jobs.ok_or_else(|| strange("it has no jobs"))?;
-        result.jobs = jobs.iter().filter_map(Value::as_object).map(job).collect();
-        let disks = found.document.get("disk_util").and_then(Value::as_array);
-        result.disks = disks.into_iter().flatten().filter_map(Value::as_object).map(disk).collect();
-        Ok(result)
+        Ok(FioResult { diagnostics: around, ..result })
     }
 
     /// Its jobs as [`Job`]s, for the rules that look at options.
@@ -243,96 +246,75 @@ fn strange(what: &str) -> Refusal {
     )
 }
 
-fn job(value: &Map<String, Value>) -> JobResult {
-    let side = |key: &str| value.get(key).and_then(Value::as_object).map(side).unwrap_or_default();
-    let levels = value.get("iodepth_level").and_then(Value::as_object);
-    JobResult {
-        name: text_of(value, "jobname"),
-        error: value.get("error").and_then(Value::as_i64).unwrap_or(0),
-        options: texts(value.get("job options")),
-        read: side("read"),
-        write: side("write"),
-        trim: side("trim"),
-        job_runtime_ms: number(value, "job_runtime"),
-        user_percent: float(value, "usr_cpu"),
-        system_percent: float(value, "sys_cpu"),
-        depth_percent: levels
-            .into_iter()
-            .flatten()
-            .map(|(key, share)| (key.clone(), float_of(share)))
-            .collect(),
-    }
+/// What fio prints as a count; some of them have a decimal point. What is no count, or negative, is
+/// 0: no input makes the lab stop.
+fn count<'de, D: Deserializer<'de>>(value: D) -> Result<u64, D::Error> {
+    Ok(number_of(&Value::deserialize(value)?))
 }
 
-fn side(value: &Map<String, Value>) -> Side {
-    let latency =
-        |key: &str| value.get(key).and_then(Value::as_object).map(latency).unwrap_or_default();
-    Side {
-        bytes: number(value, "io_bytes"),
-        ios: number(value, "total_ios"),
-        runtime_ms: number(value, "runtime"),
-        bytes_per_s: float(value, "bw_bytes"),
-        iops: float(value, "iops"),
-        short_ios: number(value, "short_ios"),
-        dropped_ios: number(value, "drop_ios"),
-        completion: latency("clat_ns"),
-        total: latency("lat_ns"),
-    }
-}
-
-fn latency(value: &Map<String, Value>) -> Latency {
-    let pairs = |key: &str| value.get(key).and_then(Value::as_object).into_iter().flatten();
-    let mut bins = Bins::new();
-    for (latency_ns, ios) in pairs("bins") {
-        if let Ok(latency_ns) = latency_ns.parse::<u64>() {
-            let ios_before = bins.entry(latency_ns).or_default();
-            *ios_before = ios_before.saturating_add(number_of(ios).min(BIN_MAX));
-        }
-    }
-    Latency {
-        samples: number(value, "N"),
-        min_ns: number(value, "min"),
-        max_ns: number(value, "max"),
-        mean_ns: float(value, "mean"),
-        bins,
-        percentiles: pairs("percentile").map(|(key, ns)| (key.clone(), number_of(ns))).collect(),
-    }
-}
-
-fn disk(value: &Map<String, Value>) -> DiskUse {
-    DiskUse {
-        name: text_of(value, "name"),
-        reads: number(value, "read_ios"),
-        writes: number(value, "write_ios"),
-        busy_percent: float(value, "util"),
-    }
-}
-
-fn text_of(value: &Map<String, Value>, key: &str) -> String {
-    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-fn texts(value: Option<&Value>) -> BTreeMap<String, String> {
-    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs = value.and_then(Value::as_object).into_iter().flatten();
-    pairs.map(|(key, value)| (key.clone(), plain(value))).collect()
-}
-
-fn number(value: &Map<String, Value>, key: &str) -> u64 {
-    value.get(key).map_or(0, number_of)
-}
-
-/// A count; fio writes some of them with a decimal point. What is no count, or negative, is 0.
 fn number_of(value: &Value) -> u64 {
     let whole =
         |number: &Value| format!("{:.0}", number.as_f64().unwrap_or(0.0)).parse().unwrap_or(0);
     value.as_u64().unwrap_or_else(|| whole(value))
 }
 
-fn float(value: &Map<String, Value>, key: &str) -> f64 {
-    value.get(key).map_or(0.0, float_of)
+fn error<'de, D: Deserializer<'de>>(value: D) -> Result<i64, D::Error> {
+    Ok(Value::deserialize(value)?.as_i64().unwrap_or(0))
+}
+
+fn float<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    Ok(float_of(&Value::deserialize(value)?))
 }
 
 fn float_of(value: &Value) -> f64 {
     value.as_f64().filter(|number| number.is_finite() && *number >= 0.0).unwrap_or(0.0)
+}
+
+fn text<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
+    Ok(Value::deserialize(value)?.as_str().unwrap_or_default().to_owned())
+}
+
+/// What stands in an object, by its names; nothing if it is none.
+fn fields<'de, D: Deserializer<'de>, T>(
+    value: D,
+    of: impl Fn(&Value) -> T,
+) -> Result<BTreeMap<String, T>, D::Error> {
+    let value = Value::deserialize(value)?;
+    let pairs = value.as_object().into_iter().flatten();
+    Ok(pairs.map(|(key, value)| (key.clone(), of(value))).collect())
+}
+
+fn texts<'de, D: Deserializer<'de>>(value: D) -> Result<BTreeMap<String, String>, D::Error> {
+    fields(value, |it| it.as_str().map_or_else(|| it.to_string(), str::to_owned))
+}
+
+fn counts<'de, D: Deserializer<'de>>(value: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    fields(value, number_of)
+}
+
+fn shares<'de, D: Deserializer<'de>>(value: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    fields(value, float_of)
+}
+
+fn bins<'de, D: Deserializer<'de>>(value: D) -> Result<Bins, D::Error> {
+    let mut bins = Bins::new();
+    for (latency_ns, ios) in counts(value)? {
+        if let Ok(latency_ns) = latency_ns.parse::<u64>() {
+            let ios_before = bins.entry(latency_ns).or_default();
+            *ios_before = ios_before.saturating_add(ios.min(BIN_MAX));
+        }
+    }
+    Ok(bins)
+}
+
+/// Elements of a list that can be read; the others are left out.
+fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(value: D) -> Result<Vec<T>, D::Error> {
+    let value = Value::deserialize(value)?;
+    let all = value.as_array().into_iter().flatten().filter(|it| it.is_object());
+    Ok(all.filter_map(|it| T::deserialize(it).ok()).collect())
+}
+
+/// An object, or what there is without one.
+fn part<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(value: D) -> Result<T, D::Error> {
+    Ok(T::deserialize(Value::deserialize(value)?).unwrap_or_default())
 }

@@ -58,6 +58,11 @@ pub fn truth(text: &str) -> Option<bool> {
     }
 }
 
+/// Whether `word` is one of `words`, which have spaces between them.
+pub fn is_among(words: &str, word: &str) -> bool {
+    words.split(' ').any(|one| one == word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{bytes, percent, seconds, truth};

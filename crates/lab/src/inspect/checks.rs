@@ -1,19 +1,18 @@
 //! The checks of a server: each looks at the model and says what it found, or why it could not
-//! look.
+//! look. `rules/rules.toml` says what each is about, what it needs, and what to do next.
 //!
 //! - processors: governor, SMT, memory
-//! - fabric: PCIe, NUMA, SAS, controllers, queues, interrupts
+//! - fabric: PCIe, NUMA, controllers, enclosures, queues, interrupts
+//! - phys: rates and errors of SAS
 //! - drives: caches, sectors, partitions, firmware, health, other hosts
 //! - software: background work, limits
-//! - outputs: what was not asked, if only some outputs were given
 //!
 //! What must stay true: a check has one name for ever; what was not read cannot tell, it never
-//! passes; a sentence has its units. `Severity::Error` decides about the verdict,
-//! `Severity::Warning` is a note beside it.
+//! passes; what nobody asked is never said to be absent; a sentence has its units.
 
 mod drives;
 mod fabric;
-mod outputs;
+mod phys;
 mod processors;
 mod software;
 
@@ -22,6 +21,7 @@ use super::server::Server;
 use super::topology::Topology;
 use super::topology::flow::Flow;
 use crate::record::Check;
+use crate::rules;
 use crate::validity::Outcome;
 use std::collections::BTreeSet;
 
@@ -42,41 +42,64 @@ pub struct Facts<'a> {
     pub models: &'a [ModelLine],
 }
 
-/// What a check found.
+/// What a check found. What it leaves open, its rule says.
 struct Found {
     outcome: Outcome,
-    target: String,
-    found: String,
+    target: Option<String>,
+    found: Option<String>,
     next: Option<String>,
 }
 
+/// `Err` is what ends a check early.
+type Answer = Result<Found, Found>;
+
 impl Found {
-    fn pass(target: impl Into<String>, found: impl Into<String>) -> Found {
-        Found { outcome: Outcome::Pass, target: target.into(), found: found.into(), next: None }
+    fn new(outcome: Outcome, found: Option<String>) -> Found {
+        Found { outcome, target: None, found, next: None }
     }
 
-    fn fail(target: impl Into<String>, found: impl Into<String>, next: &str) -> Found {
-        let next = Some(next.to_owned());
-        Found { outcome: Outcome::Fail, target: target.into(), found: found.into(), next }
+    fn pass(found: impl Into<String>) -> Found {
+        Found::new(Outcome::Pass, Some(found.into()))
     }
 
-    fn cannot_tell(found: impl Into<String>, next: impl Into<String>) -> Found {
-        let (target, next) = ("server".to_owned(), Some(next.into()));
-        Found { outcome: Outcome::CannotTell, target, found: found.into(), next }
+    fn fail(found: impl Into<String>) -> Found {
+        Found::new(Outcome::Fail, Some(found.into()))
+    }
+
+    /// The same sentence, whether it passes or fails.
+    fn of(passes: bool, found: impl Into<String>) -> Found {
+        if passes { Found::pass(found) } else { Found::fail(found) }
+    }
+
+    /// What it cannot do without is missing.
+    fn blind() -> Found {
+        Found::new(Outcome::CannotTell, None)
+    }
+
+    /// The same, with the reason.
+    fn blind_for(found: impl Into<String>) -> Found {
+        Found::new(Outcome::CannotTell, Some(found.into()))
     }
 
     fn not_applicable(found: impl Into<String>) -> Found {
-        Found {
-            outcome: Outcome::NotApplicable,
-            target: "server".to_owned(),
-            found: found.into(),
-            next: None,
-        }
+        Found::new(Outcome::NotApplicable, Some(found.into()))
+    }
+
+    /// With the names of what it is about.
+    fn about<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Found {
+        self.target = Some(some_of(names));
+        self
+    }
+
+    /// With a next step of its own.
+    fn but(mut self, next: &str) -> Found {
+        self.next = Some(next.to_owned());
+        self
     }
 }
 
 /// What looks.
-type Look = fn(&Facts<'_>) -> Found;
+type Look = fn(&Facts<'_>) -> Answer;
 
 /// All checks, in the order in which they are told.
 const LOOKS: [(&str, Look); 29] = [
@@ -92,8 +115,8 @@ const LOOKS: [(&str, Look); 29] = [
     ("numa.drives_balanced", fabric::numa_balanced),
     ("controller.drives_balanced", fabric::controllers_balanced),
     ("controller.oversubscribed", fabric::oversubscribed),
-    ("sas.link_negotiated", fabric::sas_negotiated),
-    ("sas.phy_errors_growing", fabric::phy_errors_growing),
+    ("sas.link_negotiated", phys::negotiated),
+    ("sas.phy_errors_growing", phys::errors_growing),
     ("enclosure.elements", fabric::enclosure_elements),
     ("queues.count", fabric::queue_count),
     ("irq.spread", fabric::irq_spread),
@@ -113,16 +136,42 @@ const LOOKS: [(&str, Look); 29] = [
 
 /// Make every check.
 pub fn all(facts: &Facts<'_>) -> Vec<Check> {
-    let check = |(name, look): &(&str, Look)| {
-        let found = look(facts);
-        let is_told = !facts.server.is_partial || outputs::answer(name, facts.server);
-        let Found { outcome, target, found, next } = match found.outcome {
-            Outcome::CannotTell | Outcome::NotApplicable if !is_told => outputs::not_given(),
-            _ => found,
-        };
-        Check { name: (*name).to_owned(), target, outcome, found, next }
+    LOOKS.iter().map(|(name, look)| check(facts, name, *look)).collect()
+}
+
+fn check(facts: &Facts<'_>, name: &str, look: Look) -> Check {
+    let rule = rules::of(name);
+    let (Ok(mut it) | Err(mut it)) = look(facts);
+    let is_open = matches!(it.outcome, Outcome::CannotTell | Outcome::NotApplicable);
+    if is_open && facts.server.is_partial && !is_given(name, facts.server) {
+        // The same for all, so that a page says it once.
+        it = Found::blind_for("not in what was given");
+        it.next = Some("lab capture, on that server, asks for all of it".to_owned());
+    }
+    let next = match it.outcome {
+        Outcome::Fail => Some(rule.next.clone()),
+        Outcome::CannotTell => Some(rule.ask.clone()),
+        Outcome::Pass | Outcome::NotApplicable => None,
     };
-    LOOKS.iter().map(check).collect()
+    Check {
+        name: name.to_owned(),
+        target: it.target.unwrap_or_else(|| name.split('.').next().unwrap_or(name).to_owned()),
+        outcome: it.outcome,
+        found: it.found.unwrap_or_else(|| rule.blind.clone()),
+        next: it.next.or(next),
+    }
+}
+
+/// Whether what was given is about a check, so that its own words say what is missing.
+fn is_given(check: &str, server: &Server) -> bool {
+    match check.split('.').next() {
+        _ if ["memory.errors", "memory.space"].contains(&check) => false,
+        Some("memory") => server.memory.is_some(),
+        Some("pcie") => !server.pci.is_empty(),
+        Some("sas") => !server.phys.is_empty(),
+        Some("enclosure") => !server.enclosures.is_empty(),
+        _ => false,
+    }
 }
 
 /// Names for a sentence: the first few, and how many more.

@@ -4,65 +4,39 @@
 //! What must stay true: a program that is not in the list is not judged; fio itself never is.
 
 use crate::Refusal;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// A program, and what its figure is of.
-const TOOLS: [(&str, &str); 8] = [
-    (
-        "dd",
-        "one request at a time, through the page cache unless told otherwise, mostly zeros, \
-         and a mean without latency",
-    ),
-    ("cp", "two devices and the page cache at once, and it ends before anything is written"),
-    ("cat", "one request at a time through the page cache and a pipe"),
-    ("rsync", "it computes and compares beside its I/O"),
-    (
-        "hdparm",
-        "three seconds of sequential reads at the fast edge of a drive (-t), or of memory (-T)",
-    ),
-    ("rados", "objects that it makes itself, written once and read from caches that hold them"),
-    ("time", "a whole program's time, in which its start, its caches and its I/O are one number"),
-    ("iostat", "what all programs together did: averages, in which one busy core or drive hides"),
-];
+/// `rules/programs.toml`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Programs {
+    starters: Vec<String>,
+    benchmarks: Vec<String>,
+    watchers: BTreeMap<String, String>,
+    none: BTreeMap<String, String>,
+}
 
-/// Benchmarks that have command lines of their own.
-const OTHERS: [&str; 11] = [
-    "ior",
-    "mdtest",
-    "iozone",
-    "vdbench",
-    "elbencho",
-    "diskspd",
-    "bonnie++",
-    "sysbench",
-    "dbench",
-    "bdevperf",
-    "spdk_perf",
-];
-/// Programs that watch, and what of the lab does that.
-const WATCHERS: [(&str, &str); 6] = [
-    ("perf", "lab cpu"),
-    ("profile", "lab cpu"),
-    ("top", "lab cpu"),
-    ("htop", "lab cpu"),
-    ("blktrace", "lab trace"),
-    ("blkparse", "lab trace"),
-];
-/// Programs that start another one, whose name comes after options and their values.
-const STARTERS: [&str; 8] =
-    ["sudo", "env", "numactl", "taskset", "nice", "ionice", "mpirun", "mpiexec"];
+static PROGRAMS: LazyLock<Programs> =
+    LazyLock::new(|| toml::from_str(include_str!("../../rules/programs.toml")).unwrap_or_default());
+
+impl Programs {
+    fn has(&self, name: &String) -> bool {
+        let is_named = self.watchers.contains_key(name) || self.none.contains_key(name);
+        is_named || self.benchmarks.contains(name)
+    }
+}
 
 /// The program that a command line measures with: behind those that only start it.
-fn program(command: &[String]) -> &str {
-    let name = |word: &'_ String| word.rsplit('/').next().unwrap_or(word).to_owned();
-    let is_known = |word: &&String| {
-        let name = name(word);
-        let is_in = |list: &[(&str, &str)]| list.iter().any(|it| it.0 == name);
-        name == "fio" || OTHERS.contains(&name.as_str()) || is_in(&TOOLS) || is_in(&WATCHERS)
-    };
-    let first = command.first();
-    let starts = first.is_some_and(|word| STARTERS.contains(&name(word).as_str()));
-    let word = if starts { command.iter().find(is_known).or(first) } else { first };
-    word.map_or("", |word| word.rsplit('/').next().unwrap_or(word))
+fn program(command: &[String]) -> String {
+    let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let is_known = |name: &String| name == "fio" || PROGRAMS.has(name);
+    let first = command.first().map(name).unwrap_or_default();
+    match PROGRAMS.starters.contains(&first) {
+        true => command.iter().map(name).find(is_known).unwrap_or(first),
+        false => first,
+    }
 }
 
 /// Refuse to lint a program that measures something else than storage, or that is not fio.
@@ -71,13 +45,13 @@ fn program(command: &[String]) -> &str {
 /// If it is one of them: with the reason.
 pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     let program = program(command);
-    if OTHERS.contains(&program.to_ascii_lowercase().as_str()) {
+    if PROGRAMS.benchmarks.contains(&program.to_ascii_lowercase()) {
         let said = format!("this is a command line of {program}, and the rules are about fio");
         let hint = "measure the same blocks, jobs and depth with fio, and lint that";
         return Err(Refusal::new("lint.not_fio", said, hint));
     }
-    if let Some((name, verb)) = WATCHERS.iter().find(|(name, _)| *name == program) {
-        let said = format!("{name} watches a load and makes none, so there is nothing to lint");
+    if let Some(verb) = PROGRAMS.watchers.get(&program) {
+        let said = format!("{program} watches a load and makes none, so there is nothing to lint");
         return Err(Refusal::new(
             "lint.not_fio",
             said,
@@ -90,11 +64,12 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
         let hint = "the stage `write-cache` of `lab run` measures with the cache off and on";
         return Err(Refusal::new("lint.no_benchmark", said, hint));
     }
-    let Some((name, why)) = TOOLS.iter().find(|(name, _)| *name == program) else { return Ok(()) };
-    let reads = *name == "dd" && has("if=/dev/") && !has("if=/dev/zero") && !has("if=/dev/urandom");
+    let Some(why) = PROGRAMS.none.get(&program) else { return Ok(()) };
+    let reads =
+        program == "dd" && has("if=/dev/") && !has("if=/dev/zero") && !has("if=/dev/urandom");
     let (load, why) = match reads {
         true => ("--rw=read --bs=1m", "one request at a time, and a mean without latency"),
-        false => ("--rw=randread --bs=4k --randrepeat=0", *why),
+        false => ("--rw=randread --bs=4k --randrepeat=0", why.as_str()),
     };
     let hint = format!(
         "for example: lab lint -- fio --name=a --filename=/dev/X {load} --direct=1 --iodepth=32 \
@@ -103,7 +78,7 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     );
     Err(Refusal::new(
         "lint.no_benchmark",
-        format!("{name} is no benchmark of storage: {why}"),
+        format!("{program} is no benchmark of storage: {why}"),
         hint,
     ))
 }

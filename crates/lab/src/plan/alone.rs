@@ -1,9 +1,13 @@
 //! What each raw drive did alone, held against what it did while all others worked, and against
 //! what its maker states.
 //!
+//! - arrays: the same of arrays
+//!
 //! What must stay true: that drives disturb each other is said only where no link between them and
 //! memory was full and where they were not all slowed alike; a model that nobody knows, and a drive
 //! without one, cannot tell.
+
+mod arrays;
 
 use crate::inspect::models::{Entry, Known, Library};
 use crate::lint::live::Sysfs;
@@ -56,7 +60,7 @@ impl Facts {
     }
 }
 
-/// What `known` shows of drives alone; `models` is what their makers state.
+/// What `known` shows of drives and arrays alone; `models` is what their makers state.
 pub fn checks<'a>(
     known: impl Iterator<Item = &'a Measurement>,
     facts: impl Fn(&str) -> Facts,
@@ -83,6 +87,7 @@ pub fn checks<'a>(
         };
         checks.extend(vibration(load, &of(&alone), &of(&together)));
     }
+    checks.extend(arrays::checks(&known));
     checks
 }
 
@@ -95,38 +100,45 @@ fn rates(of: &[&Measurement]) -> BTreeMap<String, f64> {
     rounds.into_iter().map(|(name, rates)| (name, median(rates.into_iter()))).collect()
 }
 
+/// What part of its own rate each keeps while the others work, the least first; without those that
+/// were measured only one way.
+fn kept(alone: &[&Measurement], together: &[&Measurement]) -> Vec<(String, f64)> {
+    let own = rates(alone);
+    let of_own = |(name, rate): (String, f64)| {
+        let own = own.get(&name).copied().filter(|own| *own > 0.0)?;
+        Some((name, rate / own))
+    };
+    let mut shares: Vec<(String, f64)> = rates(together).into_iter().filter_map(of_own).collect();
+    shares.sort_by(|one, other| one.1.total_cmp(&other.1));
+    shares
+}
+
+/// The fullest link meanwhile, and how full it was.
+fn fullest(together: &[&Measurement]) -> Option<(String, f64)> {
+    let links = together.iter().filter_map(|it| it.path.as_ref()?.fullest());
+    let fullest = links.max_by(|one, other| one.1.total_cmp(&other.1));
+    fullest.map(|(link, share)| (link.name.clone(), share))
+}
+
 /// Whether spinning drives slow down when their neighbours work, though their way has room:
 /// vibration. None without a drive that was measured both ways.
 fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> Option<Check> {
-    let (before, during) = (rates(alone), rates(together));
-    let mut shares: Vec<(String, f64)> = during
-        .into_iter()
-        .filter_map(|(name, rate)| {
-            let own = before.get(&name).copied().filter(|own| *own > 0.0)?;
-            Some((name, rate / own))
-        })
-        .collect();
-    shares.sort_by(|one, other| one.1.total_cmp(&other.1));
-    let (least, most) = (shares.first()?.clone(), shares.last()?.1);
+    let shares = kept(alone, together);
+    let (least, most) = (shares.first()?.1, shares.last()?.1);
     let middle = median(shares.iter().map(|it| it.1));
     let said = format!(
         "{} drives together do {} to {} of what each does alone, {} in the middle",
         shares.len(),
-        units::percent(least.1),
+        units::percent(least),
         units::percent(most),
         units::percent(middle)
     );
-    let paths = together.iter().filter_map(|it| it.path.as_ref());
-    let fullest = paths
-        .filter_map(|path| path.fullest())
-        .max_by(|one, other| one.1.total_cmp(&other.1))
-        .map(|(link, share)| (link.name.clone(), share));
     let slow: Vec<&str> = shares
         .iter()
         .filter(|it| it.1 < rules::of("drives.vibration").limit())
         .map(|it| it.0.as_str())
         .collect();
-    let (outcome, found, next) = match fullest {
+    let (outcome, found, next) = match fullest(together) {
         _ if shares.len() < 3 => {
             (Outcome::CannotTell, format!("{said}; too few to disturb each other"), None)
         }
@@ -136,7 +148,7 @@ fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> O
             format!("{said}; {link} was {} full, which explains it", units::percent(share)),
             Some("measure fewer drives at once, on one controller after the other"),
         ),
-        _ if most - least.1 <= ALIKE => (
+        _ if most - least <= ALIKE => (
             Outcome::CannotTell,
             format!("{said}: all alike, which vibration is not"),
             Some("look at the load generator's CPU and at the controller's own limit"),

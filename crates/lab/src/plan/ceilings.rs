@@ -222,7 +222,7 @@ impl<'a> RawRuns<'a> {
         let mut found = match (mix, lost) {
             ("randread", 1..) => baseline::degraded_random_read_over(over?, lost, sum),
             ("randrw", _) => baseline::random_write(over?.0, sum),
-            ("write", _) => baseline::sequential_write_over(over?, rates, &[]),
+            ("write", _) => baseline::sequential_write_over(over?, rates),
             _ => baseline::random_read(&at_work),
         };
         if stripes.active < stripes.drives {

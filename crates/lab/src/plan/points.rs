@@ -22,7 +22,7 @@ pub use own::{FIRST_FILL, SECOND_FILL};
 use super::file::{Array, Kind, Plan, Stage};
 use crate::Refusal;
 use crate::fio::JobFile;
-use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Workload};
+use crate::record::{ArrayCondition, EngineIdentity, Measurement, Workload};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -120,14 +120,7 @@ impl Point {
             engine: target.engine.clone(),
             condition: self.condition,
             workload: self.workload.clone(),
-            read: Direction::default(),
-            write: Direction::default(),
-            cpu: None,
-            path: None,
-            findings: Vec::new(),
-            argv: Vec::new(),
-            evidence: None,
-            began_unix_s: 0,
+            ..Measurement::default()
         }
     }
 

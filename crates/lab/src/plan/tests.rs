@@ -28,35 +28,7 @@ fn expanded(text: &str) -> Result<Expanded, Refusal> {
     expand(&Plan::parse(text)?, Path::new("."), &|_| 1_000_000_000)
 }
 
-const WHOLE: &str = r#"
-question = "what do the drives and the array do?"
-runtime_s = 10
-drives = ["/dev/a", "/dev/b:c"]
-[[arrays]]
-path = "/dev/md9"
-engine = "mdadm"
-strip = "64k"
-data_members = 4
-take_out = [["fail", "one"], ["fail", "two"]]
-restore = [["add", "both"]]
-[[stages]]
-kind = "raw.each"
-profiles = ["rr-4k"]
-depths = [1, 16]
-[[stages]]
-kind = "raw.all"
-profiles = ["seq-read-1m"]
-[[stages]]
-kind = "array.sweep"
-profiles = ["full-stripe", "unaligned", "burst-1m", "sync-4k", "mixed-4k"]
-jobs = [1, 4]
-[[stages]]
-kind = "degraded"
-profiles = ["rr-4k"]
-[[stages]]
-kind = "rebuild"
-profiles = ["rr-4k"]
-"#;
+const WHOLE: &str = include_str!("../../tests/data/plans/whole.toml");
 
 #[test]
 fn a_plan_becomes_points_with_everything_filled_in() {
@@ -290,26 +262,7 @@ fn a_target_that_vanishes_ends_the_run_in_one_line_and_keeps_what_was_measured()
     assert_eq!(place.measured().len(), 2, "both fills of the first drive");
 }
 
-const MADE: &str = r#"
-question = "what does the array do, degraded and rebuilding?"
-runtime_s = 10
-drives = ["/dev/a", "/dev/b", "/dev/c", "/dev/d"]
-[[arrays]]
-engine = "btrfs"
-members = ["/dev/a", "/dev/b", "/dev/c", "/dev/d"]
-[[stages]]
-kind = "array.sweep"
-profiles = ["full-stripe"]
-[[stages]]
-kind = "degraded"
-profiles = ["rr-4k"]
-[[stages]]
-kind = "rebuild"
-profiles = ["rr-4k"]
-[[stages]]
-kind = "arrays.all"
-profiles = ["rr-4k"]
-"#;
+const MADE: &str = include_str!("../../tests/data/plans/made.toml");
 
 #[test]
 fn an_array_that_the_lab_makes_is_degraded_by_as_many_as_its_parity_and_its_members_are_written() {
@@ -373,18 +326,8 @@ fn blank(id: &str, workload: &crate::record::Workload) -> Measurement {
     Measurement {
         id: id.to_owned(),
         stage: "raw.all".to_owned(),
-        round: 0,
-        target: String::new(),
-        engine: crate::record::EngineIdentity::default(),
         condition: ArrayCondition::Raw,
         workload: workload.clone(),
-        read: crate::record::Direction::default(),
-        write: crate::record::Direction::default(),
-        cpu: None,
-        path: None,
-        findings: Vec::new(),
-        argv: Vec::new(),
-        evidence: None,
-        began_unix_s: 0,
+        ..Measurement::default()
     }
 }

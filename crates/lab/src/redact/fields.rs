@@ -6,61 +6,23 @@
 
 use super::find::{Found, Kind};
 use super::hosts;
+use crate::fio::value::is_among;
 use regex::Regex;
 use std::sync::LazyLock;
 
 /// Names of fields and columns that hold one, without signs and in small letters.
-const NAMES: [&str; 32] = [
-    "serial",
-    "serialnumber",
-    "serialno",
-    "serialnum",
-    "sn",
-    "unitserialnumber",
-    "deviceserialnumber",
-    "productserial",
-    "boardserial",
-    "chassisserial",
-    "idserial",
-    "idserialshort",
-    "idscsiserial",
-    "assettag",
-    "wwn",
-    "wwid",
-    "idwwn",
-    "idwwnwithextension",
-    "luwwndeviceid",
-    "guid",
-    "nodeguid",
-    "portguid",
-    "systemimageguid",
-    "sysimageguid",
-    "nguid",
-    "eui64",
-    "ieeeeui64",
-    "subnqn",
-    "hostnqn",
-    "nqn",
-    "logicalunitid",
-    "hostid",
-];
+const NAMES: &str = "\
+    serial serialnumber serialno serialnum sn unitserialnumber deviceserialnumber \
+    productserial boardserial chassisserial idserial idserialshort idscsiserial assettag wwn \
+    wwid idwwn idwwnwithextension luwwndeviceid guid nodeguid portguid systemimageguid \
+    sysimageguid nguid eui64 ieeeeui64 subnqn hostnqn nqn logicalunitid hostid";
 
 /// The same of names of hosts.
-const HOST_NAMES: [&str; 6] =
-    ["hostname", "nodename", "statichostname", "fqdn", "domainname", "systemdhostname"];
+const HOST_NAMES: &str = "hostname nodename statichostname fqdn domainname systemdhostname";
 
 /// What vendors write where a serial number is missing.
-const BLANKS: [&str; 9] = [
-    "none",
-    "unknown",
-    "not specified",
-    "n/a",
-    "no dimm",
-    "not available",
-    "default string",
-    "to be filled by o.e.m.",
-    "no asset tag",
-];
+const BLANKS: &str = "|none|unknown|not specified|n/a|no dimm|not available|default string|\
+    to be filled by o.e.m.|no asset tag|";
 
 static LINK: LazyLock<Regex> = LazyLock::new(|| {
     let text = r"\b(?:ata|nvme|usb|scsi-S[A-Z0-9]*|virtio|mmc)-([A-Za-z0-9._-]+_[A-Za-z0-9._-]+)";
@@ -76,7 +38,7 @@ fn plain(name: &str) -> String {
 /// A serial number, if it is one.
 pub fn serial(text: &str, found: &mut Found) {
     let text = text.trim().trim_matches(['"', '\'']).trim();
-    let is_blank = BLANKS.contains(&text.to_ascii_lowercase().as_str());
+    let is_blank = BLANKS.contains(&format!("|{}|", text.to_ascii_lowercase()));
     let is_filling =
         text.chars().all(|c| matches!(c, '0' | 'F' | 'f' | '-' | 'x' | ' ' | '.' | ':'));
     // Shorter ones are counts, not identifiers: replacing `2` everywhere would destroy every fact.
@@ -127,8 +89,8 @@ fn named_before(before: &str) -> Option<Named> {
     let words: Vec<&str> = name.split(' ').filter(|word| !word.is_empty()).collect();
     let last = words.len().saturating_sub(4)..words.len();
     last.map(|from| plain(&words[from..].concat())).find_map(|name| match name.as_str() {
-        name if NAMES.contains(&name) || name.ends_with("serialnumber") => Some(Named::Serial),
-        name if HOST_NAMES.contains(&name) => Some(Named::Host),
+        name if is_among(NAMES, name) || name.ends_with("serialnumber") => Some(Named::Serial),
+        name if is_among(HOST_NAMES, name) => Some(Named::Host),
         _ => None,
     })
 }
@@ -152,10 +114,10 @@ pub fn json(value: &serde_json::Value, found: &mut Found) {
         Value::Object(fields) => {
             for (key, value) in fields {
                 let key = plain(key);
-                let is_serial = NAMES.contains(&key.as_str()) || key.ends_with("serialnumber");
+                let is_serial = is_among(NAMES, &key) || key.ends_with("serialnumber");
                 match value {
                     Value::String(text) if is_serial => serial(text, found),
-                    Value::String(text) if HOST_NAMES.contains(&key.as_str()) => {
+                    Value::String(text) if is_among(HOST_NAMES, &key) => {
                         hosts::named(text, found);
                     }
                     // smartctl prints a WWN in parts.
@@ -201,7 +163,7 @@ struct Columns {
 impl Columns {
     /// Of a line that is the head of a table; empty if it is none.
     fn of(line: &str) -> Columns {
-        let holds = |cell: &str| NAMES.contains(&plain(cell).as_str());
+        let holds = |cell: &str| is_among(NAMES, &plain(cell));
         for sign in ['|', ',', ';', '\t'] {
             let cells = line.split(sign).enumerate().filter(|(_, cell)| holds(cell.trim()));
             let cells: Vec<usize> = cells.map(|(at, _)| at).collect();

@@ -4,7 +4,8 @@ use super::redact;
 use crate::source::Capture;
 use crate::source::folder;
 use crate::source::tool::{Ending, Run};
-use crate::source::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Invented; every form in which tools print identifiers.
 const PLANTED: [&str; 13] = [
@@ -34,38 +35,9 @@ fn run(stdout: &str) -> Run {
 }
 
 fn planted() -> Capture {
-    let (tree, odd) = Tree::parse(
-        "/proc/sys/kernel/hostname = stable7-rack12.lab.example\n\
-         /sys/class/sas_phy/phy-1:0/sas_address = 0x5000c500dead0002\n\
-         /sys/class/block/sda -> ../wwn-0x5000c500dead0002/stable7-rack12/sda\n\
-         /sys/x/by-id/wwn-0x5000c500dead0001 = 02:1a:2b:3c:4d:5e 192.0.2.77 2001:db8::7:1\n\
-         /sys/block/sda/device/serial = S4N0QRS7T\n\
-         /sys/block/sda/size = 27344764928\n\
-         /proc/cmdline = root=UUID=c7a1f0e2-1b2c-4d3e-8f90-a1b2c3d4e5f6 ip=192.0.2.77::\n\
-         /sys/bus/pci/devices/0000:05:00.0/class = 0x010700\n",
-    );
-    assert_eq!(odd, 0);
-    let mut capture = Capture { tree, ..Capture::default() };
-    let texts = [
-        (
-            "smartctl-sda",
-            "{\"serial_number\":\"ZQX1B2C3D4\",\"wwn\":{\"naa\":5,\"oui\":3152,\"id\":93817265},\
-             \"subnqn\":\"nqn.2019-08.com.example:nvme:ZQX1B2C3D4\"}",
-        ),
-        (
-            "dmidecode-memory",
-            "Memory Device\n\tSerial Number: S4N0QRS7T\n\tAsset Tag: Not Specified\n\
-             \tSpeed: 2400 MT/s\n",
-        ),
-        ("lspci", "\tCapabilities: [1b8 v1] Device Serial Number 50-06-05-b0-0a-1b-2c-30\n"),
-        (
-            "smp_discover-5000C500DEAD0001",
-            "  phy  12:U:attached:[5000c500dead0002:00  t(SSP)]  12 Gbps\nsda_ZQX1B2C3D4-part1\n",
-        ),
-    ];
-    for (name, text) in texts {
-        capture.runs.insert(name.into(), run(text));
-    }
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/planted");
+    let (capture, odd) = folder::read(&place).expect("a capture");
+    assert_eq!((odd, capture.runs.len()), (0, 4));
     capture
 }
 
@@ -135,184 +107,64 @@ fn one_salt_gives_one_name_and_another_salt_another() {
 struct Chance(u64);
 
 impl Chance {
-    fn next(&mut self) -> u64 {
+    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0
+        let count = u64::try_from(all.len()).expect("few");
+        &all[usize::try_from((self.0 >> 16) % count).expect("few")]
     }
+}
 
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 16) % end
-    }
+/// A kind of secret, every way to write one, and texts around it: `tests/data/secrets.toml`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Secret {
+    letters: String,
+    count: usize,
+    ways: Vec<String>,
+    frames: Vec<String>,
+    #[serde(default)]
+    traces: Vec<usize>,
+}
 
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        let at = self.below(u64::try_from(all.len()).expect("few"));
-        &all[usize::try_from(at).expect("few")]
-    }
-
-    fn letters(&mut self, from: &str, count: u64) -> String {
-        let from: Vec<char> = from.chars().collect();
-        (0..count).map(|_| *self.of(&from)).collect()
-    }
-
-    fn hex(&mut self, count: u64) -> String {
-        loop {
-            let digits = self.letters("0123456789abcdef", count);
-            let various: std::collections::BTreeSet<char> = digits.chars().collect();
+impl Secret {
+    /// One of its kind in all the ways to write it, and what must not be left of it.
+    fn made(&self, chance: &mut Chance) -> (Vec<String>, Vec<String>) {
+        let letters: Vec<char> = self.letters.chars().collect();
+        let own = loop {
+            let own: String = (0..self.count).map(|_| *chance.of(&letters)).collect();
+            let various: BTreeSet<char> = own.chars().collect();
             // Chance makes such a one nearly always; others are told from masks and counts by
             // nobody.
-            if various.len() >= 5 && digits.chars().any(|c| c.is_ascii_alphabetic()) {
-                return digits;
+            let is_told = various.len() >= 5 && own.chars().any(|c| c.is_ascii_alphabetic());
+            if is_told || !self.letters.starts_with('0') {
+                break own;
             }
+        };
+        let written = |way: &String| {
+            let mut rest = own.chars();
+            let filled = |c| if c == '#' { rest.next().expect("as many as counted") } else { c };
+            let text: String = way.trim_start_matches('^').chars().map(filled).collect();
+            if way.starts_with('^') { text.to_uppercase() } else { text }
+        };
+        let ways: Vec<String> = self.ways.iter().map(written).collect();
+        let mut rest = own.as_str();
+        let mut traces: Vec<String> = Vec::new();
+        for length in &self.traces {
+            let (trace, after) = rest.split_at(*length);
+            traces.push(trace.to_lowercase());
+            rest = after;
         }
+        if traces.is_empty() {
+            traces.push(without_signs(&ways[0]));
+        }
+        (ways, traces)
     }
 }
 
-/// Digits in groups of these lengths, with a sign between them.
-fn grouped(digits: &str, lengths: &[usize], sign: &str) -> String {
-    let mut rest = digits;
-    let mut groups = Vec::new();
-    for length in lengths {
-        let (group, after) = rest.split_at(*length);
-        groups.push(group);
-        rest = after;
-    }
-    groups.join(sign)
-}
-
-/// A secret, every way to write it, and texts around it.
-struct Secret {
-    ways: Vec<String>,
-    frames: Vec<&'static str>,
-    /// What must not be left of it, without signs and in small letters.
-    traces: Vec<String>,
-}
-
-fn mac(chance: &mut Chance) -> Secret {
-    let digits = chance.hex(12);
-    let ways = [
-        grouped(&digits, &[2; 6], ":"),
-        grouped(&digits, &[2; 6], "-"),
-        grouped(&digits, &[2; 6], "-").to_uppercase(),
-        grouped(&digits, &[4; 3], "."),
-        format!("enx{digits}"),
-        digits.clone(),
-    ];
-    let frames = vec![
-        "link/ether @ brd ff:ff:ff:ff:ff:ff",
-        "/sys/class/net/@/address",
-        "lan-@-up",
-        "mac=@,ip=dhcp",
-        "@: <UP> mtu 1500",
-    ];
-    Secret { ways: ways.into(), frames, traces: vec![digits] }
-}
-
-fn guid(chance: &mut Chance) -> Secret {
-    let digits = chance.hex(16);
-    let ways = [
-        format!("0x{digits}"),
-        grouped(&digits, &[4; 4], ":"),
-        grouped(&digits, &[2; 8], ":"),
-        grouped(&digits, &[2; 8], "-"),
-        digits.to_uppercase(),
-        format!("eui.{digits}"),
-    ];
-    let frames = vec!["Node GUID: @", "port @ active", "node_guid @", "by-id/nvme-@-part1", "(@)"];
-    Secret { ways: ways.into(), frames, traces: vec![digits] }
-}
-
-fn uuid(chance: &mut Chance) -> Secret {
-    let digits = chance.hex(32);
-    let ways = [
-        grouped(&digits, &[8, 4, 4, 4, 12], "-"),
-        grouped(&digits, &[8; 4], ":"),
-        grouped(&digits, &[8, 4, 4, 4, 12], "-").to_uppercase(),
-    ];
-    let frames =
-        vec!["root=UUID=@ ro", "nqn.2014-08.org.nvmexpress:uuid:@", "UUID : @", "dm-uuid-part1-@"];
-    Secret { ways: ways.into(), frames, traces: vec![digits] }
-}
-
-fn v4(chance: &mut Chance) -> Secret {
-    let octets = [
-        130 + chance.below(90),
-        100 + chance.below(150),
-        10 + chance.below(200),
-        10 + chance.below(200),
-    ];
-    let own = octets.map(|octet| octet.to_string()).join(".");
-    let frames = vec![
-        "traddr=@,trsvcid=4420",
-        "@:4420 up",
-        "@-10.0.0.99",
-        "inet @/24 brd",
-        "[@]:3260,1",
-        "ip=@::@:255.255.255.0",
-        "::ffff:@ up",
-        "see @.",
-    ];
-    let [a, b, c, d] = octets;
-    let ways = vec![own.clone(), format!("ip-{a}-{b}-{c}-{d}"), own.clone()];
-    let traces = vec![own.replace('.', "")];
-    Secret { ways, frames, traces }
-}
-
-fn v6(chance: &mut Chance) -> Secret {
-    let [a, b] = [4, 4].map(|count| chance.letters("123456789abcdef", count));
-    let ways = vec![
-        format!("2001:db8::{a}:{b}"),
-        format!("2001:0db8:0:0:0:0:{a}:{b}"),
-        format!("2001:DB8::{a}:{b}"),
-    ];
-    let frames = vec!["inet6 @/64 scope", "[@]:4420 up", "@-2001:db8::1", "traddr=@ x"];
-    Secret { ways, frames, traces: vec![format!("{a}{b}")] }
-}
-
-fn host(chance: &mut Chance) -> Secret {
-    let name = format!("{}-{}", chance.letters("bcdfghkmnp", 5), chance.below(90) + 10);
-    let domain = format!("{}.example", chance.letters("qrstvwxz", 7));
-    let ways = vec![name.clone(), format!("{name}.{domain}")];
-    let frames = vec![
-        "Static hostname: @",
-        "hostname=@, be=0, 64-bit",
-        "Linux @ 6.1.0-18-amd64 #1 SMP",
-        "see ops@@ for help",
-        "{\"hostname\":\"@\"}",
-    ];
-    let plain = |text: &str| text.replace(['-', '.'], "");
-    Secret { ways, frames, traces: vec![plain(&name), plain(&domain)] }
-}
-
-fn qualified(chance: &mut Chance) -> Secret {
-    let name = format!("{}{}", chance.letters("bcdfghkmnp", 5), chance.below(90) + 10);
-    let domain = chance.letters("qrstvwxz", 7);
-    let ways = vec![
-        format!("nqn.2019-08.com.{domain}:nvme:{name}"),
-        format!("iqn.2004-10.com.{domain}:storage.{name}"),
-    ];
-    let frames = vec!["subnqn : @", "InitiatorName=@", "\"nqn\" : \"@\",", "connect -n @ -t tcp"];
-    Secret { ways, frames, traces: vec![name, domain] }
-}
-
-fn serial_number(chance: &mut Chance) -> Secret {
-    let own =
-        format!("{}{}", chance.letters("BCDFGHKMNPQRSTVWXZ", 4), chance.letters("123456789", 6));
-    let frames = vec![
-        "Serial Number:    @",
-        "sn        : @",
-        "{\"serial_number\": \"@\"}",
-        "ID_SERIAL_SHORT=@",
-        "ata-ST4000DM004-2CV104_@-part1",
-        "nvme-Samsung_SSD_980_PRO_1TB_@_1",
-        "Node          SN         Model\n------------- ---------- -----\n/dev/nvme0n1  @ PM983",
-        "NAME     SERIAL SIZE\nsda  @ 3.6T",
-        "name,serial,size\nsda,@,3.6T",
-        "| drive | S/N | slot |\n| sda | @ | 4 |",
-    ];
-    let traces = vec![own.to_lowercase()];
-    Secret { ways: vec![own], frames, traces }
+fn secrets() -> BTreeMap<String, Secret> {
+    toml::from_str(include_str!("../../tests/data/secrets.toml")).expect("a table of secrets")
 }
 
 fn without_signs(text: &str) -> String {
@@ -322,22 +174,18 @@ fn without_signs(text: &str) -> String {
 /// A serial number that a table of drives named in one file was once left in all the others.
 #[test]
 fn nothing_of_a_secret_is_left_however_it_is_written_and_its_name_is_always_the_same() {
-    let kinds = [mac, guid, uuid, v4, v6, host, qualified, serial_number];
     for seed in 1..=100_u64 {
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut capture = Capture::default();
         let mut traces = Vec::new();
-        for make in kinds {
-            let secret = make(&mut chance);
+        for secret in secrets().values() {
+            let (ways, more) = secret.made(&mut chance);
             for at in 0..6 {
-                let (way, frame) = (chance.of(&secret.ways), chance.of(&secret.frames));
-                let name = format!("tool-{}", capture.runs.len());
-                capture.runs.insert(
-                    name,
-                    run(&format!("fact 27344764928\n{}\n\nx {at}\n", frame.replace('@', way))),
-                );
+                let (way, frame) = (chance.of(&ways), chance.of(&secret.frames));
+                let text = format!("fact 27344764928\n{}\n\nx {at}\n", frame.replace('@', way));
+                capture.runs.insert(format!("tool-{}", capture.runs.len()), run(&text));
             }
-            traces.extend(secret.traces);
+            traces.extend(more);
         }
         let before = without_signs(&all_text(&capture));
         let (redacted, _) = redact(&capture, "salt");
@@ -345,7 +193,7 @@ fn nothing_of_a_secret_is_left_however_it_is_written_and_its_name_is_always_the_
         let after = without_signs(&text);
         // Not all ways of writing one show all of it.
         let planted = traces.iter().filter(|trace| before.contains(trace.as_str()));
-        assert!(planted.clone().count() >= kinds.len(), "seed {seed}: {traces:?} are not there");
+        assert!(planted.clone().count() >= 8, "seed {seed}: {traces:?} are not there");
         for trace in planted {
             assert!(!after.contains(trace.as_str()), "seed {seed}: {trace} is left in\n{text}");
         }
@@ -359,18 +207,17 @@ fn nothing_of_a_secret_is_left_however_it_is_written_and_its_name_is_always_the_
 fn one_secret_has_one_name_in_every_way_of_writing() {
     for seed in 1..=200_u64 {
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        for make in [mac, guid, uuid] {
-            let secret = make(&mut chance);
+        for kind in ["mac", "guid", "uuid"] {
+            let (ways, _) = secrets()[kind].made(&mut chance);
             let mut capture = Capture::default();
-            capture.runs.insert("all".into(), run(&secret.ways.join("\n")));
+            capture.runs.insert("all".into(), run(&ways.join("\n")));
             let (redacted, _) = redact(&capture, "salt");
             let digits = |line: &str| {
                 let plain = without_signs(line);
                 ["enx", "0x", "eui"].iter().fold(plain, |it, name| it.replacen(name, "", 1))
             };
-            let names: std::collections::BTreeSet<String> =
-                redacted.runs["all"].stdout.lines().map(digits).collect();
-            assert_eq!(names.len(), 1, "seed {seed}: {:?} became {names:?}", secret.ways);
+            let names: BTreeSet<String> = redacted.runs["all"].stdout.lines().map(digits).collect();
+            assert_eq!(names.len(), 1, "seed {seed}: {ways:?} became {names:?}");
         }
     }
 }

@@ -117,23 +117,10 @@ pub fn one_drive(records: &[Record]) -> Section {
             listed(&card.commands),
         ]
     };
-    Section {
-        word: "drive",
-        title: "What does one drive do?",
-        head: vec![
-            "load",
-            "one drive",
-            "slowest",
-            "fastest",
-            "derivation",
-            "lines of evidence.jsonl",
-        ],
-        rows: of(records).iter().map(row).collect(),
-        notes: vec![
-            "Stage raw.each: each drive while the others are idle. INVALID figures are in no card."
-                .to_owned(),
-        ],
-    }
+    let head = "load|one drive|slowest|fastest|derivation|lines of evidence.jsonl";
+    Section::new("drive", "What does one drive do?", head).rows(of(records).iter().map(row)).note(
+        "Stage raw.each: each drive while the others are idle. INVALID figures are in no card.",
+    )
 }
 
 /// The card of the whole bay.
@@ -154,26 +141,13 @@ pub fn bay(records: &[Record]) -> Section {
             }),
         ]
     };
-    Section {
-        word: "bay",
-        title: "What does the whole bay do?",
-        head: vec![
-            "load",
-            "in theory",
-            "derivation",
-            "all at once",
-            "of theory",
-            "suffers most from its neighbours",
-        ],
-        rows: of(records).iter().map(row).collect(),
-        notes: vec![
-            "In theory every drive does at the same time what one does alone, and nothing is \
-             shared. It is no baseline: arrays are held against what all did at once (raw.all). \
-             Where the share is far below 100 %, something that the drives share is full: \
-             a link, cores, or the chassis shakes."
-                .to_owned(),
-        ],
-    }
+    let head = "load|in theory|derivation|all at once|of theory|suffers most from its neighbours";
+    Section::new("bay", "What does the whole bay do?", head).rows(of(records).iter().map(row)).note(
+        "In theory every drive does at the same time what one does alone, and nothing is shared. \
+         It is no baseline: arrays are held against what all did at once (raw.all). Where the \
+         share is far below 100 %, something that the drives share is full: a link, cores, or the \
+         chassis shakes.",
+    )
 }
 
 /// At most six of them, and how many more.

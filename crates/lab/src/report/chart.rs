@@ -36,6 +36,14 @@ const BAR: f64 = 20.0;
 const GAP: f64 = 16.0;
 
 impl Bars {
+    /// A bar more in the group called `name`.
+    pub(super) fn add(&mut self, name: &str, bar: Bar) {
+        match self.groups.iter_mut().find(|(group, _)| group == name) {
+            Some((_, bars)) => bars.push(bar),
+            None => self.groups.push((name.to_owned(), vec![bar])),
+        }
+    }
+
     /// The picture; empty without groups.
     pub fn svg(&self, title: &str) -> String {
         let rows: usize = self.groups.iter().map(|(_, bars)| bars.len()).sum();

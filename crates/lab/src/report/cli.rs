@@ -104,9 +104,15 @@ fn write_all(
     }
     if let Some(path) = &args.csv {
         write(path, text::csv(points))?;
-        for section in sections::all(&run.records) {
-            // first.csv, first.cpu.csv, first.use.csv
-            write(&path.with_extension(format!("{}.csv", section.word)), text::csv_of(&section))?;
+        let sections = sections::all(&run.records, points);
+        for (at, section) in sections.iter().enumerate() {
+            // first.csv, first.cpu.csv, first.use.csv; of a third engine first.compare2.csv.
+            let same = sections[..at].iter().filter(|it| it.word == section.word).count();
+            let word = match same {
+                0 => section.word.to_owned(),
+                _ => format!("{}{}", section.word, same + 1),
+            };
+            write(&path.with_extension(format!("{word}.csv")), text::csv_of(section))?;
         }
     }
     Ok(written)

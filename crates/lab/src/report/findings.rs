@@ -163,7 +163,7 @@ pub fn limit(point: &Point) -> Option<Verdict> {
 pub fn headline(points: &[Point], records: &[Record]) -> Headline {
     let invalid = points.iter().filter(|point| point.mark() == Mark::Invalid).count();
     let names = engines(points);
-    let sentence = match names.as_slice() {
+    let compared = match names.as_slice() {
         [] if points.is_empty() => "Nothing was measured.".to_owned(),
         [] => raw_only(records),
         [one] => alone(points, one, short(one, &names)),
@@ -175,6 +175,11 @@ pub fn headline(points: &[Point], records: &[Record]) -> Headline {
             })
             .collect::<Vec<_>>()
             .join(" "),
+    };
+    let arrays = telling(records, &["arrays.apart"]);
+    let sentence = match arrays.first() {
+        Some(arrays) => format!("{compared} {arrays}."),
+        None => compared,
     };
     Headline { sentence, limit: weakest(points), figures: points.len(), invalid }
 }
@@ -189,19 +194,23 @@ fn raw_only(records: &[Record]) -> String {
         "drive.first_write",
         "drive.zones",
     ];
-    let telling = records.iter().filter_map(|record| match record {
-        Record::Check(check) if TELLING.contains(&check.name.as_str()) => Some(check),
-        _ => None,
-    });
-    let mut checks: Vec<&Check> = telling.filter(|it| it.outcome != Outcome::CannotTell).collect();
-    checks.sort_by_key(|check| check.outcome != Outcome::Fail);
-    let told: Vec<String> =
-        checks.iter().map(|check| format!("{}: {}", check.target, check.found)).take(2).collect();
+    let told = telling(records, &TELLING);
     match told.is_empty() {
         true => "Raw drives only: no array was measured, and nothing was concluded about them."
             .to_owned(),
-        false => format!("Raw drives only. {}.", told.join(". ")),
+        false => format!("Raw drives only. {}.", told[..told.len().min(2)].join(". ")),
     }
+}
+
+/// What checks of these names could tell, what failed first.
+fn telling(records: &[Record], names: &[&str]) -> Vec<String> {
+    let of_names = records.iter().filter_map(|record| match record {
+        Record::Check(check) if names.contains(&check.name.as_str()) => Some(check),
+        _ => None,
+    });
+    let mut checks: Vec<&Check> = of_names.filter(|it| it.outcome != Outcome::CannotTell).collect();
+    checks.sort_by_key(|check| check.outcome != Outcome::Fail);
+    checks.iter().map(|check| format!("{}: {}", check.target, check.found)).collect()
 }
 
 fn alone(points: &[Point], engine: &str, name: &str) -> String {

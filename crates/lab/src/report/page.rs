@@ -8,11 +8,9 @@ use super::findings::{self, Headline, engines};
 use super::forest::{self, Forest, Share};
 use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
-use super::production;
 use super::sections::{self, Section};
-use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide};
+use super::tables::{self, CpuTable, SideBySide};
 use super::text::{efficiency, percentile, title};
-use crate::metrics::pairs;
 use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::store::Run;
@@ -44,15 +42,11 @@ struct Page<'a> {
     shared: Vec<String>,
     side_by_side: Option<SideBySide>,
     charts: Vec<Chart>,
-    duels: Vec<DuelTable>,
     pictures: Vec<(String, String)>,
     accounts: Vec<CpuTable>,
     flames_left_out: usize,
     sections: Vec<Section>,
-    production: Option<Section>,
     topology: Option<String>,
-    resources: Vec<ResourceRow>,
-    checks: Vec<CheckRow>,
     environment: &'a BTreeMap<String, String>,
     left_out: &'a BTreeMap<String, String>,
     commands: Vec<Command>,
@@ -85,12 +79,6 @@ struct Row {
     more: String,
     commands: String,
     first: String,
-}
-
-struct DuelTable {
-    one: String,
-    other: String,
-    rows: Vec<(String, String, String, String)>,
 }
 
 struct Command {
@@ -146,18 +134,15 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         shared: shared.clone(),
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
-        duels: names.iter().skip(1).map(|other| duel_table(points, names[0], other)).collect(),
         pictures: pictures(dir),
         accounts,
         flames_left_out: budget.left_out,
-        sections: sections::all(&run.records)
+        // CPU time has a table with pictures of its own.
+        sections: sections::all(&run.records, points)
             .into_iter()
-            .filter(|it| ["drive", "bay", "trace"].contains(&it.word))
+            .filter(|section| section.word != "cpu")
             .collect(),
-        production: Some(production::section(points)).filter(|it| !it.rows.is_empty()),
         topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
-        resources: tables::resources(&run.records),
-        checks: tables::checks(&run.records),
         environment: &run.facts.environment,
         left_out: &run.facts.left_out,
         commands: commands(points),
@@ -281,24 +266,6 @@ fn rate(point: &Point) -> String {
     if point.rate() > 0.0 { units::rate(point.rate(), point.unit()) } else { "failed".to_owned() }
 }
 
-fn duel_table(points: &[Point], one: &str, other: &str) -> DuelTable {
-    let ratio = |value: Option<f64>| {
-        value.map_or_else(|| "not known".to_owned(), |value| format!("{value:.2}"))
-    };
-    let rows = findings::duels(points, other)
-        .into_iter()
-        .map(|duel| {
-            let rate = match (duel.is_usable, duel.rate) {
-                (false, _) => findings::not_compared(points, (one, other), &duel.case),
-                (true, None) => pairs::TOO_FEW.to_owned(),
-                (true, Some(rate)) => rate.sentence(),
-            };
-            (duel.case, rate, ratio(duel.relative_cpu), ratio(duel.relative_latency))
-        })
-        .collect();
-    DuelTable { one: one.to_owned(), other: other.to_owned(), rows }
-}
-
 fn pictures(dir: &Path) -> Vec<(String, String)> {
     let read = |(file, name): (&str, &str)| {
         let svg = std::fs::read_to_string(dir.join(file)).ok()?;
@@ -342,6 +309,21 @@ fn script_hash(script: &str) -> String {
         text.push_str(&"=".repeat(3 - three.len()));
     }
     text
+}
+
+/// The class of a word for how a check came out.
+fn outcome_class(word: &str) -> &'static str {
+    match word {
+        "FAIL" => "invalid",
+        "cannot tell" => "notes",
+        "pass" => "valid",
+        _ => "none",
+    }
+}
+
+/// Tables that come before the charts; the others stand behind them.
+fn is_first(section: &Section) -> bool {
+    ["drive", "bay"].contains(&section.word)
 }
 
 fn mark_class(mark: &Mark) -> &'static str {

@@ -52,16 +52,13 @@ pub fn section(points: &[Point]) -> Section {
             rows.push(row);
         }
     }
-    Section {
-        word: "production",
-        title: "Why is none of this production?",
-        head: vec!["load", "what production does otherwise"],
-        rows,
-        notes: vec![
-            "A benchmark holds everything still but one thing. That is its use and its limit."
-                .to_owned(),
-        ],
-    }
+    Section::new(
+        "production",
+        "Why is none of this production?",
+        "load|what production does otherwise",
+    )
+    .rows(rows)
+    .note("A benchmark holds everything still but one thing. That is its use and its limit.")
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use super::findings::engines;
 use super::pictures::Budget;
 use super::points::{Point, cores};
+use super::sections::Section;
 use crate::cpu::account::{CpuAccount, GroupAccount};
 use crate::cpu::tally::CONTEXTS;
 use crate::metrics::share::Share;
@@ -163,53 +164,37 @@ fn cpu_table(account: &CpuAccount) -> CpuTable {
     }
 }
 
-/// A resource: what it is, utilisation, saturation, errors. `None` is an empty cell.
-pub struct ResourceRow {
-    /// What it is.
-    pub resource: String,
-    /// How much of it is used.
-    pub utilisation: Option<String>,
-    /// How much waits for it.
-    pub saturation: Option<String>,
-    /// What went wrong with it.
-    pub errors: Option<String>,
-}
-
-impl ResourceRow {
-    /// Utilisation, saturation, errors.
-    pub fn cells(&self) -> [Option<&str>; 3] {
-        [self.utilisation.as_deref(), self.saturation.as_deref(), self.errors.as_deref()]
-    }
-}
-
 /// The USE checklist: what was measured under load where it was, what the server said before where
 /// it was not.
-pub fn resources(records: &[Record]) -> Vec<ResourceRow> {
-    let mut rows: Vec<ResourceRow> = records
-        .iter()
-        .find_map(|record| match record {
-            Record::Resources(table) => Some(table.rows.as_slice()),
-            _ => None,
-        })
-        .unwrap_or_default()
-        .iter()
-        .map(|row| ResourceRow {
-            resource: row.resource.clone(),
-            utilisation: row.utilisation.as_ref().map(|it| format!("{it} (before the run)")),
-            saturation: row.saturation.as_ref().map(|it| format!("{it} (before the run)")),
-            errors: row.errors.clone(),
-        })
-        .collect();
-    if rows.is_empty() {
-        return rows;
+pub fn resources(records: &[Record]) -> Section {
+    let before = |it: &Option<String>| {
+        it.as_ref().map_or_else(String::new, |it| format!("{it} (before the run)"))
+    };
+    let server = records.iter().find_map(|record| match record {
+        Record::Resources(table) => Some(table.rows.as_slice()),
+        _ => None,
+    });
+    let title = "Utilisation, saturation, errors: what was looked at, and what was not";
+    let mut section = Section::new("use", title, "resource|utilisation|saturation|errors").note(
+        "The highest figure of any measurement; where nothing was measured, what the server said \
+         before the first load. An empty cell is a resource that nobody looked at: the limit may \
+         hide there.",
+    );
+    for row in server.unwrap_or_default() {
+        let (utilisation, saturation) = (before(&row.utilisation), before(&row.saturation));
+        let errors = row.errors.clone().unwrap_or_default();
+        section.rows.push(vec![row.resource.clone(), utilisation, saturation, errors]);
+    }
+    if section.rows.is_empty() {
+        return section;
     }
     if let Some(text) = busiest_processors(records)
-        && let Some(row) = rows.iter_mut().find(|row| row.resource == "processors")
+        && let Some(row) = section.rows.iter_mut().find(|row| row[0] == "processors")
     {
-        row.utilisation = Some(text);
+        row[1] = text;
     }
-    rows.extend(measured(records));
-    rows
+    section.rows.extend(measured(records));
+    section
 }
 
 fn busiest_processors(records: &[Record]) -> Option<String> {
@@ -217,37 +202,30 @@ fn busiest_processors(records: &[Record]) -> Option<String> {
         Record::Measurement(measured) => Some((measured.cpu.as_ref()?, &measured.id)),
         _ => None,
     });
-    let share = |cost: &crate::record::CpuCost| cost.busy_s / cost.wall_s / f64::from(cost.cores);
-    let (cost, id) = costs
-        .filter(|(cost, _)| cost.wall_s > 0.0 && cost.cores > 0)
-        .max_by(|one, other| share(one.0).total_cmp(&share(other.0)))?;
-    Some(format!("{} at most, {} ({id})", units::percent(share(cost)), cores(&cost.per_core)))
+    let shares = costs.filter_map(|(cost, id)| Some((cost.share()?, cost, id)));
+    let (share, cost, id) = shares.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some(format!("{} at most, {} ({id})", units::percent(share), cores(&cost.per_core)))
 }
 
 /// Drives and links at their fullest.
-fn measured(records: &[Record]) -> Vec<ResourceRow> {
-    let mut rows: Vec<(f64, ResourceRow)> = Vec::new();
-    let mut keep =
-        |resource: String, rank: f64, utilisation: String, saturation: Option<String>| {
-            let row =
-                ResourceRow { resource, utilisation: Some(utilisation), saturation, errors: None };
-            match rows.iter_mut().find(|(_, known)| known.resource == row.resource) {
-                Some(known) if known.0 < rank => *known = (rank, row),
-                Some(_) => {}
-                None => rows.push((rank, row)),
-            }
-        };
+fn measured(records: &[Record]) -> Vec<Vec<String>> {
+    let mut rows: Vec<(f64, Vec<String>)> = Vec::new();
+    let mut keep = |resource: String, rank: f64, utilisation: String, saturation: String| {
+        let row = vec![resource, utilisation, saturation, String::new()];
+        match rows.iter_mut().find(|(_, known)| known[0] == row[0]) {
+            Some(known) if known.0 < rank => *known = (rank, row),
+            Some(_) => {}
+            None => rows.push((rank, row)),
+        }
+    };
     for record in records {
         let Record::Measurement(measured) = record else { continue };
         let Some(path) = &measured.path else { continue };
         for drive in &path.drives {
-            let busy = format!(
-                "{} busy at most, {}",
-                units::percent(drive.busy),
-                units::bytes_per_s(drive.bytes_per_s)
-            );
+            let (busy, flow) = (units::percent(drive.busy), units::bytes_per_s(drive.bytes_per_s));
             let queued = format!("{} I/Os in flight on average", units::three_digits(drive.queued));
-            keep(format!("drive {}", drive.name), drive.busy, busy, Some(queued));
+            let busy = format!("{busy} busy at most, {flow}");
+            keep(format!("drive {}", drive.name), drive.busy, busy, queued);
         }
         for link in &path.links {
             let flow = units::bytes_per_s(link.bytes_per_s);
@@ -255,15 +233,17 @@ fn measured(records: &[Record]) -> Vec<ResourceRow> {
                 Some(share) => format!("{} at most, {flow}", units::percent(share)),
                 None => format!("{flow} at most, of an unknown capacity"),
             };
-            keep(format!("link {}", link.name), link.bytes_per_s, told, None);
+            keep(format!("link {}", link.name), link.bytes_per_s, told, String::new());
         }
     }
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
 /// What became of the I/Os of all traces: a row for each device and direction, and what rules say.
-pub fn traces(records: &[Record]) -> (Vec<Vec<String>>, Vec<String>) {
-    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+pub fn traces(records: &[Record]) -> Section {
+    let head = "trace|device|direction|submitted|issued to the driver|splits|issued off the strip|\
+                issued off the stripe";
+    let mut section = Section::new("trace", "What became of the I/Os?", head);
     for record in records {
         let Record::Trace(account) = record else { continue };
         let of = &account.of;
@@ -274,19 +254,19 @@ pub fn traces(records: &[Record]) -> (Vec<Vec<String>>, Vec<String>) {
             ] {
                 if submitted.ios + issued.ios > 0 {
                     let row = trace_row(device, word, submitted, issued);
-                    rows.push(std::iter::once(of.clone()).chain(row).collect());
+                    section.rows.push(std::iter::once(of.clone()).chain(row).collect());
                 }
             }
         }
-        notes.extend(account.members_per_write.map(|(writes, reads)| {
+        section.notes.extend(account.members_per_write.map(|(writes, reads)| {
             format!(
                 "{of}: each write became {writes:.2} member writes and {reads:.2} member reads."
             )
         }));
         let said = account.findings.iter().map(|it| format!("{of}: {}: {}", it.rule, it.reason));
-        notes.extend(said);
+        section.notes.extend(said);
     }
-    (rows, notes)
+    section
 }
 
 fn trace_row(device: &DeviceAccount, word: &str, submitted: &Flow, issued: &Flow) -> [String; 7] {
@@ -311,42 +291,35 @@ fn trace_row(device: &DeviceAccount, word: &str, submitted: &Flow, issued: &Flow
     [path, word.to_owned(), came, went, device.splits.to_string(), strip, stripe]
 }
 
-/// A check of the server or of a target.
-pub struct CheckRow {
-    /// How it came out, in a word.
-    pub word: &'static str,
-    /// Its colour.
-    pub class: &'static str,
-    /// Its name.
-    pub name: String,
-    /// What was looked at.
-    pub target: String,
-    /// What was found.
-    pub found: String,
-    /// What to do next.
-    pub next: String,
-    /// How soon it must be seen: what fails first.
-    pub order: u8,
+fn only_checks(records: &[Record]) -> impl Iterator<Item = &Check> {
+    records.iter().filter_map(|record| match record {
+        Record::Check(check) => Some(check),
+        _ => None,
+    })
 }
 
 /// All checks of a run: what fails first, then what could not be told.
-pub fn checks(records: &[Record]) -> Vec<CheckRow> {
-    let mut rows: Vec<CheckRow> = records.iter().filter_map(check_row).collect();
-    rows.sort_by_key(|row| row.order);
-    rows
-}
-
-fn check_row(record: &Record) -> Option<CheckRow> {
-    let Record::Check(Check { name, target, outcome, found, next }) = record else { return None };
-    let (word, class, order) = match outcome {
-        Outcome::Pass => ("pass", "valid", 2),
-        Outcome::Fail => ("FAIL", "invalid", 0),
-        Outcome::CannotTell => ("cannot tell", "notes", 1),
-        Outcome::NotApplicable => ("not applicable", "none", 3),
+pub fn checks(records: &[Record]) -> Section {
+    let order = |check: &&Check| match check.outcome {
+        Outcome::Fail => 0,
+        Outcome::CannotTell => 1,
+        Outcome::Pass => 2,
+        Outcome::NotApplicable => 3,
     };
-    let (name, target, found) = (name.clone(), target.clone(), found.clone());
-    let next = next.clone().unwrap_or_default();
-    Some(CheckRow { word, class, name, target, found, next, order })
+    let word = |check: &Check| match check.outcome {
+        Outcome::Fail => "FAIL",
+        Outcome::CannotTell => "cannot tell",
+        Outcome::Pass => "pass",
+        Outcome::NotApplicable => "not applicable",
+    };
+    let mut checks: Vec<&Check> = only_checks(records).collect();
+    checks.sort_by_key(order);
+    let row = |check: &Check| {
+        let Check { name, target, found, next, .. } = check.clone();
+        vec![word(check).to_owned(), name, target, found, next.unwrap_or_default()]
+    };
+    Section::new("checks", "Checks", "outcome|check|of|found|next")
+        .rows(checks.into_iter().map(row))
 }
 
 /// Checks whose failing changes what every figure means.
@@ -356,18 +329,12 @@ const ALARMS: [&str; 3] = ["machine.idle", "members.even", "drives.slow_member"]
 pub fn alarms(records: &[Record]) -> Vec<String> {
     let is_alarm =
         |check: &&Check| check.outcome == Outcome::Fail && ALARMS.contains(&check.name.as_str());
-    let checks = records.iter().filter_map(|record| match record {
-        Record::Check(check) => Some(check),
-        _ => None,
-    });
-    checks
-        .filter(is_alarm)
-        .map(|check| match check.name.as_str() {
-            "machine.idle" => format!(
-                "The machine was not idle: {}. The figures include what others did.",
-                check.found
-            ),
-            _ => format!("{}: {}.", check.target, check.found),
-        })
-        .collect()
+    let told = |check: &Check| match check.name.as_str() {
+        "machine.idle" => format!(
+            "The machine was not idle: {}. The figures include what others did.",
+            check.found
+        ),
+        _ => format!("{}: {}.", check.target, check.found),
+    };
+    only_checks(records).filter(is_alarm).map(told).collect()
 }

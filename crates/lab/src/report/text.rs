@@ -7,7 +7,7 @@ use super::findings::{engines, headline, whose};
 use super::points::{Point, cores};
 use super::sections::{self, Section};
 use crate::metrics::latency;
-use crate::record::{ArrayCondition, Measurement, Record};
+use crate::record::{ArrayCondition, Measurement};
 use crate::store::Run;
 use crate::units;
 use std::fmt::Write;
@@ -58,8 +58,7 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
         );
     }
     notes(&mut out, points);
-    sections::all(&run.records).iter().for_each(|section| table(&mut out, section));
-    checks(&mut out, run);
+    sections::all(&run.records, points).iter().for_each(|section| table(&mut out, section));
     out.push_str("\n## Environment\n\n");
     for (name, value) in &run.facts.environment {
         let _ = writeln!(out, "- {}: {}", cell(name), cell(value));
@@ -102,29 +101,9 @@ fn notes(out: &mut String, points: &[Point]) {
     }
 }
 
-fn checks(out: &mut String, run: &Run) {
-    let checks = run.records.iter().filter_map(|record| match record {
-        Record::Check(check) => Some(check),
-        _ => None,
-    });
-    for (at, check) in checks.enumerate() {
-        if at == 0 {
-            out.push_str("\n## Checks\n\n");
-        }
-        let _ = writeln!(
-            out,
-            "- {:?}: {} {}: {}",
-            check.outcome,
-            cell(&check.name),
-            cell(&check.target),
-            cell(&check.found)
-        );
-    }
-}
-
 fn table(out: &mut String, section: &Section) {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let _ = write!(out, "\n## {}\n\n", section.title);
+    let _ = write!(out, "\n## {}\n\n", cell(&section.title));
     out.push_str(&line(section.head.iter().map(|name| (*name).to_owned()).collect()));
     out.push_str(&line(vec!["---".to_owned(); section.head.len()]));
     for row in &section.rows {

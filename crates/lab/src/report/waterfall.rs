@@ -158,12 +158,6 @@ fn spread(point: &Point, raw: &RawSum) -> (u32, &'static str) {
 /// The chart, with its figures as a table.
 pub fn chart(points: &[Point]) -> Chart {
     let falls = falls(points);
-    let question = "What is lost on the way from the raw drives?";
-    let reading = "What makers state of the drives, raw drives all at once, what the RAID \
-                   level leaves of them (BASELINE), the array, a file system on it. Each load \
-                   has a scale of its own from zero to its longest bar; the pale part is what is \
-                   lost since the step before, and the share is what is left of it. Under RAID \
-                   the rate is spread over the drives that hold data, random reads over all.";
     let mut rows = Vec::new();
     for fall in &falls {
         rows.extend(fall.steps.iter().map(|step| ChartRow {
@@ -179,7 +173,7 @@ pub fn chart(points: &[Point]) -> Chart {
         [ArrayCondition::Healthy, ArrayCondition::FileSystem].contains(&point.condition)
             && !falls.is_empty()
     };
-    charts::chart(points, (question, reading), (svg(&falls, question), rows), belongs)
+    Chart::new("waterfall", |question| svg(&falls, question), rows).without(points, belongs)
 }
 
 const LEFT: f64 = 200.0;

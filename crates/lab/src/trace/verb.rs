@@ -6,6 +6,7 @@ use super::instance::Instance;
 use super::text;
 use crate::Refusal;
 use crate::cpu::load::Load;
+use crate::fio::value;
 use crate::record::Record;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -63,16 +64,8 @@ pub struct Args {
 
 /// `64K`, `1M`, `4096`: bytes, a multiple of a sector.
 fn size(text: &str) -> Result<u64, String> {
-    let text = text.trim().trim_end_matches("iB").trim_end_matches('B');
-    let (number, shift) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let number: u64 = number.parse().map_err(|_| "not a size: say 64K".to_owned())?;
-    let bytes = number.checked_mul(1 << shift).filter(|it| *it > 0 && it.is_multiple_of(512));
-    bytes.ok_or_else(|| "not a multiple of 512 bytes above 0".to_owned())
+    let bytes = value::bytes(text).filter(|it| *it > 0 && it.is_multiple_of(512));
+    bytes.ok_or_else(|| "not a size that is a multiple of 512 bytes: say 64K".to_owned())
 }
 
 /// Do what was asked.
@@ -163,27 +156,19 @@ fn number(path: &Path) -> Result<(u32, u32), Refusal> {
     Ok((major, minor))
 }
 
+/// Files of sysfs that tell what limits the size of an I/O.
+const LIMITS: &str = "\
+    max_sectors_kb max_hw_sectors_kb max_segments max_segment_size optimal_io_size \
+    minimum_io_size chunk_sectors logical_block_size physical_block_size nomerges nr_requests";
+
 /// What limits the size of an I/O, by the kernel's names.
 fn limits((major, minor): (u32, u32)) -> BTreeMap<String, String> {
-    let names = [
-        "max_sectors_kb",
-        "max_hw_sectors_kb",
-        "max_segments",
-        "max_segment_size",
-        "optimal_io_size",
-        "minimum_io_size",
-        "chunk_sectors",
-        "logical_block_size",
-        "physical_block_size",
-        "nomerges",
-        "nr_requests",
-    ];
     let read = |name: &str| {
         let text =
             std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/queue/{name}")).ok()?;
         Some((name.to_owned(), text.trim().to_owned()))
     };
-    names.into_iter().filter_map(read).collect()
+    LIMITS.split(' ').filter_map(read).collect()
 }
 
 /// The trace's text, if it is wanted. The first error is kept until the end.

@@ -16,37 +16,7 @@ fn wanted(level: &str) -> Wanted {
     }
 }
 
-const MDADM: &str = "\
-$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K \
-    /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
-mdadm: Defaulting to version 1.2 metadata
-mdadm: array /dev/md/lab started.
-$ readlink -f /dev/md/lab
-/dev/md127
-$ sh -c echo 8 > /sys/block/md127/md/group_thread_cnt
-$ cat /sys/block/md127/md/group_thread_cnt
-8
-$ sh -c echo 4096 > /sys/block/md127/md/stripe_cache_size
-$ cat /sys/block/md127/md/stripe_cache_size
-4096
-$ cat /proc/mdstat
-Personalities : [raid6] [raid5] [raid4]
-md127 : active raid6 loop4[3] loop3[2] loop2[1] loop1[0]
-      129024 blocks super 1.2 level 6, 64k chunk, algorithm 2 [4/4] [UUUU]
-      [===>.................]  resync = 17.4% (11264/64512) finish=0.0min speed=11264K/sec
-$ cat /proc/mdstat
-Personalities : [raid6] [raid5] [raid4]
-md127 : active raid6 loop4[3] loop3[2] loop2[1] loop1[0]
-      129024 blocks super 1.2 level 6, 64k chunk, algorithm 2 [4/4] [UUUU]
-$ mdadm /dev/md/lab --fail /dev/loop2
-$ mdadm /dev/md/lab --remove /dev/loop2
-$ mdadm --stop /dev/md/lab
-mdadm: stopped /dev/md/lab
-$ mdadm --zero-superblock /dev/loop1
-$ mdadm --zero-superblock /dev/loop2
-$ mdadm --zero-superblock /dev/loop3
-$ mdadm --zero-superblock /dev/loop4
-";
+const MDADM: &str = include_str!("../data/transcripts/mdadm-life.txt");
 
 /// Seed 000: three times the rate with 64 threads instead of few.
 #[test]
@@ -80,20 +50,7 @@ fn a_tunable_that_the_kernel_does_not_take_is_said() {
 
 #[test]
 fn what_failed_halfway_is_taken_away_all_the_same() {
-    let commands = Recorded::parse(
-        "\
-$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K \
-    /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
-mdadm: cannot open /dev/loop3: Device or resource busy
-? 2
-$ mdadm --zero-superblock /dev/loop1
-$ mdadm --zero-superblock /dev/loop2
-mdadm: Unrecognised md component device - /dev/loop2
-? 2
-$ mdadm --zero-superblock /dev/loop3
-$ mdadm --zero-superblock /dev/loop4
-",
-    );
+    let commands = Recorded::parse(include_str!("../data/transcripts/mdadm-busy-member.txt"));
     let mut engine = Mdadm::default();
     let refusal = engine.create(&commands, &wanted("raid6")).expect_err("refused");
     assert!(refusal.to_string().contains("Device or resource busy"), "{refusal}");
@@ -104,31 +61,7 @@ $ mdadm --zero-superblock /dev/loop4
 
 #[test]
 fn btrfs_members_are_lost_while_it_is_unmounted_and_it_comes_back_degraded() {
-    let commands = Recorded::parse(
-        "\
-$ mkfs.btrfs -q -f -K -d raid6 -m raid1c3 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
-$ btrfs device scan /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
-$ mkdir -p /run/lab/files
-$ mount -t btrfs /dev/loop1 /run/lab/files
-$ umount /run/lab/files
-$ btrfs device scan --forget /dev/loop1
-$ wipefs -a -q /dev/loop1
-$ mount -t btrfs -o degraded /dev/loop2 /run/lab/files
-$ umount /run/lab/files
-$ btrfs device scan --forget /dev/loop3
-$ wipefs -a -q /dev/loop3
-$ mount -t btrfs -o degraded /dev/loop2 /run/lab/files
-$ umount /run/lab/files
-$ btrfs device scan --forget /dev/loop1
-$ wipefs -a -q /dev/loop1
-$ btrfs device scan --forget /dev/loop2
-$ wipefs -a -q /dev/loop2
-$ btrfs device scan --forget /dev/loop3
-$ wipefs -a -q /dev/loop3
-$ btrfs device scan --forget /dev/loop4
-$ wipefs -a -q /dev/loop4
-",
-    );
+    let commands = Recorded::parse(include_str!("../data/transcripts/btrfs-life.txt"));
     let mut engine = Btrfs::default();
     engine.create(&commands, &wanted("raid6")).expect("made");
     engine.take_out(&commands, &[0]).expect("out");
@@ -139,26 +72,7 @@ $ wipefs -a -q /dev/loop4
 
 #[test]
 fn an_array_of_ashlar_is_named_destroyed_only_what_was_given_and_stopped() {
-    let transcript = "\
-$ ashlar --socket /run/lab/ashlar.sock serve --fuse /run/lab/volumes
-$ ashlar --socket /run/lab/ashlar.sock status --json
-? 1
-$ ashlar --socket /run/lab/ashlar.sock status --json
-$ ashlar --socket /run/lab/ashlar.sock create lab --level 6 --strip-size 65536 --policy log \
-    --destroy /dev/loop1 --destroy /dev/loop2 --destroy /dev/loop3 --destroy /dev/loop4 \
-    /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
-$ ashlar --socket /run/lab/ashlar.sock attach lab
-/dev/loop9
-$ mkfs.xfs -q -f -d su=65536,sw=2 /dev/loop9
-$ mkdir -p /run/lab/files
-$ mount -o swalloc /dev/loop9 /run/lab/files
-$ ashlar --socket /run/lab/ashlar.sock fail lab 3
-$ umount /run/lab/files
-$ ashlar --socket /run/lab/ashlar.sock detach lab
-$ ashlar --socket /run/lab/ashlar.sock stop lab
-$ (end 1)
-";
-    let commands = Recorded::parse(transcript);
+    let commands = Recorded::parse(include_str!("../data/transcripts/ashlar-life.txt"));
     let mut engine = Ashlar::with_program("ashlar", "log");
     let served = engine.create(&commands, &wanted("raid6")).expect("made");
     assert_eq!(served.path, PathBuf::from("/run/lab/files/load"));
@@ -176,20 +90,8 @@ fn an_engine_that_is_not_known_is_refused_with_the_names_that_are() {
 
 #[test]
 fn a_btrfs_member_is_replaced_by_its_number_and_the_replacement_is_waited_for() {
-    let none = "$ btrfs scrub status /run/lab/files\n$ btrfs balance status /run/lab/files\n";
-    let transcript = format!(
-        "$ mkfs.btrfs -q -f -K -d raid6 -m raid1c3 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4\n\
-         $ btrfs device scan /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4\n\
-         $ mkdir -p /run/lab/files\n\
-         $ mount -t btrfs /dev/loop1 /run/lab/files\n\
-         $ btrfs replace start -f 2 /dev/loop2 /run/lab/files\n\
-         {none}$ btrfs replace status -1 /run/lab/files\n\
-         23.4% done, 0 write errs, 0 uncorr. read errs\n\
-         {none}$ btrfs replace status -1 /run/lab/files\n\
-         Started on 22.Nov 04:00:01, finished on 22.Nov 04:00:09, 0 write errs, 0 uncorr. \
-         read errs\n"
-    );
-    let (commands, mut engine) = (Recorded::parse(&transcript), Btrfs::default());
+    let transcript = include_str!("../data/transcripts/btrfs-replace.txt");
+    let (commands, mut engine) = (Recorded::parse(transcript), Btrfs::default());
     engine.create(&commands, &wanted("raid6")).expect("made");
     engine.put_in(&commands, 1).expect("in");
     assert!(

@@ -11,8 +11,9 @@ use ashlar_lab::cpu::groups::Groups;
 use ashlar_lab::fio::args::CommandLine;
 use ashlar_lab::fio::series::Series;
 use ashlar_lab::fio::{FioResult, JobFile};
+use ashlar_lab::inspect::diagram::Measured;
 use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::inspect::{Inspection, captured};
+use ashlar_lab::inspect::{Inspection, captured, page};
 use ashlar_lab::plan::file::Plan;
 use ashlar_lab::record::Record;
 use ashlar_lab::trace::event::{Event, lost};
@@ -108,12 +109,15 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn results_of_fio_and_what_is_linted_in_them() {
-    let inputs: [&[u8]; 3] = [
+    let inputs: [&[u8]; 6] = [
         include_bytes!("../fio/two_jobs.json"),
+        include_bytes!("../fio/global_section.json"),
+        include_bytes!("../fio/status_interval.json"),
+        include_bytes!("../fio/lat_percentiles.json"),
         include_bytes!("../fio/error_before.json"),
         include_bytes!("../fio/failed.json"),
     ];
-    survives("fio result", &inputs, mutations(300), |bytes| {
+    survives("fio result", &inputs, mutations(200), |bytes| {
         let result = FioResult::parse(bytes)?;
         let _figures = ashlar_lab::fio::measure::figures(&result, |_| true);
         let _jobs = result.as_jobs();
@@ -153,7 +157,7 @@ fn folded_stacks_and_what_perf_prints() {
     let none: [&Path; 0] = [];
     let groups = Groups::load(&none).expect("sound");
     let client = Regex::new("^fio").expect("sound");
-    let how = How { groups: &groups, client: &client, keep_stacks: true, threads: 2 };
+    let how = How { groups: &groups, client: &client, keep_stacks: true };
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("stacks");
     let folded: [&[u8]; 2] =
@@ -209,26 +213,32 @@ fn plans_records_traces_and_tables() {
 /// Every file of a capture in turn is mutated, and the whole server judged.
 #[test]
 fn captures_of_servers() {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/desktop");
     let place = tempfile::tempdir().expect("a directory");
-    let copy = place.path().join("capture");
-    std::fs::create_dir_all(copy.join("commands")).expect("made");
-    let mut names = vec!["files.txt".to_owned(), "manifest.json".to_owned()];
-    for entry in std::fs::read_dir(fixture.join("commands")).expect("there") {
-        names.push(format!("commands/{}", entry.expect("an entry").file_name().to_string_lossy()));
-    }
-    names.sort();
-    for name in &names {
-        std::fs::copy(fixture.join(name), copy.join(name)).expect("copied");
-    }
-    for name in &names {
-        let whole = std::fs::read(fixture.join(name)).expect("there");
-        survives(name, &[&whole], mutations(60), |bytes| {
-            std::fs::write(copy.join(name), bytes).expect("written");
-            let inspection = Inspection::of(captured(&copy)?, None, Given::default());
-            let _drawn = inspection.svg(&ashlar_lab::inspect::diagram::Measured::new());
-            Ok(())
-        });
-        std::fs::write(copy.join(name), &whole).expect("as it was");
+    for fixture in ["desktop", "story-after-repair"] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(fixture);
+        let copy = place.path().join(fixture);
+        std::fs::create_dir_all(copy.join("commands")).expect("made");
+        let mut names = vec!["files.txt".to_owned(), "manifest.json".to_owned()];
+        for entry in std::fs::read_dir(from.join("commands")).expect("there") {
+            let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+            // Many drives say the same.
+            if fixture == "desktop" || !name.starts_with("smartctl") {
+                names.push(format!("commands/{name}"));
+            }
+        }
+        names.sort();
+        names.iter().for_each(|it| drop(std::fs::copy(from.join(it), copy.join(it))));
+        for name in &names {
+            let whole = std::fs::read(from.join(name)).expect("there");
+            survives(name, &[&whole], mutations(30), |bytes| {
+                std::fs::write(copy.join(name), bytes).expect("written");
+                let inspection = Inspection::of(captured(&copy)?, None, Given::default());
+                assert!(inspection.rebuild.carried <= inspection.rebuild.demand);
+                assert!(page::text(&inspection, true).len() > 500);
+                assert!(inspection.svg(&Measured::new()).ends_with("</svg>\n"));
+                Ok(())
+            });
+            std::fs::write(copy.join(name), &whole).expect("as it was");
+        }
     }
 }

@@ -14,10 +14,8 @@ fn measurement(case: [usize; 6], round: usize, rate: u32) -> Record {
     let workload = Workload {
         name: format!("load-{load}"),
         mix: ["randread", "write"][load].into(),
-        read_percent: None,
         block_bytes: [4096, 1 << 20][load],
-        jobs: 1,
-        depth: 32,
+        ..Workload::default()
     };
     let rates =
         Direction { iops: rate.into(), bytes_per_s: f64::from(rate) * 9.0, ..Direction::default() };
@@ -34,13 +32,7 @@ fn measurement(case: [usize; 6], round: usize, rate: u32) -> Record {
         condition: [ArrayCondition::Healthy, ArrayCondition::Degraded(1)][condition],
         workload,
         read: rates,
-        write: Direction::default(),
-        cpu: None,
-        path: None,
-        findings: Vec::new(),
-        argv: Vec::new(),
-        evidence: None,
-        began_unix_s: 0,
+        ..Measurement::default()
     }))
 }
 

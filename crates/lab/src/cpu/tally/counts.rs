@@ -1,7 +1,5 @@
 //! What stacks came to: counts for each engine by context and kind of work, and the distinct stacks
 //! with their counts.
-//!
-//! What must stay true: counts of several tallies add up to what one tally would have counted.
 
 use crate::cpu::groups::WorkKind;
 use ahash::RandomState;
@@ -73,8 +71,6 @@ pub struct Counts {
     pub idle: u64,
     /// Of threads that the client pattern names.
     pub client: u64,
-    /// The same on each core.
-    pub client_cores: Vec<u64>,
     /// Of stacks that poll: completion polling and SQPOLL threads.
     pub polling: u64,
     /// By thread name, without idle.
@@ -85,8 +81,6 @@ pub struct Counts {
     pub engines: Vec<EngineCounts>,
     /// Leaf frames of everything but idle.
     pub leaves: HashMap<String, u64, RandomState>,
-    /// Leaf frames of the client.
-    pub client_leaves: HashMap<String, u64, RandomState>,
     /// Lines that were not understood, and too long ones.
     pub unread: u64,
     /// Distinct stacks, for flame graphs; `None` if they were not kept.
@@ -98,67 +92,6 @@ pub struct Counts {
 pub struct Stacks {
     /// What each stack is and how often it came.
     pub counts: HashMap<String, (Found, u64), RandomState>,
-    /// More came than are kept.
-    pub is_full: bool,
-}
-
-impl Stacks {
-    pub(super) fn add(&mut self, text: String, found: Found, count: u64) {
-        if let Some((_, sum)) = self.counts.get_mut(&text) {
-            *sum = sum.saturating_add(count);
-        } else if self.counts.len() < STACKS_MAX {
-            self.counts.insert(text, (found, count));
-        } else {
-            self.is_full = true;
-        }
-    }
-}
-
-impl Counts {
-    /// Add what another tally of the same groups counted.
-    pub fn add(&mut self, other: Counts) {
-        for (mine, more) in [
-            (&mut self.total, other.total),
-            (&mut self.idle, other.idle),
-            (&mut self.client, other.client),
-            (&mut self.polling, other.polling),
-            (&mut self.unread, other.unread),
-        ] {
-            *mine = mine.saturating_add(more);
-        }
-        for (comm, count) in other.threads {
-            let sum = self.threads.entry(comm).or_default();
-            *sum = sum.saturating_add(count);
-        }
-        other
-            .cores
-            .iter()
-            .enumerate()
-            .for_each(|(core, count)| add_at(&mut self.cores, core, *count));
-        other
-            .client_cores
-            .iter()
-            .enumerate()
-            .for_each(|(core, count)| add_at(&mut self.client_cores, core, *count));
-        add_names(&mut self.leaves, other.leaves);
-        add_names(&mut self.client_leaves, other.client_leaves);
-        for (mine, more) in self.engines.iter_mut().zip(other.engines) {
-            for (context, count) in more.contexts {
-                let sum = mine.contexts.entry(context).or_default();
-                *sum = sum.saturating_add(count);
-            }
-            more.work.iter().enumerate().for_each(|(at, count)| add_at(&mut mine.work, at, *count));
-            more.cores
-                .iter()
-                .enumerate()
-                .for_each(|(at, count)| add_at(&mut mine.cores, at, *count));
-            add_names(&mut mine.leaves, more.leaves);
-        }
-        if let (Some(mine), Some(more)) = (&mut self.stacks, other.stacks) {
-            mine.is_full |= more.is_full;
-            more.counts.into_iter().for_each(|(text, (found, count))| mine.add(text, found, count));
-        }
-    }
 }
 
 impl EngineCounts {
@@ -173,16 +106,6 @@ impl EngineCounts {
         let counts =
             self.work.iter().zip(kinds).filter(|(_, it)| *it == kind).map(|(count, _)| *count);
         counts.fold(0, u64::saturating_add)
-    }
-}
-
-fn add_names(
-    mine: &mut HashMap<String, u64, RandomState>,
-    more: HashMap<String, u64, RandomState>,
-) {
-    for (name, count) in more {
-        let sum = mine.entry(name).or_default();
-        *sum = sum.saturating_add(count);
     }
 }
 

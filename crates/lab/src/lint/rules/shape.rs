@@ -8,28 +8,18 @@ use crate::validity::Severity::{Error, Info, Warning};
 use std::collections::BTreeMap;
 
 /// What fio takes for `rw`.
-const MIXES: [&str; 10] = [
-    "read",
-    "write",
-    "trim",
-    "randread",
-    "randwrite",
-    "randtrim",
-    "rw",
-    "readwrite",
-    "randrw",
-    "trimwrite",
-];
+const MIXES: &str = "read write trim randread randwrite randtrim rw readwrite randrw trimwrite";
 
 pub(super) fn understood(case: &mut Case<'_>) {
     let mut said = Vec::new();
     for job in case.jobs() {
         let mix = job.mix();
-        if MIXES.contains(&mix) || mix.starts_with("rand") || mix.contains("${") {
+        if value::is_among(MIXES, mix) || mix.starts_with("rand") || mix.contains("${") {
             continue;
         }
         said.push(mix);
-        let words = mix.split(['/', '|', ',', '(', ')']).filter(|word| MIXES.contains(word));
+        let words =
+            mix.split(['/', '|', ',', '(', ')']).filter(|word| value::is_among(MIXES, word));
         let runs: Vec<String> = words.map(|word| format!("rw={word}")).collect();
         let better = match runs.is_empty() {
             true => "rw=read".to_owned(),
@@ -159,8 +149,8 @@ pub(super) fn full_stripe(case: &mut Case<'_>) {
 }
 
 pub(super) fn synchronous(case: &mut Case<'_>) {
-    const ENGINES: [&str; 7] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice"];
-    for job in case.jobs().iter().filter(|job| ENGINES.contains(&job.engine())) {
+    const ENGINES: &str = "sync psync vsync pvsync pvsync2 mmap splice";
+    for job in case.jobs().iter().filter(|job| value::is_among(ENGINES, job.engine())) {
         let depth = job.count("iodepth", 1);
         if depth > 1 {
             let reason = format!("{} has one I/O in flight, not {depth}", job.engine());

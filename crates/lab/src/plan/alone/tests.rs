@@ -3,7 +3,7 @@
 use super::{Facts, checks, stated_sum};
 use crate::inspect::models::Library;
 use crate::meter::{LinkLoad, PathLoad};
-use crate::record::{ArrayCondition, Check, Direction, EngineIdentity, Measurement, Workload};
+use crate::record::{ArrayCondition, Check, CpuCost, Direction, Measurement, Workload};
 use crate::validity::Outcome;
 
 fn measured(stage: &str, drive: usize, rate: f64, full: Option<f64>) -> Measurement {
@@ -24,19 +24,12 @@ fn measured(stage: &str, drive: usize, rate: f64, full: Option<f64>) -> Measurem
     Measurement {
         id: format!("{stage}/{drive}"),
         stage: stage.to_owned(),
-        round: 0,
         target: format!("/dev/sd{drive}"),
-        engine: EngineIdentity::default(),
         condition: ArrayCondition::Raw,
         workload,
         read: Direction { bytes_per_s: rate, ..Direction::default() },
-        write: Direction::default(),
-        cpu: None,
         path: full.map(|share| PathLoad { drives: Vec::new(), links: vec![link(share)] }),
-        findings: Vec::new(),
-        argv: Vec::new(),
-        evidence: None,
-        began_unix_s: 0,
+        ..Measurement::default()
     }
 }
 
@@ -164,4 +157,39 @@ fn a_library_of_ones_own_says_what_a_drive_should_do() {
     let check = told.iter().find(|it| it.name == "drive.as_stated").expect("judged");
     assert_eq!(check.outcome, Outcome::Fail, "a quarter of 4000 MB/s: {check:?}");
     assert!(check.found.contains("our own sheet"), "{check:?}");
+}
+
+/// Seed 004 stresses all arrays at once: "make sure that no mutual influence of RAID instances".
+#[test]
+fn arrays_at_once_are_held_against_each_alone_and_what_they_shared_is_named() {
+    let all = |together: [f64; 3], full: Option<f64>, busy_s: f64| {
+        let alone = (0..3).map(|it| measured("array.sweep", it, 20e9, None));
+        let at_once = together.into_iter().enumerate().map(|(it, rate)| {
+            let cpu = CpuCost { cores: 4, wall_s: 10.0, busy_s, ..CpuCost::default() };
+            Measurement { cpu: Some(cpu), ..measured("arrays.all", it, rate * 1e9, full) }
+        });
+        alone.chain(at_once).collect::<Vec<_>>()
+    };
+    let one = |known: &[Measurement]| {
+        let found = judge(known, |_| Facts::default(), "arrays.apart");
+        let [check] = &found[..] else { panic!("{found:?}") };
+        (check.outcome, check.found.clone())
+    };
+    let even = one(&all([19.8, 19.0, 20.0], None, 20.0));
+    let said = "3 arrays at once, each of what it does alone: \
+                /dev/sd1 95.0 %, /dev/sd0 99.0 %, /dev/sd2 100 %: no mutual influence";
+    assert_eq!(even, (Outcome::Pass, said.to_owned()));
+    for (full, busy_s, cause) in [
+        (Some(0.97), 39.0, "SAS3008 was 97.0 % full"),
+        (Some(0.3), 38.0, "all cores were 95.0 % busy"),
+        (None, 20.0, "they disturb each other, and neither cores nor a link were full"),
+    ] {
+        let (outcome, found) = one(&all([12.0, 19.0, 20.0], full, busy_s));
+        assert!(outcome == Outcome::Fail && found.ends_with(cause), "{found}");
+    }
+    let mut without = all([19.8, 19.0, 20.0], None, 20.0);
+    without.remove(1);
+    let (outcome, found) = one(&without);
+    assert!(outcome == Outcome::CannotTell && found.ends_with("alone: /dev/sd1"), "{found}");
+    assert!(judge(&without[..2], |_| Facts::default(), "arrays.apart").is_empty());
 }

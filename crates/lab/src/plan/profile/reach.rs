@@ -5,49 +5,26 @@
 //! Source: the options of fio 3.33 and its parser.
 
 use crate::Refusal;
+use crate::fio::value::is_among;
 use crate::fio::{JobFile, Section, Setting};
 
-/// Options that name what fio reads, writes or runs, or that remove it.
-const REFUSED: [(&str, &str); 20] = [
-    ("filename", "names a target"),
-    ("directory", "names a target"),
-    ("filename_format", "names a target"),
-    ("unique_filename", "names a target"),
-    ("opendir", "makes every file of a folder a target"),
-    ("profile", "brings targets of its own"),
-    ("read_iolog", "takes targets from a trace"),
-    ("merge_blktrace_file", "writes a file"),
-    ("write_iolog", "writes a file"),
-    ("write_bw_log", "writes files; the lab keeps logs of its own"),
-    ("write_lat_log", "writes files; the lab keeps logs of its own"),
-    ("write_iops_log", "writes files; the lab keeps logs of its own"),
-    ("write_hist_log", "writes files; the lab keeps logs of its own"),
-    ("replay_redirect", "names a target"),
-    ("exec_prerun", "runs a command"),
-    ("exec_postrun", "runs a command"),
-    ("program", "runs a command"),
-    ("path", "names a target"),
-    ("unlink", "removes the target"),
-    ("unlink_each_loop", "removes the target"),
+/// Options that name what fio reads, writes or runs, or that remove it; and why they may not.
+const REFUSED: [(&str, &str); 6] = [
+    ("filename directory filename_format unique_filename replay_redirect path", "names a target"),
+    ("opendir profile read_iolog", "brings targets of its own"),
+    ("merge_blktrace_file write_iolog", "writes a file"),
+    (
+        "write_bw_log write_lat_log write_iops_log write_hist_log",
+        "writes files; the lab keeps logs of its own",
+    ),
+    ("exec_prerun exec_postrun program", "runs a command"),
+    ("unlink unlink_each_loop", "removes the target"),
 ];
 
 /// Engines of which it is known that they do I/O on `filename` and nothing else.
-const ENGINES: [&str; 14] = [
-    "sync",
-    "psync",
-    "vsync",
-    "pvsync",
-    "pvsync2",
-    "libaio",
-    "io_uring",
-    "io_uring_cmd",
-    "posixaio",
-    "mmap",
-    "sg",
-    "null",
-    "libpmem",
-    "dev-dax",
-];
+const ENGINES: &str = "\
+    sync psync vsync pvsync pvsync2 libaio io_uring io_uring_cmd posixaio mmap sg null \
+    libpmem dev-dax";
 
 /// What fio reads of a line at most: it takes the rest for the next line.
 const LINE_MAX: usize = 4000;
@@ -76,7 +53,7 @@ pub(super) fn check(name: &str, file: &JobFile) -> Result<(), Refusal> {
 /// # Errors
 /// If it is none that is known to do I/O on the targets alone.
 pub(in crate::plan) fn check_engine(engine: &str) -> Result<(), Refusal> {
-    if ENGINES.contains(&engine) {
+    if is_among(ENGINES, engine) {
         return Ok(());
     }
     let said = format!("ioengine '{engine}' {}; nothing was done", unknown_engine());
@@ -84,19 +61,19 @@ pub(in crate::plan) fn check_engine(engine: &str) -> Result<(), Refusal> {
 }
 
 fn unknown_engine() -> String {
-    format!("may touch more than the plan's targets: known are {}", ENGINES.join(", "))
+    format!("may touch more than the plan's targets: known are {ENGINES}")
 }
 
 fn refused(setting: &Setting) -> Option<String> {
     let key = setting.key.trim_start_matches('-').to_ascii_lowercase().replace('-', "_");
     let value = setting.value.as_deref().unwrap_or_default();
-    let own = REFUSED.iter().find(|(refused, _)| *refused == key);
+    let own = REFUSED.iter().find(|(refused, _)| is_among(refused, &key));
     match key.as_str() {
         _ if own.is_some() => own.map(|(_, why)| (*why).to_owned()),
         // fio fills variables into names, too.
         _ if key.contains('$') => Some("is a variable as an option's name".to_owned()),
         _ if key.len() + value.len() > LINE_MAX => Some("is a longer line than fio reads".into()),
-        "ioengine" if !ENGINES.contains(&value) => Some(unknown_engine()),
+        "ioengine" if !is_among(ENGINES, value) => Some(unknown_engine()),
         "mem" | "iomem" if value.contains(':') => Some("makes a file the memory".to_owned()),
         _ => None,
     }

@@ -3,46 +3,36 @@
 use ashlar_lab::inspect::Inspection;
 use ashlar_lab::inspect::server::Server;
 use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::source::Capture;
-use ashlar_lab::source::Source;
-use ashlar_lab::source::folder;
 use ashlar_lab::source::tree::Entry;
+use ashlar_lab::source::{Capture, Source, folder};
 use ashlar_lab::validity::Outcome;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub const BEFORE: &str = "story-before-repair";
-
 pub const AFTER: &str = "story-after-repair";
-
 pub const FLASH: &str = "nvme-24-dual-socket";
-
 pub const JBOD: &str = "jbod-60-four-hba";
-
 pub const DESKTOP: &str = "desktop";
-
 pub const ALL: [&str; 5] = [BEFORE, AFTER, FLASH, JBOD, DESKTOP];
 
-/// One change to a capture.
-#[derive(Clone, Debug)]
-pub enum Edit {
-    /// A file holds something else.
-    Set(String, &'static str),
-    /// A path and all below it is not there.
-    Drop(String),
+/// A capture and what is changed in it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Edits {
+    /// The capture.
+    pub of: String,
+    /// Files that hold something else.
+    pub set: BTreeMap<String, String>,
+    /// Paths that are not there, with all below them.
+    pub gone: Vec<String>,
     /// Everything with this in its path is not there.
-    DropAll(&'static str),
-    /// A program is not installed.
-    NoTool(&'static str),
-    /// The first of these words in a program's output is another one.
-    Say(&'static str, &'static str, &'static str),
-}
-
-pub fn set(path: &str, value: &'static str) -> Edit {
-    Edit::Set(path.to_owned(), value)
-}
-
-pub fn gone(path: &str) -> Edit {
-    Edit::Drop(path.to_owned())
+    pub gone_with: Option<String>,
+    /// Programs that are not installed.
+    pub no_tool: Vec<String>,
+    /// In a program's output the first of these words are others.
+    pub say: Vec<[String; 3]>,
 }
 
 pub fn capture(name: &str) -> Capture {
@@ -52,35 +42,29 @@ pub fn capture(name: &str) -> Capture {
     capture
 }
 
-pub fn edited(name: &str, edits: &[Edit]) -> Capture {
+/// The capture with its changes, each of which must change something.
+pub fn edited(edits: &Edits) -> Capture {
+    let name = &edits.of;
     let mut capture = capture(name);
-    for edit in edits {
-        match edit {
-            Edit::Set(path, value) => {
-                capture.tree.insert(path.clone(), Entry::Text((*value).into()))
-            }
-            Edit::Drop(path) => assert!(capture.tree.remove(path) > 0, "{path} is not in {name}"),
-            Edit::DropAll(part) => {
-                let paths: Vec<String> = capture
-                    .tree
-                    .iter()
-                    .map(|it| it.0.clone())
-                    .filter(|it| it.contains(part))
-                    .collect();
-                assert!(!paths.is_empty(), "{part} is not in {name}");
-                for path in &paths {
-                    capture.tree.remove(path);
-                }
-            }
-            Edit::NoTool(tool) => {
-                assert!(capture.runs.remove(*tool).is_some(), "{tool} is not in {name}")
-            }
-            Edit::Say(tool, from, to) => {
-                let run = capture.runs.get_mut(*tool).expect("a tool");
-                assert!(run.stdout.contains(from), "{tool} does not say {from:?}");
-                run.stdout = run.stdout.replacen(from, to, 1);
-            }
-        }
+    for (path, value) in &edits.set {
+        capture.tree.insert(path.clone(), Entry::Text(value.clone()));
+    }
+    let mut gone = edits.gone.clone();
+    if let Some(part) = &edits.gone_with {
+        let paths = capture.tree.iter().map(|it| it.0.clone());
+        gone.extend(paths.filter(|path| path.contains(part)));
+        assert!(gone.len() > edits.gone.len(), "{part} is not in {name}");
+    }
+    for path in gone {
+        assert!(capture.tree.remove(&path) > 0, "{path} is not in {name}");
+    }
+    for tool in &edits.no_tool {
+        assert!(capture.runs.remove(tool).is_some(), "{tool} is not in {name}");
+    }
+    for [tool, from, to] in &edits.say {
+        let run = capture.runs.get_mut(tool).expect("a tool");
+        assert!(run.stdout.contains(from), "{tool} does not say {from:?}");
+        run.stdout = run.stdout.replacen(from, to, 1);
     }
     capture
 }

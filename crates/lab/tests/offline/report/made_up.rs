@@ -9,14 +9,8 @@ use ashlar_lab::validity::{Finding, Outcome, Severity};
 use std::path::Path;
 
 pub fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
-    Workload {
-        name: name.into(),
-        mix: mix.into(),
-        read_percent: None,
-        block_bytes,
-        jobs: 4,
-        depth: 16,
-    }
+    let (name, mix) = (name.into(), mix.into());
+    Workload { name, mix, block_bytes, jobs: 4, depth: 16, ..Workload::default() }
 }
 
 /// One round of `engine` at `rate` (bytes or I/Os a second, as the workload counts).
@@ -35,9 +29,7 @@ pub fn round(
         iops,
         latency_mean_ns: 64.0 / iops * 1e9,
         latency_bins: [(200_000, 19_900), (1_500_000, 80), (9_000_000, 20)].into(),
-        series: Vec::new(),
-        latency_series: Vec::new(),
-        p99_series: Vec::new(),
+        ..Direction::default()
     };
     let is_read = workload.mix.contains("read");
     let none = Direction::default();
@@ -64,11 +56,9 @@ pub fn round(
             client_system_s: 0.2,
             ..CpuCost::default()
         }),
-        path: None,
-        findings: Vec::new(),
         argv: vec!["fio".into(), "--name=<x>".into()],
         evidence: Some(7),
-        began_unix_s: 0,
+        ..Measurement::default()
     }))
 }
 
