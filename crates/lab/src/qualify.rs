@@ -3,9 +3,14 @@
 //! It is made of what there is: `inspect` of the server, a plan with raw drives, arrays, members
 //! out and a rebuild, and a comparison with a baseline if one is named.
 //!
+//! - reference: what a server of a class offers in good order
+//!
 //! What must stay true: a part that was not done never qualifies; everything that speaks against
 //! the server is told with its next step. Not here: any rule (`rules`).
 
+pub mod reference;
+
+use self::reference::{Reference, SYNTHETIC};
 use crate::compare::stored;
 use crate::inspect::models::Library;
 use crate::inspect::topology::Given;
@@ -37,13 +42,15 @@ pub struct Args {
     /// Directory for the results; a cycle that was interrupted goes on in its own.
     #[arg(long, value_name = "DIR", required_unless_present = "example")]
     to: Option<PathBuf>,
-    /// A capture of this server, or of one of its class, in good order.
+    /// A capture of this server, or of one of its class, in good order; or one that ships with the
+    /// lab and is made up: synthetic:sas-60-dual-socket, synthetic:nvme-24-dual-socket.
     #[arg(long, value_name = "DIR")]
-    reference: Option<PathBuf>,
+    reference: Option<String>,
     /// Compare with this run of the same plan, too.
     #[arg(long, value_name = "DIR")]
     baseline: Option<PathBuf>,
-    /// With a baseline: a case fails if it reaches less than this share of it.
+    /// A case of the baseline, or a rate of the reference, fails if this server reaches less than
+    /// this share of it.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     worse_below: f64,
     /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.
@@ -80,9 +87,16 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     };
     let text = std::fs::read_to_string(plan)
         .map_err(|error| Refusal::file(plan, &error, "lab qualify --example prints one"))?;
-    let before = args.reference.as_deref().map(captured).transpose()?;
-    let given = Given { models: Library::default(), ..Given::default() };
-    let inspection = Inspection::of(look(LOOK_LIMIT), before.as_ref(), given);
+    let given = || Given { models: Library::default(), ..Given::default() };
+    let name = args.reference.as_deref().unwrap_or_default();
+    let is_capture = !name.is_empty() && !name.starts_with(SYNTHETIC);
+    let before = is_capture.then(|| captured(Path::new(name))).transpose()?;
+    let reference = match &before {
+        Some(server) => Reference::of(name, &Inspection::of(server.clone(), None, given())),
+        None if name.is_empty() => Reference::default(),
+        None => Reference::named(name)?,
+    };
+    let inspection = Inspection::of(look(LOOK_LIMIT), before.as_ref(), given());
     let is_begun = to.join("run.json").is_file();
     let order = Order {
         text: &text,
@@ -97,6 +111,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     };
     let Some((dir, _)) = carry_out(&order, json)? else { return Ok(ExitCode::SUCCESS) };
     let mut verdict = judged(&inspection.checks, &dir.read()?.records);
+    reference.judge(&Reference::of("", &inspection), args.worse_below, &mut verdict);
     if let Some(old) = &args.baseline {
         let compared = stored::compare(dir.path(), old, args.worse_below)?;
         let worse = compared.pairs.iter().filter(|pair| pair.is_worse);
@@ -194,6 +209,7 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::reference::Reference;
     use super::{EXAMPLE, Verdict, judged};
     use crate::plan::file::Plan;
     use crate::record::{ArrayCondition, Record};
@@ -251,6 +267,26 @@ mod tests {
         }
         let (invalid, verdict) = code(&records);
         assert!(invalid == 1 && verdict.told().contains("(L29): above"), "{}", verdict.told());
+    }
+
+    #[test]
+    fn less_than_the_reference_must_be_changed_and_what_is_not_told_is_open() {
+        let good = Reference::named("synthetic:sas-60-dual-socket").expect("it ships");
+        let judged = |own: &Reference| {
+            let mut verdict = Verdict::default();
+            good.judge(own, 0.95, &mut verdict);
+            (verdict.change.join("\n"), verdict.open.join("\n"))
+        };
+        let read = good.read_bytes_per_s;
+        let alike = Reference { read_bytes_per_s: read / 100 * 96, ..good.clone() };
+        assert_eq!(judged(&alike), (String::new(), String::new()));
+        let poor = Reference { read_bytes_per_s: read / 100 * 94, drives: 59, ..good.clone() };
+        let said = "drives: 59 of 60 in synthetic:sas-60-dual-socket\nall drives at once: 14.9 \
+                    GB/s of 15.9 GB/s in synthetic:sas-60-dual-socket";
+        assert_eq!(judged(&poor), (said.to_owned(), String::new()));
+        let (_, open) = judged(&Reference { memory_bytes_per_s: 0, ..good.clone() });
+        assert!(open.starts_with("bandwidth of memory: not known; 68.3 GB/s in"), "{open}");
+        assert_eq!(Reference::named("synthetic:x").expect_err("none").code, "reference.unknown");
     }
 
     #[test]

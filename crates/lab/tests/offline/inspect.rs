@@ -20,6 +20,7 @@ use ashlar_lab::inspect::server::Server;
 use ashlar_lab::inspect::topology::Given;
 use ashlar_lab::inspect::topology::Topology;
 use ashlar_lab::metrics::bandwidth::Rate;
+use ashlar_lab::qualify::reference::{Reference, SYNTHETIC};
 use ashlar_lab::redact::redact;
 use ashlar_lab::source::Capture;
 use ashlar_lab::source::Source;
@@ -80,6 +81,22 @@ fn four_modules_in_the_right_slots_qualify_it_and_double_the_rebuild() {
     assert!(
         page::text(&repaired, false).contains("4 modules run at 2133 MT/s and are made for 2400")
     );
+}
+
+/// References that ship with the lab are computed from made-up captures, and say so.
+#[test]
+fn references_of_the_lab_are_what_its_made_up_servers_offer_in_good_order() {
+    let link = "/sys/bus/pci/devices/0000:48:00.0/current_link_width";
+    let whole =
+        Edits { of: FLASH.into(), set: [(link.into(), "4".into())].into(), ..Edits::default() };
+    let flash = Inspection::of(server(edited(&whole)), None, Given::default());
+    let made = [inspection(AFTER), flash];
+    let shipped = Reference::shipped();
+    assert_eq!(shipped.len(), made.len());
+    for (shipped, made) in shipped.iter().zip(&made) {
+        assert!(shipped.name.starts_with(SYNTHETIC));
+        assert_eq!(*shipped, Reference::of(&shipped.name, made));
+    }
 }
 
 #[test]
