@@ -109,21 +109,42 @@ impl Reading {
     /// Look now. Without /proc/diskstats there is nothing to see, and no load later.
     pub fn now() -> Reading {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        Reading {
-            drives: parse(&text("/proc/diskstats")),
-            networks: parse_networks(&text("/proc/net/dev")),
-            taken: monotonic(),
-        }
+        Reading::parsed(&text("/proc/diskstats"), &text("/proc/net/dev"), monotonic())
+    }
+
+    /// What both files said at `taken`.
+    pub(crate) fn parsed(drives: &str, networks: &str, taken: Duration) -> Reading {
+        Reading { drives: parse(drives), networks: parse_networks(networks), taken }
+    }
+
+    fn seconds(&self, later: &Reading) -> Option<f64> {
+        let seconds = later.taken.saturating_sub(self.taken).as_secs_f64();
+        (seconds > 0.0).then_some(seconds)
+    }
+
+    /// What the drive that the kernel calls `name` did until `later`.
+    pub fn load(&self, later: &Reading, name: &str) -> Option<DriveLoad> {
+        let (was, is) = (self.drives.get(name)?, later.drives.get(name)?);
+        let seconds = self.seconds(later)?;
+        let grown = |of: fn(&Counters) -> u64| to_f64(of(is).saturating_sub(of(was))) / seconds;
+        Some(DriveLoad {
+            name: name.to_owned(),
+            bytes_per_s: grown(|it| it.bytes),
+            busy: (grown(|it| it.busy_ms) / 1e3).min(1.0),
+            queued: grown(|it| it.waited_ms) / 1e3,
+        })
     }
 
     /// Bytes a second that the block device at `path` moved until `later`, if it is one.
     pub fn rate(&self, later: &Reading, path: &Path) -> Option<f64> {
-        let real = std::fs::canonicalize(path).ok()?;
-        let name = real.strip_prefix("/dev").ok()?.to_string_lossy().into_owned();
-        let (was, is) = (self.drives.get(&name)?, later.drives.get(&name)?);
-        let seconds = later.taken.saturating_sub(self.taken).as_secs_f64();
-        (seconds > 0.0).then(|| to_f64(is.bytes.saturating_sub(was.bytes)) / seconds)
+        Some(self.load(later, &kernel_name(path)?)?.bytes_per_s)
     }
+}
+
+/// What the kernel calls the block device at `path`: `sda`, `dm-0`.
+pub fn kernel_name(path: &Path) -> Option<String> {
+    let real = std::fs::canonicalize(path).ok()?;
+    Some(real.strip_prefix("/dev").ok()?.to_string_lossy().into_owned())
 }
 
 impl Meter {
@@ -139,23 +160,9 @@ impl Meter {
     /// What was carried between two looks; `None` if no drive and no interface of the server was
     /// seen in both.
     pub fn between(&self, before: &Reading, after: &Reading) -> Option<PathLoad> {
-        let seconds = after.taken.saturating_sub(before.taken).as_secs_f64();
-        if seconds <= 0.0 {
-            return None;
-        }
-        let mut drives = Vec::new();
-        for name in self.topology.drive_names.iter().flat_map(|(_, names)| names) {
-            let (Some(was), Some(is)) = (before.drives.get(name), after.drives.get(name)) else {
-                continue;
-            };
-            let grown = |of: fn(&Counters) -> u64| to_f64(of(is).saturating_sub(of(was))) / seconds;
-            drives.push(DriveLoad {
-                name: name.clone(),
-                bytes_per_s: grown(|it| it.bytes),
-                busy: (grown(|it| it.busy_ms) / 1e3).min(1.0),
-                queued: grown(|it| it.waited_ms) / 1e3,
-            });
-        }
+        let seconds = before.seconds(after)?;
+        let names = self.topology.drive_names.iter().flat_map(|(_, names)| names);
+        let drives: Vec<DriveLoad> = names.filter_map(|name| before.load(after, name)).collect();
         let networks = self.carried(before, after, seconds);
         let is_seen = !drives.is_empty() || !networks.is_empty();
         is_seen.then(|| PathLoad {

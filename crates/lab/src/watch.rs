@@ -1,15 +1,18 @@
 //! What is watched while a run measures: CPU time and stacks, drives and links, and the server as
 //! it was before.
 //!
+//! - second: each second while the load runs, shown and kept
 //! - strangers: CPU time and I/O of programs that are neither the load nor the engine
 //! - ticker: looks again and again, so that the time the load measured can be cut out
 //!
 //! What must stay true: the server is looked at before the first load; watching never keeps a
 //! measurement from being made, and what could not be watched is a check that cannot tell.
 
+pub mod second;
 pub mod strangers;
 pub mod ticker;
 
+use self::second::Live;
 use self::strangers::{Own, SHARE_MAX};
 use self::ticker::{Tick, Ticker};
 use crate::cpu::CpuAccount;
@@ -114,11 +117,13 @@ impl Watch {
         self
     }
 
-    /// Begin to measure `devices`; stacks are taken if `stacks` says so and this machine lets us.
-    pub fn begin(&self, dir: &RunDir, id: &str, stacks: bool, devices: Vec<PathBuf>) -> Watching {
+    /// Begin to measure `devices`, and tell `live`; stacks are taken if `stacks` says so and this
+    /// machine lets us.
+    pub fn begin(&self, dir: &RunDir, live: Live, stacks: bool, devices: Vec<PathBuf>) -> Watching {
         let around = self.around.as_ref().filter(|_| stacks);
-        let going = around.and_then(|around| around.begin(dir.path(), id));
-        Watching { going, ticker: Ticker::begin(&self.own, &devices), devices }
+        let going = around.and_then(|around| around.begin(dir.path(), &live.of));
+        let live = Live { file: Some(dir.path().join(second::FILE)), ..live };
+        Watching { going, ticker: Ticker::begin(&self.own, &devices, live), devices }
     }
 
     /// End; `client` is what the load generator says about itself.

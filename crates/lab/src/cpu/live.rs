@@ -18,6 +18,7 @@ use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Unit, Window};
 use crate::rules;
 use crate::validity::Finding;
+use crate::watch::second::Live;
 use crate::watch::strangers::{self, Own};
 use crate::watch::ticker::{Seen, Ticker};
 use regex::Regex;
@@ -93,7 +94,7 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     let own = Own::new(plan.groups, Vec::new());
     let before = HostCpu::now()?;
     sampler.begin()?;
-    let ticker = Ticker::begin(&own, &[]);
+    let ticker = Ticker::begin(&own, &[], Live::default());
     let ran = plan.load.run(dir);
     let seen = ticker.end();
     let after = HostCpu::now()?;
@@ -136,7 +137,7 @@ type Unsampled = (Option<f64>, Option<f64>);
 
 fn unsampled(plan: &Plan<'_>, dir: &Path) -> Result<Unsampled, Refusal> {
     let before = HostCpu::now()?;
-    let ticker = Ticker::begin(&Own::new(plan.groups, Vec::new()), &[]);
+    let ticker = Ticker::begin(&Own::new(plan.groups, Vec::new()), &[], Live::default());
     let ran = plan.load.run(dir);
     let seen = ticker.end();
     let work = ran?;

@@ -22,7 +22,7 @@ impl Progress {
                 ProgressDrawTarget::stderr(),
             );
             let style = ProgressStyle::with_template(
-                "{bar:30} {percent:>3} %  {elapsed} gone, {eta} to go  {msg}",
+                "{bar:30} {percent:>3} %  {elapsed} gone, {eta} to go  {msg}\n{prefix}",
             );
             if let Ok(style) = style {
                 bar.set_style(style);
@@ -44,6 +44,11 @@ impl Progress {
                 duration(self.left_s)
             ),
         }
+    }
+
+    /// The lines below the bar, if there is a terminal: of a load while it runs.
+    pub fn lines(&self) -> Option<ProgressBar> {
+        self.bar.clone()
     }
 
     /// One more point is to be measured than was planned.

@@ -4,6 +4,7 @@
 //! What must stay true: CPU time and I/Os of a figure are of the same time; memory stays small
 //! however long the load runs.
 
+use super::second::Live;
 use super::strangers::{Look, Moved, Own};
 use crate::evidence::log::unix_now_s;
 use crate::evidence::process::monotonic;
@@ -22,6 +23,8 @@ const EVERY: Duration = Duration::from_millis(50);
 const KEPT: usize = 512;
 /// Time between looks at who has the devices open.
 const STRANGERS_EVERY: Duration = Duration::from_millis(500);
+/// Time between looks that are shown and kept as a series, seconds; more if looks are rarer.
+const SHOWN_S: f64 = 1.0;
 /// Part of the measured time that is left out at both ends: when exactly it began and ended, only
 /// the load generator knows.
 const TRIM: f64 = 0.05;
@@ -30,7 +33,7 @@ const TRIM: f64 = 0.05;
 #[derive(Clone, Debug)]
 pub struct Tick {
     /// Seconds since 1970.
-    unix_s: f64,
+    pub unix_s: f64,
     /// CPU time.
     pub cpu: HostCpu,
     /// Drives and interfaces.
@@ -65,12 +68,12 @@ pub struct Seen {
 }
 
 impl Ticker {
-    /// Begin; `devices` are what is measured.
-    pub fn begin(own: &Own, devices: &[PathBuf]) -> Ticker {
+    /// Begin; `devices` are what is measured, and `live` is told each second.
+    pub fn begin(own: &Own, devices: &[PathBuf], live: Live) -> Ticker {
         let is_over = Arc::new(AtomicBool::new(false));
         let (flag, moved, mine) = (Arc::clone(&is_over), Moved::on(devices), own.clone());
         let before = Look::now(own);
-        let thread = std::thread::spawn(move || look_on(&flag, moved, &mine));
+        let thread = std::thread::spawn(move || look_on(&flag, moved, &mine, &live));
         Ticker { is_over, thread, own: own.clone(), before }
     }
 
@@ -85,17 +88,26 @@ impl Ticker {
     }
 }
 
-fn look_on(is_over: &AtomicBool, mut moved: Moved, own: &Own) -> (Vec<Tick>, Moved) {
+fn look_on(is_over: &AtomicBool, mut moved: Moved, own: &Own, live: &Live) -> (Vec<Tick>, Moved) {
     let (mut ticks, mut every) = (Vec::new(), EVERY);
+    let mut shown: Option<Tick> = None;
     let mut next_strangers = Duration::ZERO;
     loop {
         let ends = is_over.load(Ordering::Relaxed);
-        ticks.extend(Tick::now());
+        if let Some(tick) = Tick::now() {
+            let before = shown.get_or_insert_with(|| tick.clone());
+            if tick.unix_s - before.unix_s >= SHOWN_S {
+                live.second(before, &tick);
+                *before = tick.clone();
+            }
+            ticks.push(tick);
+        }
         if ticks.len() > KEPT {
             ticks = ticks.into_iter().step_by(2).collect();
             every *= 2;
         }
         if ends {
+            live.end();
             return (ticks, moved);
         }
         if monotonic() >= next_strangers {

@@ -74,6 +74,13 @@ fn a_throttled_member_among_ten_is_named() {
     let found = checks(&run, "drives.slow_member").remove(0);
     assert_eq!(found.outcome, Outcome::Fail, "{found:?}");
     assert!(found.found.contains(slow.as_str()), "{slow} is not named: {found:?}");
+    // While it ran, the terminal would have named it, too.
+    let seconds = std::fs::read_to_string(run.join("seconds.jsonl")).expect("kept");
+    let last = seconds.lines().last().expect("two seconds of load");
+    let last: serde_json::Value = serde_json::from_str(last).expect("JSON");
+    let name = Path::new(slow).file_name().and_then(|it| it.to_str());
+    assert_eq!(last["slowest"].as_str(), name, "{seconds}");
+    assert!(last["bytes_per_s"].as_f64() > Some(0.0) && last["cores"].is_array(), "{seconds}");
     let rates = measured(&run);
     let slowest = rates.iter().min_by(|one, other| one.rate().total_cmp(&other.rate()));
     assert_eq!(slowest.map(|one| one.target.as_str()), Some(slow.as_str()));

@@ -15,12 +15,14 @@ use crate::fio::run::{FioOrder, FioRan, run as run_fio};
 use crate::lint::away::Away;
 use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
+use crate::meter::kernel_name;
 use crate::metrics::plausible::Ceiling;
 use crate::record::Measurement;
 use crate::rules;
 use crate::validity::{Finding, Mark, Severity};
 use crate::watch::Watched;
-use std::path::PathBuf;
+use crate::watch::second::Live;
+use std::path::{Path, PathBuf};
 
 impl Session<'_> {
     /// The point as it is run: an array that the lab made has its place now.
@@ -74,7 +76,9 @@ impl Session<'_> {
         };
         let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
         let stacks = point.round == 0 && point.targets.len() == 1 && point.is_of_array();
-        let watching = self.run.watch.begin(self.run.dir, &id, stacks, self.devices_of(point));
+        let (of, drives, bar) = (id, self.drives_of(point), progress.lines());
+        let live = Live { of, drives, bar, is_array: point.is_of_array(), file: None };
+        let watching = self.run.watch.begin(self.run.dir, live, stacks, self.devices_of(point));
         let work = || run_fio(self.run.evidence, &order);
         let (ran, ended_s) = match (rebuilding, &self.made) {
             (Some(rebuilding), Some(made)) => made.meanwhile(rebuilding, work)?,
@@ -141,6 +145,23 @@ impl Session<'_> {
         devices.sort();
         devices.dedup();
         devices
+    }
+
+    /// The drives that carry a point, as the kernel calls them: those below an array, not itself.
+    fn drives_of(&self, point: &Point) -> Vec<String> {
+        let jobs = point.jobs.jobs();
+        let opened: Vec<String> = jobs.iter().flat_map(crate::fio::Job::filenames).collect();
+        let all = self.devices_of(point);
+        let is_below = |path: &&PathBuf| !opened.iter().any(|it| path.as_path() == Path::new(it));
+        let below: Vec<&PathBuf> = all.iter().filter(is_below).collect();
+        let carrying = if below.is_empty() { all.iter().collect() } else { below };
+        // Members that are files are seen through their loop devices.
+        let through = |path: &PathBuf| {
+            let (files, devices) = self.loops.as_ref()?;
+            devices.paths.get(files.iter().position(|file| file == path)?).cloned()
+        };
+        let name = |path: &PathBuf| kernel_name(&through(path).unwrap_or_else(|| path.clone()));
+        carrying.into_iter().filter_map(name).collect()
     }
 
     pub(super) fn lint_before(&self, point: &Point) -> Vec<Remark> {
