@@ -10,7 +10,8 @@ pub mod extent;
 pub mod signature;
 
 use super::machine::{HostFacts, Kind, Known, Machine, TargetFacts};
-use std::collections::BTreeMap;
+use crate::inspect::server::cpu::list;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -197,30 +198,17 @@ fn fio_version() -> Known<(u32, u32)> {
     super::rules::parse_version(&text).ok_or_else(|| format!("fio calls itself '{text}'"))
 }
 
-fn nodes() -> Known<BTreeMap<u32, Vec<u32>>> {
+fn nodes() -> Known<BTreeMap<u32, BTreeSet<u64>>> {
     let folder = Path::new("/sys/devices/system/node");
     let items = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut nodes = BTreeMap::new();
     for item in items.filter_map(Result::ok) {
         let name = item.file_name().to_string_lossy().into_owned();
         if let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) {
-            nodes.insert(node, cpu_list(&read_text(&item.path().join("cpulist"))?));
+            nodes.insert(node, list(&read_text(&item.path().join("cpulist"))?));
         }
     }
     Ok(nodes)
-}
-
-/// CPUs of a list such as `0-3,8`; what is no number is left out.
-pub fn cpu_list(text: &str) -> Vec<u32> {
-    /// More CPUs than any machine has; a longer range is a typing error.
-    const CPUS_MAX: u32 = 65_536;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: u32 = first.trim().parse().ok()?;
-        let last: u32 = last.trim().parse().ok()?;
-        Some(first..=last.min(first.saturating_add(CPUS_MAX)))
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
 }
 
 /// The kernel thread that initialises what a fresh ext4 left for later. It also reads block bitmaps

@@ -3,7 +3,7 @@
 //! What must stay true: a fact that could not be read is an `Err` with the reason; there are no
 //! defaults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A fact, or why it cannot be told.
 pub type Known<T> = Result<T, String>;
@@ -102,7 +102,7 @@ pub struct HostFacts {
     /// Version of the fio that is installed: 3.33 is (3, 33).
     pub fio: Known<(u32, u32)>,
     /// NUMA node -> its CPUs.
-    pub nodes: Known<BTreeMap<u32, Vec<u32>>>,
+    pub nodes: Known<BTreeMap<u32, BTreeSet<u64>>>,
     /// Background work going on: resync, scrub, lazy initialisation, trim.
     pub background: Known<Vec<String>>,
 }

@@ -53,7 +53,7 @@ fn made_up() -> MadeUp {
         memory_bytes: Ok(16 << 30),
         aio_max: Ok(65_536),
         fio: Ok((3, 33)),
-        nodes: Ok(BTreeMap::from([(0, vec![0, 1]), (1, vec![2, 3])])),
+        nodes: Ok(BTreeMap::from([(0, [0, 1].into()), (1, [2, 3].into())])),
         background: Ok(Vec::new()),
     };
     MadeUp { disk, file, host }

@@ -1,5 +1,5 @@
-//! Each second of a load while it runs: what the drives carry, how much is in flight there, which of
-//! them answers slowest, and how busy each core is.
+//! Each second of a load while it runs: what the drives carry, how much is in flight there, which
+//! of them answers slowest, and how busy each core is.
 //!
 //! What must stay true: seconds are kept whether anybody looks on or not, and what cannot be kept
 //! or shown never ends a measurement.

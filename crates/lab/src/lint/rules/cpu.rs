@@ -3,6 +3,7 @@
 use super::super::Case;
 use super::super::machine::Known;
 use crate::fio::Job;
+use crate::inspect::server::cpu::list as cpu_list;
 use crate::validity::Severity::{Error, Warning};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,14 +107,8 @@ pub(super) fn pinning(case: &mut Case<'_>) {
     }
 }
 
-/// CPUs of a list such as `0-3,8`; what is no number is left out.
-fn cpu_list(text: &str) -> Vec<u32> {
-    crate::lint::live::cpu_list(text)
-}
-
-fn nodes_of(cpus: &[u32], nodes: &BTreeMap<u32, Vec<u32>>) -> BTreeSet<u32> {
-    let holds = |own: &Vec<u32>| cpus.iter().any(|cpu| own.contains(cpu));
-    nodes.iter().filter(|(_, own)| holds(own)).map(|(node, _)| *node).collect()
+fn nodes_of(cpus: &BTreeSet<u64>, nodes: &BTreeMap<u32, BTreeSet<u64>>) -> BTreeSet<u32> {
+    nodes.iter().filter(|(_, own)| !own.is_disjoint(cpus)).map(|(node, _)| *node).collect()
 }
 
 pub(super) fn environment(case: &mut Case<'_>) {
