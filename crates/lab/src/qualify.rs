@@ -39,7 +39,7 @@ pub struct Args {
     /// Print a plan of the whole cycle, and do nothing.
     #[arg(long, conflicts_with_all = ["plan", "to"])]
     example: bool,
-    /// Directory for the results; a cycle that was interrupted goes on in its own.
+    /// Directory for the results. Name the directory of an interrupted cycle to continue it.
     #[arg(long, value_name = "DIR", required_unless_present = "example")]
     to: Option<PathBuf>,
     /// A capture of this server, or of one of its class, in good order; or one that ships with the

@@ -47,8 +47,8 @@ pub struct Args {
     /// Directory for the copy; created if it does not exist, else it must be empty.
     to: PathBuf,
 
-    /// Secret from which the new names are made: the same secret gives the same names [default: a
-    /// random one, used once].
+    /// Secret that turns each real name into its replacement. The same secret gives the same
+    /// replacements [default: a random one, used once].
     #[arg(long, value_name = "TEXT")]
     salt: Option<String>,
 }

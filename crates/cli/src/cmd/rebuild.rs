@@ -24,7 +24,7 @@ enum Action {
         /// Name of the array.
         array: String,
     },
-    /// Wait until no rebuild runs and show the progress.
+    /// Show the progress of rebuilds until all of them have ended.
     Wait {
         /// Name of the array.
         array: String,

@@ -88,8 +88,8 @@ pub struct Args {
     /// Part of the array to use, in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub span: u64,
-    /// Do not sample stacks, so the report has no flame graphs [default: the first turn of each
-    /// case is sampled].
+    /// Do not sample stacks, so the report has no flame graphs [default: sample once for each load
+    /// and engine].
     #[arg(long)]
     pub no_stacks: bool,
     /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.

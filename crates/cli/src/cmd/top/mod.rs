@@ -24,7 +24,7 @@ use std::thread;
 use std::time::Duration;
 use view::View;
 
-/// Show arrays, slots, rates, jobs and events, again and again.
+/// Show a live view of arrays, slots, rates, jobs and events.
 ///
 /// Keys: up and down choose an array, page up and page down move through its slots, q ends.
 #[derive(clap::Args, Debug)]
