@@ -61,8 +61,9 @@ pub struct Args {
     block_size: ByteSize,
 
     /// What happens after a crash. `log` completes logged updates and closes the write hole.
-    /// `bitmap` resyncs regions that were being written; `none` resyncs all written stripes; both
-    /// leave the write hole open [default: log with parity, bitmap for mirrors, none for RAID 0].
+    /// `bitmap` resyncs regions that were being written; `none` resyncs all written stripes. With
+    /// parity, both leave the write hole open [default: log with parity, bitmap for mirrors, none
+    /// for RAID 0].
     #[arg(long)]
     policy: Option<Policy>,
 
