@@ -1,11 +1,8 @@
 //! An array's life by hand: jobs by their numbers, tunables while it runs, lights of bays, other
-//! names, and drives that others see to be taken.
+//! names, and drives that retire.
 
 use crate::told::{stderr, stdout};
-use crate::tools::{all_here, run, skipped};
 use crate::world::{MEMBER_BYTES, World};
-use std::path::Path;
-use std::process::Command;
 
 #[test]
 fn a_job_is_listed_waited_for_and_refused_by_its_number() {
@@ -124,92 +121,4 @@ fn a_drive_that_was_replaced_is_a_spare_in_one_step_and_one_that_was_not_is_refu
     world.ok(&["rebuild", "wait", "tank0"]);
     let place = world.path("m2").display().to_string();
     assert_eq!(world.array()["members"][1]["path"], place.as_str());
-}
-
-/// A loop device over a file, gone when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn over(file: &str) -> Loop {
-        Loop(run("losetup", &["-f", "--show", file]).trim().to_owned())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // Where the kernel reads no tables, its partitions stay otherwise.
-        let _parts = Command::new("partx").args(["--delete", &self.0]).output();
-        let _gone = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
-/// A drive with a member in a partition is seen to be taken, at rest, by all who look.
-#[test]
-fn other_programs_see_that_a_partitioned_drive_is_taken() {
-    let test = "other_programs_see_that_a_partitioned_drive_is_taken";
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-        return skipped(test, "needs root and loop devices");
-    }
-    if !all_here(test, &["losetup", "sfdisk", "partx", "blkid", "wipefs", "parted", "mkfs.xfs"]) {
-        return;
-    }
-    let mut world = World::new();
-    let drives: Vec<Loop> = (0..4)
-        .map(|number| {
-            let name = format!("d{number}");
-            world.sparse(&name, MEMBER_BYTES);
-            Loop::over(&world.path(&name).display().to_string())
-        })
-        .collect();
-    let paths: Vec<&str> = drives.iter().map(|drive| drive.0.as_str()).collect();
-    let told = world.ok(&[&["partition", "--dry-run"], &*paths].concat());
-    assert!(told.contains("nothing was written"), "{told}");
-    let parts = world.ok(&[&["partition"], &*paths].concat());
-    let parts: Vec<&str> = parts.lines().collect();
-    assert_eq!(parts.len(), 4, "{parts:?}");
-    world.ok(&[&["create", "tank0", "--level", "6"], &*parts].concat());
-    assert_eq!(world.array()["members"][0]["path"], parts[0]);
-    assert!(world.end().success());
-    let seen = |program: &str, arguments: &[&str]| run(program, &[arguments, &[paths[0]]].concat());
-    assert!(seen("blkid", &["-p"]).contains("PTTYPE=\"gpt\""));
-    let part = run("blkid", &["-p", parts[0]]);
-    assert!(part.contains("PART_ENTRY_TYPE=\"47359340-8564-4e87-9201-2d6beffa6aa0\""), "{part}");
-    assert!(seen("wipefs", &[]).contains("gpt"));
-    let table = run("parted", &["-s", paths[0], "print"]);
-    assert!(table.contains("ashlar"), "{table}");
-    let mkfs = Command::new("mkfs.xfs").arg(paths[0]).output().expect("it runs");
-    assert!(!mkfs.status.success(), "mkfs.xfs takes it");
-    // Nor does Ashlar take the drive, or its table, or a file for a drive.
-    let file = world.path("d0").display().to_string();
-    for (drive, why) in [(paths[0], "has partitions"), (&*file, "is no whole drive")] {
-        let told = world.run(&["partition", drive]);
-        assert_eq!(told.status.code(), Some(1));
-        assert!(stderr(&told).contains(why), "{}", stderr(&told));
-    }
-    world.start(&[]);
-    world.ok(&[&["assemble"], &*parts].concat());
-    assert_eq!(world.array()["state"], "clean");
-    // A daemon that has them open keeps the partitions, for whoever gets these loop devices next.
-    assert!(world.end().success());
-}
-
-/// A whole drive that is a member at rest is blank to others, and not to us.
-#[test]
-fn no_partition_is_put_on_a_member() {
-    let test = "no_partition_is_put_on_a_member";
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-        return skipped(test, "needs root and loop devices");
-    }
-    if !all_here(test, &["losetup"]) {
-        return;
-    }
-    let mut world = World::new();
-    world.create("tank0", 4, &["--level", "6"]);
-    assert!(world.end().success());
-    let drive = Loop::over(&world.path("m1").display().to_string());
-    let before = std::fs::read(world.path("m1")).expect("read");
-    let told = world.run(&["partition", &drive.0]);
-    assert_eq!(told.status.code(), Some(1));
-    assert!(stderr(&told).contains("member"), "{}", stderr(&told));
-    assert!(std::fs::read(world.path("m1")).expect("read") == before, "it was written to");
 }

@@ -8,6 +8,7 @@
 //! - `many_arrays` arrays that share a pattern of devices
 //! - `load`       a client that goes on writing and reading back
 //! - `doomed`     a member that vanishes: every request to it fails
+//! - `drives`     whole drives get a partition, so that others see that they are taken
 //! - `bench_via`  what an export costs
 //! - `certificates` authorities and certificates, made anew for each test
 //! - `encrypted`  NBD through TLS, who is let in and who is not
@@ -58,6 +59,7 @@ mod crash;
 mod crowds;
 mod cycle;
 mod doomed;
+mod drives;
 mod encrypted;
 mod erase;
 mod hostile;

@@ -29,7 +29,6 @@ mod render;
 mod say;
 mod since;
 mod sizes;
-mod udev;
 mod wait;
 
 use args::{Args, Command};

@@ -1,7 +1,8 @@
 //! The engine behind the control interface: one function for each of its calls.
 //!
-//! - here        arrays: create, assemble, stop, status, events
-//! - `members`   members and spares
+//! - here        arrays: assemble, stop, status, events; `create`
+//! - `partitions` whole drives get a partition first
+//! - `members`   members and spares; `joining`: new ones
 //! - `jobs`      background work
 //! - `set`       tunables of a running array; `rename`
 //! - `start`     what follows when an array has started: remember it, attach it
@@ -9,9 +10,12 @@
 //! What must stay true: everything that can be checked without touching a device is checked first.
 //! The exports are asked for users of an array before it is stopped.
 
+mod create;
 mod erase;
 mod jobs;
+mod joining;
 mod members;
+mod partitions;
 mod rename;
 mod set;
 mod start;
@@ -25,30 +29,24 @@ use crate::exports::Exports;
 use crate::gather::Gather;
 use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::ControlSeats;
-use crate::repeats::{self, Running};
+use crate::repeats::Running;
 use crate::scrape::ScrapeSeats;
-use crate::{config, convert, domains, look};
+use crate::{config, convert, look};
 use ashlar_api::v1::Done;
-use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
+use ashlar_api::v1::array::{Assemble, Stop};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
-    ArrayStatus, ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, MemberStatus,
-    SlotState, Stopped,
+    ArrayStatus, ArrayTuning, AssembleSpec, Engine, MemberStatus, SlotState, Stopped,
 };
-use ashlar_layout::{Geometry, Level};
+use ashlar_ondisk::ArrayName;
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
-use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
-use ashlar_units::ByteSize;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
-
-/// Logical block of a volume when none is asked for, in bytes.
-const LOGICAL_BLOCK_BYTES: u32 = 4096;
 
 /// The engine and its exports.
 #[derive(Clone)]
@@ -85,121 +83,9 @@ pub struct ListenerSeats {
     pub metrics: ScrapeSeats,
 }
 
-impl Serves<Create> for Arrays {
-    async fn serve(&self, mut call: Create) -> Result<Created, ApiError> {
-        if self.engine.array(&call.name).is_ok() {
-            let message =
-                format!("an array called '{}' runs already; nothing was written", call.name);
-            return Err(ApiError::new("array.running", message, "choose another name"));
-        }
-        let is_in_memory = memory_devices::check_kinds(&call.devices, &call.spares)?;
-        let new_memory = self.memory.make(&mut call.devices)?;
-        let named = call.clone();
-        aside(move || repeats::check_named(&named)).await?;
-        for device in call.devices.iter().chain(&call.spares) {
-            self.refuse_if_in_use(device).await?;
-        }
-        let (domain_members, enclosures) = domains::planned(&call)?;
-        let spec = CreateSpec {
-            shape: convert::shape(&call, domain_members),
-            enclosures,
-            policy: convert::policy(call.policy, call.level),
-            checksums: convert::checksums(call.checksums),
-            atomic_write_bytes: call.atomic_write_bytes.unwrap_or(0),
-            logical_block_bytes: call.logical_block_bytes.unwrap_or(LOGICAL_BLOCK_BYTES),
-            region_bytes: None,
-            member_bytes: call.member_bytes,
-            destroy: call.destroy,
-            is_dry_run: call.dry_run,
-            devices: call.devices.clone(),
-            name: call.name,
-        };
-        let is_remembered = !call.not_remembered && !is_in_memory;
-        let mut unremembered = None;
-        for spare in call.spares.clone() {
-            let may_destroy = spec.destroy.contains(&spare);
-            aside(move || look::may_take(&spare, may_destroy)).await?;
-        }
-        let destroy = spec.destroy.clone();
-        let report = self.engine.create(spec).await.map_err(convert::refusal)?;
-        if !call.dry_run {
-            let array = ArrayChoice::Uuid(report.uuid);
-            let request = AssemblyRequest { array, ..AssemblyRequest::default() };
-            let spare_pools = if is_in_memory { no_pools() } else { Vec::new() };
-            let spec = AssembleSpec {
-                devices: call.devices.clone(),
-                request,
-                spare_pools,
-                ..AssembleSpec::default()
-            };
-            let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
-            // Where it is served is in the list of volumes.
-            let _told = self.exports.volume_started(&name).await;
-            for spare in &call.spares {
-                let added =
-                    self.engine.add_spare(DEFAULT_POOL, spare, destroy.contains(spare)).await;
-                added.map_err(convert::refusal)?;
-            }
-            new_memory.keep();
-            if is_remembered {
-                let devices = call.devices.into_iter().chain(call.spares).collect();
-                unremembered = self.remember_made(report.uuid, &name, devices);
-            }
-        }
-        let mut created = created(&report, is_in_memory);
-        created.notes.extend(enclosures.map(|own| domains::cost(own, &report.geometry)));
-        created.notes.extend(unremembered);
-        Ok(created)
-    }
-}
-
 /// The pools of an array in memory: a spare would outlive the rest of it.
 fn no_pools() -> Vec<String> {
     vec![memory_devices::NO_POOL.to_owned()]
-}
-
-fn created(report: &CreateReport, is_in_memory: bool) -> Created {
-    let geometry = &report.geometry;
-    let verb = if report.is_dry_run {
-        "would be created; nothing was written"
-    } else {
-        "created and running"
-    };
-    let unused = report.unused.iter().map(|(path, bytes)| {
-        format!("{path}: {} stay unused; the smallest member counts", ByteSize(*bytes))
-    });
-    let in_vain = report.stated_in_vain.iter().map(|path| {
-        format!("{path}: it has a volatile cache, so its blocks are logged in full all the same")
-    });
-    Created {
-        changed: !report.is_dry_run,
-        message: format!(
-            "array '{}', {}, strip {}, volume {}: {verb}",
-            report.name,
-            code(geometry),
-            ByteSize(geometry.strip_bytes()),
-            ByteSize(report.volume_bytes)
-        ),
-        uuid: if report.is_dry_run { String::new() } else { report.uuid.to_string() },
-        volume_bytes: report.volume_bytes,
-        strip_bytes: geometry.strip_bytes(),
-        notes: unused.chain(in_vain).chain(is_in_memory.then(in_memory_note)).collect(),
-    }
-}
-
-fn in_memory_note() -> String {
-    "its members are memory of the daemon: all that is written to it is lost when the daemon ends"
-        .to_owned()
-}
-
-/// Level and stripe as `ashlar status` has them: of mirrors people count the copies.
-fn code(geometry: &Geometry) -> String {
-    let copies = geometry.parity_strips() + 1;
-    match geometry.level() {
-        level @ Level::Raid1 => format!("{level} {copies} copies"),
-        level @ Level::Raid10 => format!("{level} {} x {copies} copies", geometry.groups()),
-        _ => geometry.code_name(),
-    }
 }
 
 impl Serves<Assemble> for Arrays {
@@ -215,10 +101,11 @@ impl Arrays {
     /// The refusal; then nothing was written.
     pub async fn start(
         &self,
-        call: Assemble,
+        mut call: Assemble,
         tuning: Option<ArrayTuning>,
     ) -> Result<Done, ApiError> {
         let request = assembly_request(&call)?;
+        call.devices = partitions::inside(call.devices).await;
         self.memory.check(&call.devices)?;
         let is_in_memory = memory_devices::check_kinds(&call.devices, &[])?;
         let (arrays, wanted) = (self.status_of_all().await?, call.clone());

@@ -30,6 +30,7 @@
 //! - `look`        how a start would end, and whether a device may be taken: for dry runs
 //! - [`keeper`]    the holder of attached files' descriptors while no daemon runs
 //! - `kept_memory` memory that outlives a killed daemon, for maps of written stripes
+//! - [`partition`] partitions on whole drives, and [`udev`], which names them
 //! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `unit`        what the service manager is told
 //! - `waits`       devices that take long to open
@@ -64,12 +65,14 @@ mod memory;
 mod memory_devices;
 pub mod metrics;
 mod page;
+pub mod partition;
 pub mod peer;
 mod process;
 mod repeats;
 mod scrape;
 mod seats;
 pub mod serve;
+pub mod udev;
 mod unit;
 mod waits;
 

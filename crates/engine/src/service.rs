@@ -115,6 +115,17 @@ impl Engine {
         Ok(facts.has_volatile_cache)
     }
 
+    /// Bytes that a device needs to be a member of this array.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub async fn bytes_needed(&self, name: &str) -> Result<u64, Refusal> {
+        let array = self.array(name)?;
+        let needed =
+            async |local: Rc<LocalArray>| join::bytes_needed(&local.coordinator().superblock());
+        self.on_coordinator_of(&array, needed).await
+    }
+
     async fn check_use(&self, array: &Array, bytes: u32) -> Result<(), Refusal> {
         let policy = async |local: Rc<LocalArray>| local.coordinator().superblock().policy;
         stated::check_policy(bytes, self.on_coordinator_of(array, policy).await?)

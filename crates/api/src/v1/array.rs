@@ -62,6 +62,10 @@ pub struct Create {
     /// Devices whose foreign signatures may be overwritten, by path.
     #[serde(default)]
     pub destroy: Vec<String>,
+    /// Use a whole drive as it is. Default: a drive gets a partition first, so that other programs
+    /// see that it is taken; a drive that has nothing but such a partition stands for it.
+    #[serde(default)]
+    pub whole: bool,
     /// Check everything and write nothing; the answer says what would be done.
     #[serde(default)]
     pub dry_run: bool,

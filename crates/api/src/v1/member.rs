@@ -45,6 +45,10 @@ pub struct Replace {
     /// then lose data.
     #[serde(default)]
     pub other_domain: bool,
+    /// Use a whole drive as it is. Default: a drive gets a partition first, so that other programs
+    /// see that it is taken; a drive that has nothing but such a partition stands for it.
+    #[serde(default)]
+    pub whole: bool,
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,

@@ -39,17 +39,20 @@ pub struct Done {
     pub changed: bool,
     /// What was done, or why nothing was, for people.
     pub message: String,
+    /// The device that is used, if it is not the one that was named: the partition on a drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 impl Done {
     /// Something changed.
     pub fn changed(message: impl Into<String>) -> Done {
-        Done { changed: true, message: message.into() }
+        Done { changed: true, message: message.into(), device: None }
     }
 
     /// It was so already.
     pub fn unchanged(message: impl Into<String>) -> Done {
-        Done { changed: false, message: message.into() }
+        Done { changed: false, message: message.into(), device: None }
     }
 }
 

@@ -23,6 +23,10 @@ pub struct SpareAdd {
     /// start after it became a member. Default: nothing is stated.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
+    /// Use a whole drive as it is. Default: a drive gets a partition first, so that other programs
+    /// see that it is taken; a drive that has nothing but such a partition stands for it.
+    #[serde(default)]
+    pub whole: bool,
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,

@@ -6,8 +6,8 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::say;
-use crate::udev;
 use ashlar_api::v1::export::{Attach, Attached, Via};
+use ashlar_daemon::udev;
 use std::path::Path;
 
 /// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.

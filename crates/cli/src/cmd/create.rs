@@ -15,6 +15,9 @@ use std::path::PathBuf;
 ///
 /// The array is ready at once. It needs no initial sync: blocks that were never written read as
 /// zeros.
+///
+/// A whole drive gets a partition of Ashlar's own type first, which becomes the member. Other
+/// programs then see that the drive is taken.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
     sizes!(),
@@ -91,6 +94,10 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 
+    /// Use whole drives as they are, without a partition. Other programs then see them as blank.
+    #[arg(long)]
+    whole: bool,
+
     /// Do not remember the array. A later daemon starts it only if a scan finds it or the
     /// configuration names it.
     #[arg(long)]
@@ -139,6 +146,7 @@ impl Args {
             checksums: self.checksums,
             atomic_write_bytes: self.atomic_write.map(super::atomic_write).transpose()?,
             destroy: devices(&self.destroy)?,
+            whole: self.whole,
             dry_run: self.dry_run,
             not_remembered: self.not_remembered,
         })

@@ -22,8 +22,9 @@ pub struct Args {
 
 pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     let mut found = Vec::new();
-    for path in &args.devices {
-        found.push((path, examine(path)?));
+    for path in args.devices.iter().map(|path| super::partition_on(path)) {
+        let it = examine(&path)?;
+        found.push((path, it));
     }
     let list: Vec<Value> = found.iter().map(|(path, it)| value(path, it)).collect();
     reach.print(&list, |_| {

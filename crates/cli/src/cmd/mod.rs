@@ -38,8 +38,9 @@ pub mod wipe;
 
 use crate::fault::Fault;
 use crate::reach::device;
+use ashlar_daemon::partition::inside;
 use ashlar_units::ByteSize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is stated of a device as the daemon wants it.
 fn atomic_write(size: ByteSize) -> Result<u32, Fault> {
@@ -68,4 +69,9 @@ fn may_destroy(named: Option<&Path>, given: &str) -> Result<bool, Fault> {
         named.display()
     );
     Err(Fault::usage(message, "name the same device in both places"))
+}
+
+/// The partition that a drive stands for; else the path itself. Needs no daemon.
+fn partition_on(path: &Path) -> PathBuf {
+    path.to_str().and_then(inside).map_or_else(|| path.to_owned(), PathBuf::from)
 }

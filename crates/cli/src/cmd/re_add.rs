@@ -22,6 +22,7 @@ pub struct Args {
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     let device = device(&args.device)?;
-    reach.change(&ReAdd { array: args.array.clone(), device: device.clone() })?;
+    let done = reach.change(&ReAdd { array: args.array.clone(), device: device.clone() })?;
+    let device = done.device.unwrap_or(device);
     if args.wait { wait::until_filled(reach, &args.array, &device) } else { Ok(()) }
 }

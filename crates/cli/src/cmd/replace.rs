@@ -19,7 +19,7 @@ pub struct Args {
     /// The member to replace: slot number, path or serial.
     member: String,
 
-    /// The new device. This erases it.
+    /// The new device. This erases it. A whole drive gets a partition first.
     device: PathBuf,
 
     /// Erase the new device even if it holds a file system, a partition table or other RAID. Repeat
@@ -37,6 +37,10 @@ pub struct Args {
     /// domain could then lose data.
     #[arg(long)]
     other_domain: bool,
+
+    /// Use a whole drive as it is, without a partition. Other programs then see it as blank.
+    #[arg(long)]
+    whole: bool,
 
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long, conflicts_with = "wait")]
@@ -56,9 +60,10 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         device: device.clone(),
         atomic_write_bytes: args.atomic_write.map(super::atomic_write).transpose()?,
         other_domain: args.other_domain,
+        whole: args.whole,
         dry_run: args.dry_run,
     };
-    reach.change(&request)?;
+    let device = reach.change(&request)?.device.unwrap_or(device);
     match args.wait {
         false => Ok(()),
         // The daemon names new memory devices.

@@ -16,7 +16,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Add a device as a spare. This erases the device.
+    /// Add a device as a spare. This erases the device. A whole drive gets a partition first.
     #[command(after_help = sizes!())]
     Add {
         /// The device.
@@ -33,6 +33,9 @@ enum Action {
         /// it is wrong, a power cut together with a lost drive can corrupt data.
         #[arg(long, value_name = "SIZE")]
         atomic_write: Option<ByteSize>,
+        /// Use a whole drive as it is, without a partition. Other programs then see it as blank.
+        #[arg(long)]
+        whole: bool,
         /// Check everything and say what would happen. Writes nothing.
         #[arg(long)]
         dry_run: bool,
@@ -46,11 +49,11 @@ enum Action {
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     match args.action {
-        Action::Add { device: path, pool, destroy, atomic_write, dry_run } => {
+        Action::Add { device: path, pool, destroy, atomic_write, whole, dry_run } => {
             let device = device(&path)?;
             let destroy = super::may_destroy(destroy.as_deref(), &device)?;
             let atomic_write_bytes = atomic_write.map(super::atomic_write).transpose()?;
-            let request = SpareAdd { pool, device, destroy, atomic_write_bytes, dry_run };
+            let request = SpareAdd { pool, device, destroy, atomic_write_bytes, whole, dry_run };
             reach.change(&request).map(drop)
         }
         Action::Remove { device: path } => {

@@ -4,12 +4,12 @@
 //! device that an array may still need is erased only if it is named for that. All devices of a
 //! call are held and judged before the first is written.
 
-use super::Arrays;
+use super::{Arrays, partitions};
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::erase::HeldDevice;
 use crate::look::Label;
-use crate::memory_devices;
+use crate::{config, memory_devices, partition};
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::Destroy;
@@ -27,7 +27,10 @@ const LET_GO: Duration = Duration::from_secs(8);
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 impl Serves<Wipe> for Arrays {
-    async fn serve(&self, call: Wipe) -> Result<Done, ApiError> {
+    async fn serve(&self, mut call: Wipe) -> Result<Done, ApiError> {
+        for devices in [&mut call.devices, &mut call.destroy] {
+            *devices = partitions::inside(std::mem::take(devices)).await;
+        }
         let running = self.status_of_all().await?;
         let mut held = Vec::new();
         for path in &call.devices {
@@ -35,7 +38,9 @@ impl Serves<Wipe> for Arrays {
             self.refuse_if_spare(path).await?;
             let device = take(path).await?;
             let named = call.destroy.iter().any(|it| Physical::of(it) == Physical::of(path));
-            if !named {
+            let is_nothing = matches!(device.label(), Label::Nothing);
+            let may_go = named || is_nothing && is_empty_partition(path.clone()).await;
+            if !may_go {
                 may_erase(&device, &running)?;
             }
             held.push(device);
@@ -46,9 +51,9 @@ impl Serves<Wipe> for Arrays {
         if call.dry_run {
             return Ok(Done::unchanged(format!("would erase {was}; nothing was written")));
         }
-        let failed = self.erase_all(held).await;
+        let (failed, blank) = self.erase_with_tables(held).await;
         match failed.is_empty() {
-            true => Ok(Done::changed(format!("erased the RAID metadata of {was}"))),
+            true => Ok(Done::changed(format!("erased the RAID metadata of {was}{blank}"))),
             false => Err(not_erased(&failed, "the others are erased")),
         }
     }
@@ -86,11 +91,15 @@ impl Serves<Destroy> for Arrays {
                 Err(refusal) => failed.push(format!("{path} ({})", refusal.message)),
             }
         }
-        failed.extend(self.erase_all(held).await);
+        let (not_erased_too, blank) = self.erase_with_tables(held).await;
+        failed.extend(not_erased_too);
         // Whatever is left of it does not start by itself.
         let _forgotten = self.gather.remembered.change(uuid, |own| *own = Default::default());
         match failed.is_empty() {
-            true => Ok(Done::changed(format!("'{name}' is destroyed; erased {}", list(&devices)))),
+            true => {
+                let erased = list(&devices);
+                Ok(Done::changed(format!("'{name}' is destroyed; erased {erased}{blank}")))
+            }
             false => Err(not_erased(&failed, &format!("'{name}' is stopped, the rest is erased"))),
         }
     }
@@ -103,6 +112,20 @@ impl Arrays {
         }
         let message = format!("{path} waits as a spare; nothing was written");
         Err(ApiError::new("device.in_use", message, format!("ashlar spare remove {path}")))
+    }
+
+    /// Erases the devices, forgets them, and takes the tables away of drives that had nothing but
+    /// them. What could not be erased, and which drives are blank.
+    async fn erase_with_tables(&self, held: Vec<HeldDevice>) -> (Vec<String>, String) {
+        let paths = held.iter().map(|it| it.path().to_owned()).collect();
+        let mut failed = self.erase_all(held).await;
+        // A drive that still has a member keeps its table.
+        if !failed.is_empty() {
+            return (failed, String::new());
+        }
+        let blank = partitions::taken_away(paths).await;
+        failed.extend(blank.clone().err());
+        (failed, blank.unwrap_or_default())
     }
 
     /// Erases the devices and forgets them. Those that it could not erase, and why.
@@ -145,6 +168,14 @@ async fn take(path: &str) -> Result<HeldDevice, ApiError> {
         }
         tokio::time::sleep(TRY_AGAIN).await;
     }
+}
+
+/// Whether it is a partition of Ashlar's type, alone on its drive, and nobody's.
+async fn is_empty_partition(path: String) -> bool {
+    aside(move || {
+        partition::behind(&path).is_some() && config::foreign_signatures()(&path).is_empty()
+    })
+    .await
 }
 
 /// That no array needs the device.

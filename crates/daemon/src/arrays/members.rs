@@ -4,10 +4,11 @@
 //! it was carried out already, and changes nothing. A dry run looks at the device and at the
 //! statement about it, and writes nothing.
 
-use super::Arrays;
+use super::{Arrays, partitions};
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::drives::light::Wanted;
+use crate::partition::drive;
 use crate::{convert, domains, look, memory_devices, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
@@ -34,8 +35,9 @@ impl Serves<Fail> for Arrays {
     }
 }
 
-impl Serves<Replace> for Arrays {
-    async fn serve(&self, mut call: Replace) -> Result<Done, ApiError> {
+impl Arrays {
+    /// Put the device, as it is, into the slot.
+    pub(super) async fn replace(&self, mut call: Replace) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
         check_kind(&members, &call.device)?;
         let new_memory = self.memory.make(std::slice::from_mut(&mut call.device))?;
@@ -84,6 +86,15 @@ impl Arrays {
 
 impl Serves<ReAdd> for Arrays {
     async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
+        let device = partitions::inside_of(call.device.clone()).await;
+        let is_other = device != call.device;
+        let done = self.re_add(ReAdd { device: device.clone(), ..call }).await?;
+        Ok(Done { device: is_other.then_some(device), ..done })
+    }
+}
+
+impl Arrays {
+    async fn re_add(&self, call: ReAdd) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
         check_kind(&members, &call.device)?;
         self.memory.check(std::slice::from_ref(&call.device))?;
@@ -130,8 +141,9 @@ fn wanted(member: &MemberStatus) -> Option<Wanted> {
     last.or(Some(here).filter(|here| !here.path.is_empty()))
 }
 
-impl Serves<SpareAdd> for Arrays {
-    async fn serve(&self, call: SpareAdd) -> Result<Done, ApiError> {
+impl Arrays {
+    /// Make the device, as it is, a spare.
+    pub(super) async fn add_spare(&self, call: SpareAdd) -> Result<Done, ApiError> {
         if memory_devices::is_memory(&call.device) {
             return Err(memory_devices::no_spare(&call.device));
         }
@@ -157,7 +169,8 @@ impl Serves<SpareAdd> for Arrays {
 }
 
 impl Serves<SpareRemove> for Arrays {
-    async fn serve(&self, call: SpareRemove) -> Result<Done, ApiError> {
+    async fn serve(&self, mut call: SpareRemove) -> Result<Done, ApiError> {
+        call.device = partitions::inside_of(call.device).await;
         self.engine.remove_spare(&call.device).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!("{} is no spare any more", call.device)))
     }
@@ -170,7 +183,7 @@ fn check_kind(members: &[MemberStatus], device: &str) -> Result<(), ApiError> {
 }
 
 /// The slot in which the device serves, or on its way into which it is.
-async fn slot_of(members: &[MemberStatus], device: &str) -> Option<MemberIdx> {
+pub(super) async fn slot_of(members: &[MemberStatus], device: &str) -> Option<MemberIdx> {
     let (members, device) = (members.to_vec(), device.to_owned());
     aside(move || repeats::slot_of(&members, &device)).await
 }
@@ -232,7 +245,7 @@ impl Arrays {
     }
 
     /// Whether the device was a member of a running array that has dismissed it.
-    async fn is_dismissed(&self, device: &str) -> bool {
+    pub(super) async fn is_dismissed(&self, device: &str) -> bool {
         let device = device.to_owned();
         match aside(move || look::member(&device)).await {
             Some(superblock) => self.engine.is_dismissed(superblock).await,
@@ -241,23 +254,24 @@ impl Arrays {
     }
 
     /// The members of a running array.
-    async fn members(&self, array: &str) -> Result<Vec<MemberStatus>, ApiError> {
+    pub(super) async fn members(&self, array: &str) -> Result<Vec<MemberStatus>, ApiError> {
         let found = self.status_of_all().await?.into_iter().find(|it| it.name == array);
         found.map(|it| it.members).ok_or_else(|| ApiError::no_array(array))
     }
 
-    /// The slot that `member` means: a number, a path or a serial.
+    /// The slot that `member` means: a number, a path or a serial. A drive stands for its partition.
     fn slot(array: &str, members: &[MemberStatus], member: &str) -> Result<MemberIdx, ApiError> {
         if let Ok(slot) = member.parse::<u16>() {
             return Ok(MemberIdx(slot));
         }
+        let is_path = |path: &str| path == member || drive::is_first_of(path, member);
         let is_last = |it: &MemberStatus| {
             it.last_device
                 .as_ref()
-                .is_some_and(|it| it.path == member || it.serial.as_deref() == Some(member))
+                .is_some_and(|it| is_path(&it.path) || it.serial.as_deref() == Some(member))
         };
         let is_it = |it: &&MemberStatus| {
-            it.path == member || it.serial.as_deref() == Some(member) || is_last(it)
+            is_path(&it.path) || it.serial.as_deref() == Some(member) || is_last(it)
         };
         members.iter().find(is_it).map(|it| it.slot).ok_or_else(|| {
             let message = format!("array '{array}' has no member '{member}'; nothing was changed");

@@ -21,7 +21,7 @@ use crate::arrays::Arrays;
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::config::{self, ArrayConfig, Config, StartConfig};
-use crate::{look, repeats};
+use crate::{look, partition, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::codes;
 use ashlar_api::v1::Done;
@@ -381,11 +381,12 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Each device once, without those that running arrays use.
+/// Each device once, without those that running arrays use. A drive stands for its partition.
 fn without_running(paths: BTreeSet<String>, running: &[ArrayStatus]) -> Vec<String> {
     let mut known = BTreeSet::new();
+    let paths = paths.into_iter().map(|path| partition::inside(&path).unwrap_or(path));
     let is_new = |path: &String| exclusion_of(path).is_some_and(|it| known.insert(it));
-    let devices: Vec<String> = paths.into_iter().filter(is_new).collect();
+    let devices: Vec<String> = paths.filter(is_new).collect();
     let is_used = |path: &String| {
         running.iter().any(|array| repeats::slot_of(&array.members, path).is_some())
     };
@@ -472,7 +473,7 @@ impl Serves<Scan> for Arrays {
         if !lines.is_empty() {
             let message = lines.join("\n");
             let changed = running.len() != before;
-            return Ok(Done { changed, message });
+            return Ok(Done { changed, ..Done::unchanged(message) });
         }
         match call.name.or(call.uuid) {
             Some(wanted) if !running.iter().any(|it| is_called(it, &wanted)) => {

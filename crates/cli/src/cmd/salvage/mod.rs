@@ -33,7 +33,7 @@ use target::Target;
     Exit codes: 0: all there. 1: refused. 2: command line not understood. \
     3: something is lost, in doubt or disagrees.")]
 pub struct Args {
-    /// Members or copies of members, in any order.
+    /// Members or copies of members, in any order. A drive stands for Ashlar's partition on it.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
 
@@ -115,7 +115,8 @@ fn open(paths: &[PathBuf]) -> Result<Vec<FileImage>, Fault> {
     let hint = "see that it is there and that you may read it; \
         or leave it out, and what it held is reconstructed where that is possible";
     let open = |path: &PathBuf| {
-        let image = FileImage::open(path).map_err(|error| Fault::file(path, &error, hint))?;
+        let image = FileImage::open(&super::partition_on(path));
+        let image = image.map_err(|error| Fault::file(path, &error, hint))?;
         let kind = image.file().metadata().map_err(|error| Fault::file(path, &error, hint))?;
         if kind.is_file() || kind.file_type().is_block_device() {
             return Ok(image);
@@ -149,7 +150,7 @@ fn target(args: &Args, salvage: &Salvage<FileImage>, members: &[PathBuf]) -> Res
     if path == Path::new("-") {
         return Ok(Target::stdout());
     }
-    if let Ok(there) = std::fs::File::open(path) {
+    if let Ok(there) = std::fs::File::open(super::partition_on(path)) {
         let same = |image: &FileImage| identity(image.file()) == identity(&there);
         if let Some(at) = salvage.images().iter().position(same) {
             let member = members[at].display();

@@ -254,6 +254,7 @@ fn create(spec: &BenchSpec) -> Create {
         checksums: spec.checksums,
         atomic_write_bytes: spec.writes_whole.then_some(4096),
         destroy: Vec::new(),
+        whole: false,
         dry_run: false,
         not_remembered: true,
     }
