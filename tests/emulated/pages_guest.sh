@@ -161,10 +161,12 @@ the_drives_are_replaced() {
   echo 3 >/proc/sys/vm/drop_caches
   all_there
   # As its part on drives that retire says.
-  ashlar wipe /dev/vde1
-  ashlar spare add /dev/vdc1
+  ashlar wipe /dev/vde
+  test ! -e /dev/vde1 && test -z "$(wipefs /dev/vde)"
+  ashlar spare add /dev/vdc
   ashlar rename pool1 attic
   ashlar destroy attic --confirm attic
+  test -z "$(wipefs /dev/vdj)"
   health_is 0
 }
 

@@ -63,6 +63,7 @@ step_1() {
   say "create"
   ashlar create tank --level 6 ${DRIVES}tank{0,1,2,3}
   ashlar create safe --level 5 ${DRIVES}safe{0,1,2}
+  look_taken tank
   ashlar attach tank 2>/run/told
   grep 'for /etc/fstab: /dev/ashlar/tank$' /run/told
   ashlar attach safe --via loop
@@ -122,7 +123,9 @@ step_5() {
   happened member.returned
   no_mismatch
   say "the daemon is killed"
+  kept_by_systemd
   survived killed
+  kept_by_systemd
   say "the package is upgraded"
   survived upgraded
   told "array 'tank' is handed over (Clean)"
@@ -137,7 +140,7 @@ step_5() {
   health_is 2
   say "plug tank2"
   until_so 60 health_is 0
-  told "virtio-tank2 is back in 'tank'"
+  told "virtio-tank2-part1 is back in 'tank'"
   no_mismatch
   echo 3 >/proc/sys/vm/drop_caches
   all_there
@@ -146,11 +149,26 @@ step_5() {
   e2fsck -fn /dev/ashlar/safe
 }
 
+look_taken() { # look_taken ARRAY: its drives, to programs that know nothing of Ashlar
+  local drive
+  for drive in ${DRIVES}${1}[0-9]; do
+    blkid -p "$drive" | grep 'PTTYPE="gpt"'
+    wipefs "$drive" | grep gpt
+    if mkfs.xfs "$drive"; then false; fi
+    ashlar status "$1" --members | grep "$drive-part1 "
+  done
+}
+
 no_mismatch() {
   local array
   for array in tank safe; do
     ashlar scrub --wait "$array" | grep "scrub of $array: 0 mismatches"
   done
+}
+
+kept_by_systemd() { # descriptors of attached files are; no process of ours keeps any
+  test "$(systemctl show -P NFileDescriptorStore ashlar)" -gt 0
+  if grep -lz '^keeper$' /proc/[0-9]*/cmdline; then false; fi
 }
 
 survived() { # survived COMMAND...: the end of the daemon under load; its users have only waited
