@@ -127,6 +127,8 @@ impl Engine for Ashlar {
             wanted.level.trim_start_matches("raid"),
             "--strip-size",
             &strip,
+            // Every engine has the same devices.
+            "--whole",
         ];
         if !self.policy.is_empty() {
             words.extend(["--policy", &self.policy]);
@@ -174,7 +176,7 @@ impl Engine for Ashlar {
         let slot = member.to_string();
         self.ask(
             commands,
-            &["replace", ARRAY, &slot, &device, "--destroy", &device],
+            &["replace", ARRAY, &slot, &device, "--whole", "--destroy", &device],
             "put a blank member in",
         )
         .map(|_| ())
