@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A guest that takes longer is stuck. Fifty kills take twenty minutes.
 const PATIENCE_SECONDS: &str = "3600";
 
-/// What every kernel is told: its words go to the console, it ends rather than hangs, and it does not
-/// take the timer of a busy machine for a broken one.
+/// What every kernel is told: its words go to the console, it ends rather than hangs, and it does
+/// not take the timer of a busy machine for a broken one.
 pub const CONSOLE: &str = "console=ttyS0 quiet loglevel=3 panic=-1 no_timer_check";
 
 /// What the first program of every guest says.

@@ -7,7 +7,7 @@ use super::partitions::{self, MadePartitions};
 use super::{Arrays, no_pools};
 use crate::aside::aside;
 use crate::backend::Serves;
-use crate::partition::make::Wanted;
+use crate::partition::make::DriveToPartition;
 use crate::{convert, domains, look, memory_devices, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{Create, Created};
@@ -50,13 +50,14 @@ impl Serves<Create> for Arrays {
 }
 
 /// The drives that get a partition.
-fn wanted(call: &Create, drives: Vec<String>) -> Vec<Wanted> {
-    let wanted = |drive: String| Wanted { may_destroy: call.destroy.contains(&drive), drive };
+fn wanted(call: &Create, drives: Vec<String>) -> Vec<DriveToPartition> {
+    let wanted =
+        |drive: String| DriveToPartition { may_destroy: call.destroy.contains(&drive), drive };
     drives.into_iter().map(wanted).collect()
 }
 
 /// That as much as is asked for can be used of each partition.
-async fn check_sizes(call: &Create, wanted: &[Wanted]) -> Result<(), ApiError> {
+async fn check_sizes(call: &Create, wanted: &[DriveToPartition]) -> Result<(), ApiError> {
     let Some(asked) = call.member_bytes else { return Ok(()) };
     for it in wanted.iter().filter(|it| call.devices.contains(&it.drive)) {
         let (_, has) = partitions::sizes(&it.drive).await;

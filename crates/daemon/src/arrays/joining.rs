@@ -10,7 +10,7 @@ use super::members::{is_among, slot_of};
 use super::partitions::{self, MadePartitions};
 use crate::backend::Serves;
 use crate::convert;
-use crate::partition::make::Wanted;
+use crate::partition::make::DriveToPartition;
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::member::Replace;
@@ -37,7 +37,8 @@ impl Serves<Replace> for Arrays {
         if partitions::sizes(&call.device).await.1 < needed {
             return Ok(used_whole(self.replace(call).await?));
         }
-        let wanted = vec![Wanted { drive: call.device.clone(), may_destroy: call.destroy }];
+        let wanted =
+            vec![DriveToPartition { drive: call.device.clone(), may_destroy: call.destroy }];
         partitions::check(&wanted).await?;
         if call.dry_run {
             return Ok(with_note(would, &partitions::would(&wanted)));
@@ -68,7 +69,7 @@ impl Serves<SpareAdd> for Arrays {
             return Ok(used_whole(self.add_spare(call).await?));
         }
         let may_destroy = call.destroy || self.is_dismissed(&call.device).await;
-        let wanted = vec![Wanted { drive: call.device.clone(), may_destroy }];
+        let wanted = vec![DriveToPartition { drive: call.device.clone(), may_destroy }];
         partitions::check(&wanted).await?;
         if call.dry_run {
             return Ok(with_note(would, &partitions::would(&wanted)));

@@ -259,7 +259,8 @@ impl Arrays {
         found.map(|it| it.members).ok_or_else(|| ApiError::no_array(array))
     }
 
-    /// The slot that `member` means: a number, a path or a serial. A drive stands for its partition.
+    /// The slot that `member` means: a number, a path or a serial. A drive stands for its
+    /// partition.
     fn slot(array: &str, members: &[MemberStatus], member: &str) -> Result<MemberIdx, ApiError> {
         if let Ok(slot) = member.parse::<u16>() {
             return Ok(MemberIdx(slot));

@@ -7,7 +7,7 @@
 //! themselves (`partition`).
 
 use crate::aside::aside;
-use crate::partition::make::{self, Made, Wanted};
+use crate::partition::make::{self, DriveToPartition, Made};
 use crate::partition::{self, drive};
 use ashlar_api::ApiError;
 use ashlar_units::ByteSize;
@@ -41,7 +41,7 @@ pub(super) async fn sizes(drive: &str) -> (u64, u64) {
 }
 
 /// That the drives may get a partition each.
-pub(super) async fn check(wanted: &[Wanted]) -> Result<(), ApiError> {
+pub(super) async fn check(wanted: &[DriveToPartition]) -> Result<(), ApiError> {
     let wanted = wanted.to_vec();
     aside(move || make::check_all(&wanted)).await
 }
@@ -57,7 +57,7 @@ pub(super) fn too_small(drive: &str, has: u64, wanted: u64) -> ApiError {
 }
 
 /// The size of the smallest device of an array, once those that are wanted have a partition.
-pub(super) async fn smallest(devices: &[String], wanted: &[Wanted]) -> Option<u64> {
+pub(super) async fn smallest(devices: &[String], wanted: &[DriveToPartition]) -> Option<u64> {
     let (devices, wanted) = (devices.to_vec(), wanted.to_vec());
     let bytes = move |path: &String| {
         let file = || std::fs::metadata(path).ok().filter(|it| it.is_file()).map(|it| it.len());
@@ -79,7 +79,7 @@ fn words(verb: &str, paths: &[&str]) -> String {
 }
 
 /// What a dry run says of the drives.
-pub(super) fn would(wanted: &[Wanted]) -> String {
+pub(super) fn would(wanted: &[DriveToPartition]) -> String {
     let drives: Vec<&str> = wanted.iter().map(|it| it.drive.as_str()).collect();
     words("would be made", &drives)
 }
@@ -95,7 +95,7 @@ impl MadePartitions {
     ///
     /// # Errors
     /// Why not, and what became of the drives.
-    pub(super) async fn on(wanted: Vec<Wanted>) -> Result<MadePartitions, ApiError> {
+    pub(super) async fn on(wanted: Vec<DriveToPartition>) -> Result<MadePartitions, ApiError> {
         let alone = ALONE.lock().await;
         let made = aside(move || {
             make::check_all(&wanted)?;

@@ -33,7 +33,7 @@ const LINK_LOOKS: u32 = 10;
 
 /// A drive that gets a partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct DriveToPartition {
     /// Its path.
     pub drive: String,
     /// What is on it may be overwritten.
@@ -53,10 +53,10 @@ pub struct Made {
 ///
 /// # Errors
 /// The first reason why not; nothing was written.
-pub fn check_all(wanted: &[Wanted]) -> Result<(), ApiError> {
+pub fn check_all(wanted: &[DriveToPartition]) -> Result<(), ApiError> {
     wanted.iter().try_for_each(|it| check(&it.drive, it.may_destroy))?;
     let too_small =
-        |it: &&Wanted| drive::bytes(&it.drive).is_none_or(|it| partition_bytes(it) == 0);
+        |it: &&DriveToPartition| drive::bytes(&it.drive).is_none_or(|it| partition_bytes(it) == 0);
     if let Some(small) = wanted.iter().find(too_small) {
         return Err(refused(&small.drive, "is too small for a partition", "use larger drives"));
     }
@@ -74,7 +74,7 @@ pub fn check_all(wanted: &[Wanted]) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// Which drive failed and why, and which drives still have a partition.
-pub fn make_all(wanted: &[Wanted]) -> Result<Vec<Made>, ApiError> {
+pub fn make_all(wanted: &[DriveToPartition]) -> Result<Vec<Made>, ApiError> {
     let mut made = Vec::new();
     for (at, it) in wanted.iter().enumerate() {
         match make(it) {
@@ -94,7 +94,7 @@ pub fn make_all(wanted: &[Wanted]) -> Result<Vec<Made>, ApiError> {
     Ok(made)
 }
 
-fn not_made(begun: &[Wanted], why: &str) -> ApiError {
+fn not_made(begun: &[DriveToPartition], why: &str) -> ApiError {
     let drives = begun.iter().map(|it| it.drive.as_str());
     let hint = "use the drives as they are: --whole; 'sfdisk --dump DRIVE' shows a table";
     ApiError::new(codes::SYSTEM_FAULT, format!("{why}; {}", undone(drives)), hint)
@@ -165,8 +165,8 @@ fn blank_edges(path: &str) -> io::Result<()> {
 }
 
 /// The node of the partition that is made on one drive, or one line that says why there is none.
-fn make(wanted: &Wanted) -> Result<String, String> {
-    let Wanted { drive: path, may_destroy } = wanted;
+fn make(wanted: &DriveToPartition) -> Result<String, String> {
+    let DriveToPartition { drive: path, may_destroy } = wanted;
     let failed = |why: String| format!("no partition on {path}: {why}");
     if *may_destroy {
         clear(path).map_err(|error| failed(error.to_string()))?;
@@ -184,7 +184,7 @@ fn clear(path: &str) -> io::Result<()> {
     forget_partitions(path)
 }
 
-fn write_table(wanted: &Wanted, bytes: u64) -> io::Result<()> {
+fn write_table(wanted: &DriveToPartition, bytes: u64) -> io::Result<()> {
     let mebibytes = |bytes: u64| bytes >> 20;
     let table = format!(
         "label: gpt\nstart={}MiB, size={}MiB, type={TYPE}, name=\"ashlar\"\n",
