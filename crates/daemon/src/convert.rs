@@ -301,6 +301,7 @@ fn kind_of_job(kind: ondisk::JobKind) -> JobKind {
         ondisk::JobKind::Replace => JobKind::Replace,
         ondisk::JobKind::Resync => JobKind::Resync,
         ondisk::JobKind::Scrub => JobKind::Scrub,
+        ondisk::JobKind::Grow => JobKind::Grow,
     }
 }
 
@@ -340,6 +341,7 @@ pub fn job_kind(kind: JobKind) -> ondisk::JobKind {
         JobKind::Replace => ondisk::JobKind::Replace,
         JobKind::Resync => ondisk::JobKind::Resync,
         JobKind::Scrub => ondisk::JobKind::Scrub,
+        JobKind::Grow => ondisk::JobKind::Grow,
     }
 }
 

@@ -32,7 +32,7 @@ use ashlar_layout::{Geometry, LayoutEpoch, Place, Stripe, StripeId, StripeView};
 use ashlar_ondisk::{ArrayName, JobRecord, Superblock};
 use ashlar_units::{MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
@@ -72,6 +72,8 @@ pub struct Array {
     pub(crate) unproven: Unproven,
     /// Members that reads go around.
     pub(crate) avoided: Avoided,
+    /// Stripes that the volume has: fewer than the geometry, while the array grows.
+    open_stripes: AtomicU64,
     incarnation: OnceLock<Uuid>,
     pub(crate) events: Arc<EventLog>,
     /// Which devices fill the slots, or did last.
@@ -139,6 +141,7 @@ pub(crate) struct ArrayParts {
     pub(crate) spare_cells: Option<Box<SpareCells>>,
     pub(crate) tuning: ArrayTuning,
     pub(crate) data_offset: u64,
+    pub(crate) open_stripes: u64,
     pub(crate) slot_states: Vec<SlotState>,
     pub(crate) written: WrittenMap,
     pub(crate) intent: IntentMap,
@@ -184,6 +187,7 @@ impl Array {
             room: Room::new(parts.slot_states.len()),
             unproven: Unproven::default(),
             avoided: Avoided::new(parts.slot_states.len()),
+            open_stripes: AtomicU64::new(parts.open_stripes),
             incarnation: OnceLock::new(),
             events: parts.events,
             identities: Identities::new(parts.slot_states.len()),
@@ -220,6 +224,27 @@ impl Array {
     /// stripe's own.
     pub fn geometry(&self) -> &Geometry {
         &self.layouts.current().geometry
+    }
+
+    /// Where strips lie now, as long as no member is lost: while the array grows, its geometry is
+    /// that of the end.
+    pub fn geometry_now(&self) -> Geometry {
+        let (mut parts, map) =
+            (self.geometry().parts(), self.spare_cells.as_ref().map(|it| it.map()));
+        for (spread, map) in parts.spread.iter_mut().zip(map) {
+            spread.growths = map.parts().growths;
+        }
+        Geometry::from_parts(parts).expect("a growth is one of the geometry's")
+    }
+
+    /// Bytes of the volume now.
+    pub fn volume_bytes(&self) -> u64 {
+        self.open_stripes.load(Ordering::Acquire) * self.geometry().stripe_bytes()
+    }
+
+    /// Coordinator only: the volume has all stripes of the geometry.
+    pub(crate) fn open_all_stripes(&self) {
+        self.open_stripes.store(self.geometry().stripe_count(), Ordering::Release);
     }
 
     /// Regions whose parity is not trusted: a resync has not been there yet.
@@ -349,14 +374,20 @@ impl Array {
         let own = self.geometry_of(stripe).place(stripe, strip);
         match self.moved() {
             None => own,
-            Some(cells) => Place { member: cells.spot(own).member, ..own },
+            Some(cells) => cells.spot(own).place,
         }
     }
 
-    /// Where strips of lost members are, if some member is lost.
+    /// Where strips are, if some member is lost or the array grows.
     #[inline]
     fn moved(&self) -> Option<&SpareCells> {
-        self.spare_cells.as_deref().filter(|cells| cells.has_losses())
+        self.spare_cells.as_deref().filter(|cells| cells.moves_strips())
+    }
+
+    /// Whether some strip may be in another place than the geometry says, or in two.
+    #[inline]
+    pub(crate) fn moves_strips(&self) -> bool {
+        self.moved().is_some()
     }
 
     /// Coordinator only: this is the superblock, and the members have it if it is recorded.
@@ -380,7 +411,7 @@ impl Array {
     fn spot(&self, stripe: Stripe, strip: StripIdx) -> Spot {
         let own = self.geometry_of(stripe).place(stripe, strip);
         match self.moved() {
-            None => Spot::own(own.member),
+            None => Spot::own(own),
             Some(cells) => cells.spot(own),
         }
     }
@@ -393,8 +424,9 @@ impl Array {
         (place.member, self.offset_of(place, row))
     }
 
+    /// Bytes from the member's start where row `row` of a strip in this place lies.
     #[inline]
-    fn offset_of(&self, place: Place, row: u32) -> u64 {
+    pub(crate) fn offset_of(&self, place: Place, row: u32) -> u64 {
         self.data_offset + place.offset + u64::from(row) * ashlar_units::BLOCK_BYTES
     }
 
@@ -410,29 +442,39 @@ impl Array {
             let place = self.place(stripe, strip, row);
             return self.slot(place.0).access(stripe).0.then_some(place);
         }
-        let own = self.geometry_of(stripe).place(stripe, strip);
         let spot = self.spot(stripe, strip);
-        self.serves(&spot).0.then(|| (spot.member, self.offset_of(own, row)))
+        self.serves(&spot).0.then(|| (spot.place.member, self.offset_of(spot.place, row)))
     }
 
     /// Whether a strip may be read in its spot, and whether it is written. A device that is being
     /// filled serves what the spare table says is on it, and nothing if the table knows no loss.
     fn serves(&self, spot: &Spot) -> (bool, bool) {
-        match self.slot(spot.member).state() {
+        match self.slot(spot.place.member).state() {
             SlotState::InSync => (spot.is_there, spot.takes_writes),
             SlotState::Rebuilding => (spot.is_there && spot.is_listed, spot.takes_writes),
             SlotState::Failing | SlotState::Out => (false, false),
         }
     }
 
-    /// The members that a strip is written to: where it is, and where it is being copied to.
+    /// Rises when strips move. What was read in a place may be something else since.
+    pub(crate) fn places_version(&self) -> u64 {
+        self.spare_cells.as_ref().map_or(0, |cells| cells.version())
+    }
+
+    /// The places that a strip is written to: where it is, and where it is being copied to.
     pub(crate) fn write_places(
         &self,
         stripe: Stripe,
         strip: StripIdx,
-    ) -> (MemberIdx, SmallVec<[MemberIdx; 2]>) {
-        let Spot { member, copies, .. } = self.spot(stripe, strip);
-        (member, copies)
+    ) -> (Place, SmallVec<[Place; 2]>) {
+        let Spot { place, copies, .. } = self.spot(stripe, strip);
+        (place, copies)
+    }
+
+    /// The place among them that is on this member; its own if none is.
+    pub(crate) fn place_on(&self, stripe: Stripe, strip: StripIdx, member: MemberIdx) -> Place {
+        let (place, copies) = self.write_places(stripe, strip);
+        copies.into_iter().find(|copy| copy.member == member).unwrap_or(place)
     }
 
     /// The strip of the stripe that lies on a member.
@@ -440,7 +482,7 @@ impl Array {
         if self.moved().is_some() {
             let is_on = |strip: &StripIdx| {
                 let (at, copies) = self.write_places(stripe, *strip);
-                at == member || copies.contains(&member)
+                at.member == member || copies.iter().any(|copy| copy.member == member)
             };
             return self.geometry_of(stripe).all_strips().iter().find(is_on);
         }

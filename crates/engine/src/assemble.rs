@@ -344,7 +344,8 @@ fn make_array(
     plan: &Plan,
     id: ArrayId,
 ) -> Result<Array, Refusal> {
-    let (superblock, geometry) = (&plan.superblock, &plan.geometry);
+    // The maps have room for what a growth opens, and the geometry for its stripes.
+    let (superblock, geometry) = (&plan.superblock, &plan.geometry.fully_grown());
     let kernel = engine_state.config.parity_kernel()?;
     let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
         .expect("geometries are valid codes");
@@ -358,7 +359,8 @@ fn make_array(
             logical_block_bytes: superblock.logical_block_bytes,
         },
         layouts: Layouts::new(Layout { geometry: *geometry, code }),
-        spare_cells: spare_cells(superblock, geometry),
+        spare_cells: spare_cells(superblock, geometry, &plan.geometry),
+        open_stripes: plan.geometry.stripe_count(),
         tuning,
         data_offset: superblock.areas.data.offset,
         slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
@@ -383,10 +385,15 @@ fn make_array(
 }
 
 /// The spare table, before the states of its cells are read.
-fn spare_cells(superblock: &Superblock, geometry: &Geometry) -> Option<Box<SpareCells>> {
-    let map = geometry.declustered().filter(|_| superblock.has_distributed_spares())?;
+fn spare_cells(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    now: &Geometry,
+) -> Option<Box<SpareCells>> {
+    let asked = geometry.declustered().filter(|_| superblock.has_distributed_spares())?;
+    let map = now.declustered()?;
     let table = SpareTable::of_losses(map, entries_of(superblock));
-    Some(Box::new(SpareCells::new(*map, table)))
+    Some(Box::new(SpareCells::new(*asked, *map, table)))
 }
 
 /// Take over the states of cells. Of members without a device no cell is in place, whatever the

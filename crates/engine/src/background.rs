@@ -12,6 +12,7 @@
 //! - `filling`  a device joined, or the array starts: which jobs begin
 //! - `sparing`  a member went out, or is slow: a spare takes its slot
 //! - `spare_filling`  cells of lost members: rebuilt into distributed spares, copied back
+//! - `growing`  cells of an array that grows move to new members
 //! - `drive`    a job at work: stripes under way, and tried again
 //! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
@@ -29,6 +30,7 @@ mod course;
 pub(crate) mod discard;
 mod drive;
 mod filling;
+mod growing;
 mod job;
 pub(crate) mod jobs;
 mod meter;

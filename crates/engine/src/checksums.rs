@@ -33,7 +33,7 @@ use crate::checksums::page::Key;
 use crate::local_array::LocalArray;
 use crate::slot::MemberDevice;
 use ashlar_device::Fault;
-use ashlar_layout::Stripe;
+use ashlar_layout::{Place, Stripe};
 use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, StripIdx, to_u64};
 use page::Page;
@@ -58,6 +58,11 @@ pub(crate) fn are_mostly_dirty(array: &Array) -> bool {
 /// The number of the block in the member's data area at which a row of a strip lies.
 pub(crate) fn block_of(array: &Array, stripe: Stripe, strip: StripIdx, row: u32) -> u64 {
     (array.device_offset(stripe, strip, row) - array.data_offset) / BLOCK_BYTES
+}
+
+/// The same for a place.
+pub(crate) fn block_in(array: &Array, place: Place, row: u32) -> u64 {
+    (array.offset_of(place, row) - array.data_offset) / BLOCK_BYTES
 }
 
 /// Whether `bytes`, read from the device at this block of its data area and on, are what was

@@ -39,9 +39,12 @@ pub(crate) struct StripPart {
     pub(crate) extent: Extent,
 }
 
-/// When a read began, and on which of the slot's devices.
+/// When a read began, on which of the slot's devices, and where: bytes from the member's start.
 pub(crate) struct Began {
     pub(crate) at: Nanos,
+    pub(crate) offset: u64,
+    /// Of where strips are.
+    pub(crate) version: u64,
     pub(crate) device_epoch: DeviceEpoch,
     pub(crate) awaited: Awaited,
 }

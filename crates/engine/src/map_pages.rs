@@ -29,7 +29,7 @@ use uuid::Uuid;
 const PAGES_AT_ONCE: u64 = 256;
 /// Reads at the same time: each run of pages comes from other members, and one run alone waits for
 /// their seeks one after the other. A read of pages with two places is 2 MiB.
-const READS_AT_ONCE: u64 = 24;
+const READS_AT_ONCE: usize = 24;
 
 /// The devices whose maps are read.
 pub(crate) struct MapDevices<'d> {
@@ -53,13 +53,7 @@ pub(crate) async fn load(
     // Whatever the policy: a crash may have left a page on some of the members only.
     let is_unclean = superblock.unclean;
     let members = Members { worker, array, sources, followers, is_unclean };
-    let written = Pages {
-        kind: BitmapKind::WrittenMap,
-        at: superblock.areas.written_map.offset,
-        count: to_u64(array.written.page_count()),
-        places: superblock.written_map_places(),
-        are_whole: superblock.has_whole_map(),
-    };
+    let written = Pages::written(superblock, to_u64(array.written.page_count()));
     let mut lost = Vec::new();
     members
         .load(&written, |page, found| {
@@ -87,6 +81,8 @@ async fn load_intent(members: &Members<'_>, superblock: &Superblock, is_in_doubt
     let intent = Pages {
         kind: BitmapKind::WriteIntent,
         at: superblock.areas.write_intent.offset,
+        first_pages: u64::MAX,
+        at_behind: 0,
         count: page_count(array.intent.region_count()),
         places: 1,
         are_whole: false,
@@ -111,6 +107,9 @@ struct Pages {
     kind: BitmapKind,
     /// Where the first one lies, bytes from the member's start.
     at: u64,
+    /// Pages that lie there; those behind them begin elsewhere.
+    first_pages: u64,
+    at_behind: u64,
     count: u64,
     /// Places that each page has, one after the other.
     places: u64,
@@ -132,22 +131,17 @@ pub(crate) async fn make(
     if !superblock.has_whole_map() {
         return Ok(());
     }
-    let places = superblock.written_map_places();
-    let blocks = page_count(superblock.geometry.stripes()) * places;
+    let all = page_count(superblock.geometry.stripes_when_grown());
+    let pages = Pages::written(superblock, all);
     let owner_tag = superblock.page_tag(member);
-    let mut first = 0;
-    while first < blocks {
-        let end = blocks.min(first + PAGES_AT_ONCE);
-        let mut bytes = BufMut::zeroed(to_usize((end - first) * BLOCK_BYTES));
-        for (block, page) in (first..end).zip(bytes.chunks_mut(BLOCK_BYTES_USIZE)) {
-            page.copy_from_slice(
-                &identity(owner_tag, BitmapKind::WrittenMap, block / places).first(),
-            );
+    for (first, count) in pages.runs() {
+        let mut bytes = BufMut::zeroed(to_usize(count * pages.places * BLOCK_BYTES));
+        for (block, page) in (0..).zip(bytes.chunks_mut(BLOCK_BYTES_USIZE)) {
+            let number = first + block / pages.places;
+            page.copy_from_slice(&identity(owner_tag, pages.kind, number).first());
         }
-        let offset = superblock.areas.written_map.offset + first * BLOCK_BYTES;
         let write = Command::Write(bytes.freeze());
-        control_io::run(worker, device, offset, write).await.result?;
-        first = end;
+        control_io::run(worker, device, pages.offset(first), write).await.result?;
     }
     Ok(())
 }
@@ -188,10 +182,42 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(64).all(|part| part == &[0; 64][..part.len()])
 }
 
-/// First page and number of pages of a run.
-fn run_of(pages: &Pages, run: u64) -> (u64, u64) {
-    let first = run * PAGES_AT_ONCE;
-    (first, PAGES_AT_ONCE.min(pages.count - first))
+impl Pages {
+    /// Those of the written map.
+    fn written(superblock: &Superblock, count: u64) -> Pages {
+        Pages {
+            kind: BitmapKind::WrittenMap,
+            at: superblock.areas.written_map.offset,
+            first_pages: superblock.written_map_pages(),
+            at_behind: superblock.areas.grown_map.offset,
+            count,
+            places: superblock.written_map_places(),
+            are_whole: superblock.has_whole_map(),
+        }
+    }
+
+    /// The runs of pages: first page and number of each. None lies in two areas.
+    fn runs(&self) -> Vec<(u64, u64)> {
+        let ends = [self.first_pages.min(self.count), self.count];
+        let (mut runs, mut first) = (Vec::new(), 0);
+        for end in ends {
+            while first < end {
+                let count = PAGES_AT_ONCE.min(end - first);
+                runs.push((first, count));
+                first += count;
+            }
+        }
+        runs
+    }
+
+    /// Where the first place of a page lies.
+    fn offset(&self, page: u64) -> u64 {
+        let (at, page) = match page.checked_sub(self.first_pages) {
+            None => (self.at, page),
+            Some(page) => (self.at_behind, page),
+        };
+        at + page * self.places * BLOCK_BYTES
+    }
 }
 
 /// Where pages are read from, and for which array.
@@ -218,15 +244,16 @@ struct Copy {
 
 impl Members<'_> {
     async fn load(&self, pages: &Pages, mut take: impl FnMut(usize, Found)) {
-        let run_count = pages.count.div_ceil(PAGES_AT_ONCE);
-        let runs_at_once = (READS_AT_ONCE / to_u64(self.copies_wanted(pages.kind).max(1))).max(1);
+        let runs = pages.runs();
+        let run_count = runs.len();
+        let runs_at_once = (READS_AT_ONCE / self.copies_wanted(pages.kind).max(1)).max(1);
         // Fresh memory for each read would cost more than the read of a map without bits.
         let mut spare: Vec<BufMut> = Vec::new();
         let mut under_way = VecDeque::new();
         let (mut started, mut taken) = (0, 0);
         while taken < run_count {
             while started < run_count && started - taken < runs_at_once {
-                let (first, count) = run_of(pages, started);
+                let (first, count) = runs[started];
                 under_way.push_back(self.start(pages, first, count, &mut spare));
                 started += 1;
             }
@@ -236,7 +263,7 @@ impl Members<'_> {
                 let read = reading.finish().await;
                 copies.extend(read.ok().map(|bytes| Copy { bytes, map_writer }));
             }
-            let (first, count) = run_of(pages, taken);
+            let (first, count) = runs[taken];
             for at in 0..to_usize(count) {
                 let number = to_usize(first) + at;
                 let mut found = self.newest(&copies, pages, at, number);
@@ -267,7 +294,7 @@ impl Members<'_> {
         count: u64,
         spare: &mut Vec<BufMut>,
     ) -> Vec<(MapWriter, control_io::ControlRead)> {
-        let offset = pages.at + first * pages.places * BLOCK_BYTES;
+        let offset = pages.offset(first);
         let bytes = to_usize(count * pages.places * BLOCK_BYTES);
         spare.retain(|buffer| buffer.len() == bytes);
         let source = |copy: usize| {
@@ -288,7 +315,7 @@ impl Members<'_> {
     /// One page from everybody.
     async fn read_everywhere(&self, pages: &Pages, number: usize) -> Vec<Copy> {
         let bytes = pages.places * BLOCK_BYTES;
-        let extent = Extent::new(pages.at + to_u64(number) * bytes, bytes);
+        let extent = Extent::new(pages.offset(to_u64(number)), bytes);
         let all = self.sources.iter().map(|device| (true, device));
         let mut copies = Vec::new();
         let all = all.chain(self.followers.iter().map(|device| (false, device)));

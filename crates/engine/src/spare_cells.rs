@@ -3,8 +3,8 @@
 //!
 //! What must stay true: the coordinator alone changes the table. A healthy array pays one load for
 //! each question. Each question is answered from one state of the table, so a caller that needs a
-//! member and whether it may be read asks once. A spare cell lies at the offset of the cell that it
-//! replaces, so a strip moves to another member and nowhere else.
+//! member, an offset there, or whether it may be read asks once. A spare cell lies at the offset of
+//! the cell that it replaces, except in slices that a growth of the array opened.
 //!
 //! Not here: changes of states (`coordinator/spare_states.rs`), what fills cells
 //! (`background/spare_filling.rs`).
@@ -17,20 +17,46 @@ use ashlar_ondisk::{SpareRecord, Superblock};
 use ashlar_units::{MemberIdx, to_u64};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// Answers about losses that are kept.
 const COUNTS_KEPT: usize = 16;
 
-/// The spare table of an array.
+/// The spare table of an array, and how far it has grown.
 pub(crate) struct SpareCells {
-    map: Declustered,
+    /// The map by which strips are asked for: that of the array's geometry.
+    asked: Declustered,
     has_losses: AtomicBool,
-    /// Rises with each change of the table.
+    /// Cells may lie elsewhere than the geometry says, which knows the end of a growth only.
+    is_growing: AtomicBool,
+    /// Rises with each change.
     version: AtomicU64,
-    table: RwLock<SpareTable>,
+    state: RwLock<State>,
     counted: Mutex<VecDeque<Counted>>,
+}
+
+/// What changes together.
+struct State {
+    /// The map with the frontier of the growth.
+    map: Declustered,
+    table: SpareTable,
+    /// Cells that are being copied to new members: writes go to both places.
+    moving: Range<u64>,
+    /// The map that an update of the superblocks brings which is being written.
+    coming: Option<Declustered>,
+}
+
+/// The table while it is looked at.
+pub(crate) struct TableGuard<'a>(RwLockReadGuard<'a, State>);
+
+impl Deref for TableGuard<'_> {
+    type Target = SpareTable;
+
+    fn deref(&self) -> &SpareTable {
+        &self.0.table
+    }
 }
 
 /// A lost member of an array with distributed spares: how many of its cells are where. Spare cells
@@ -58,22 +84,22 @@ struct Counted {
 
 /// Where a strip is, and where it is written besides.
 pub(crate) struct Spot {
-    pub(crate) member: MemberIdx,
+    pub(crate) place: Place,
     /// Its content is there. If not, it is to be rebuilt there, or nowhere.
     pub(crate) is_there: bool,
     /// The member is in the spare table.
     pub(crate) is_listed: bool,
     /// Writes go there.
     pub(crate) takes_writes: bool,
-    /// Members whose device is being filled with it: writes go there as well.
-    pub(crate) copies: SmallVec<[MemberIdx; 2]>,
+    /// Places on members whose device is being filled with it: writes go there as well.
+    pub(crate) copies: SmallVec<[Place; 2]>,
 }
 
 impl Spot {
     /// In its own place, at all times.
-    pub(crate) fn own(member: MemberIdx) -> Spot {
+    pub(crate) fn own(place: Place) -> Spot {
         Spot {
-            member,
+            place,
             is_there: true,
             is_listed: false,
             takes_writes: true,
@@ -98,20 +124,53 @@ pub(crate) fn entries_of(superblock: &Superblock) -> Vec<(usize, MemberIdx, bool
 }
 
 impl SpareCells {
-    /// Of an array whose table is this.
-    pub(crate) fn new(map: Declustered, table: SpareTable) -> SpareCells {
+    /// Of an array whose table is this. Strips are asked for by the map of the geometry, and lie by
+    /// the other one, with the frontier of a growth that is under way.
+    pub(crate) fn new(asked: Declustered, map: Declustered, table: SpareTable) -> SpareCells {
         SpareCells {
-            map,
+            asked,
             has_losses: AtomicBool::new(!table.is_empty()),
+            is_growing: AtomicBool::new(map != asked),
             version: AtomicU64::new(0),
-            table: RwLock::new(table),
+            state: RwLock::new(State { map, table, moving: 0..0, coming: None }),
             counted: Mutex::default(),
         }
     }
 
-    /// The map of the array.
-    pub(crate) fn map(&self) -> &Declustered {
-        &self.map
+    /// The map of the array as it is now. Asked for before the table is looked at.
+    pub(crate) fn map(&self) -> Declustered {
+        self.state().map
+    }
+
+    /// Whether strips may lie elsewhere than the geometry says.
+    #[inline]
+    pub(crate) fn moves_strips(&self) -> bool {
+        self.has_losses() || self.is_growing.load(Ordering::Acquire)
+    }
+
+    /// Coordinator only: these cells are on their way to new members from now on; none, if the
+    /// range is empty.
+    pub(crate) fn set_moving(&self, moving: Range<u64>) {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).moving = moving;
+    }
+
+    /// Coordinator only: an update is being written that brings this map. A member that is lost
+    /// meanwhile must not be needed by either.
+    pub(crate) fn set_coming(&self, map: Declustered) {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).coming = Some(map);
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Coordinator only: a growth has come this far.
+    pub(crate) fn set_map(&self, map: Declustered) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        (state.map, state.moving, state.coming) = (map, 0..0, None);
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.is_growing.store(map != self.asked, Ordering::Release);
+    }
+
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether some member is in the table.
@@ -126,16 +185,16 @@ impl SpareCells {
     }
 
     /// The table as it is now. The lock is to be held for a few steps only.
-    pub(crate) fn table(&self) -> RwLockReadGuard<'_, SpareTable> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn table(&self) -> TableGuard<'_> {
+        TableGuard(self.state())
     }
 
     /// Coordinator only: this is the table from now on.
     pub(crate) fn set(&self, table: SpareTable) {
         let has_losses = !table.is_empty();
         // A question that still finds no losses is answered with places of members that serve.
-        let mut own = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        *own = table;
+        let mut own = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        own.table = table;
         self.version.fetch_add(1, Ordering::AcqRel);
         self.has_losses.store(has_losses, Ordering::Release);
     }
@@ -144,7 +203,7 @@ impl SpareCells {
     /// `is_filled` says of a slot whether a device is on its way into it.
     pub(crate) fn follow(&self, superblock: &Superblock, is_filled: impl Fn(MemberIdx) -> bool) {
         let wanted = entries_of(superblock);
-        let mut next = SpareTable::of_losses(&self.map, wanted.iter().copied());
+        let mut next = SpareTable::of_losses(&self.map(), wanted.iter().copied());
         {
             let before = self.table();
             for (at, slot, _) in wanted {
@@ -162,39 +221,47 @@ impl SpareCells {
     /// Where the strip is that belongs to this place.
     #[cold]
     pub(crate) fn spot(&self, own: Place) -> Spot {
-        let Some(cell) = self.cell_of(own) else { return Spot::own(own.member) };
-        let table = self.table();
-        let (member, is_there, takes_writes) = match table.whereabouts(&self.map, cell) {
-            Whereabouts::At(at) => (self.map.member(at), true, true),
-            Whereabouts::LostTo(target) => (self.map.member(target), false, true),
-            Whereabouts::Lost => (own.member, false, false),
+        let Some((cell, row)) = self.cell_of(own) else { return Spot::own(own) };
+        let state = self.state();
+        let State { map, table, .. } = &*state;
+        let (place, is_there, takes_writes) = match table.whereabouts(map, cell) {
+            Whereabouts::At(at) => (place_in(map, at, row), true, true),
+            Whereabouts::LostTo(target) => (place_in(map, target, row), false, true),
+            Whereabouts::Lost => (place_in(map, cell, row), false, false),
         };
         let mut copies = SmallVec::new();
         if is_there {
-            table.copy_targets(&self.map, cell, |at| copies.push(self.map.member(at)));
+            table.copy_targets(map, cell, |at| copies.push(place_in(map, at, row)));
+            copies.extend(state.moves_to(place));
         }
-        let is_listed = table.entry_of(member).is_some();
-        Spot { member, is_there, is_listed, takes_writes, copies }
+        let is_listed = table.entry_of(place.member).is_some();
+        Spot { place, is_there, is_listed, takes_writes, copies }
     }
 
-    fn cell_of(&self, own: Place) -> Option<CellAt> {
-        let row = own.offset / self.map.parts().strip_bytes;
-        self.map.cell_at(MemberRow { member: own.member, row }).map(|(cell, _)| cell)
+    /// The cell of a place by the geometry, and the row there.
+    fn cell_of(&self, own: Place) -> Option<(CellAt, u64)> {
+        let row = own.offset / self.asked.parts().strip_bytes;
+        self.asked.cell_at(MemberRow { member: own.member, row })
     }
 
     /// Strips that some stripe lacks at most when these members are gone besides what the table
     /// says; exact only up to what parity replaces.
     pub(crate) fn most_lost(&self, is_gone: impl Fn(MemberIdx) -> bool) -> usize {
+        let (map, coming) = {
+            let state = self.state();
+            (state.map, state.coming)
+        };
         let gone: Vec<bool> =
-            (0..self.map.members()).map(|at| is_gone(MemberIdx::from_at(at))).collect();
-        let parity = self.map.parts().parity_strips;
+            (0..map.members()).map(|at| is_gone(MemberIdx::from_at(at))).collect();
+        let parity = map.parts().parity_strips;
         let version = self.version();
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |it: &&Counted| it.version == version && it.gone == gone;
         if let Some(known) = counted.iter().find(is_it) {
             return known.most;
         }
-        let most = self.table().most_lost(&self.map, |member| gone[member.at()], parity);
+        let lost_by = |map| self.table().most_lost(map, |member| gone[member.at()], parity);
+        let most = coming.iter().map(lost_by).fold(lost_by(&map), usize::max);
         if counted.len() == COUNTS_KEPT {
             counted.pop_front();
         }
@@ -204,7 +271,7 @@ impl SpareCells {
 
     /// What each lost member has where, by entry.
     pub(crate) fn status(&self) -> Vec<LostMember> {
-        let columns = self.map.parts().spare_columns;
+        let columns = self.asked.parts().spare_columns;
         let table = self.table();
         let of_entry = |(at, entry): (usize, &SpareEntry)| {
             let count = |state| to_u64(entry.states().iter().filter(|it| **it == state).count());
@@ -223,4 +290,21 @@ impl SpareCells {
     pub(crate) fn is_lost(&self, member: MemberIdx) -> bool {
         self.table().entry_of(member).is_some()
     }
+}
+
+impl State {
+    /// The place on a new member that a place is being copied to.
+    fn moves_to(&self, place: Place) -> Option<Place> {
+        let parts = self.map.parts();
+        let number = place.offset / (parts.strip_bytes * parts.cell_rows);
+        let is_moving = self.moving.contains(&number);
+        let member = self.map.target_of(place.member, number).filter(|_| is_moving)?;
+        Some(Place { member, ..place })
+    }
+}
+
+/// Where a row of a cell lies.
+fn place_in(map: &Declustered, cell: CellAt, row_of_cell: u64) -> Place {
+    let MemberRow { member, row } = map.start_of(cell);
+    Place { member, offset: (row + row_of_cell) * map.parts().strip_bytes }
 }

@@ -249,7 +249,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
     ArrayStatus {
         name: array.name().to_owned(),
         uuid: superblock.array_uuid,
-        geometry: *array.geometry(),
+        geometry: superblock.geometry.to_layout().unwrap_or(*array.geometry()),
         enclosures: superblock.enclosures,
         state: state_of(array),
         taken_over_by: array.taken_over_by().map(str::to_owned),

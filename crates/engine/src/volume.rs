@@ -30,7 +30,9 @@ impl ArrayVolume {
 
 impl Volume for ArrayVolume {
     fn facts(&self) -> VolumeFacts {
-        VolumeFacts { read_only: self.local.array.is_read_only(), ..self.local.facts.clone() }
+        let array = &self.local.array;
+        let (read_only, size_bytes) = (array.is_read_only(), array.volume_bytes());
+        VolumeFacts { read_only, size_bytes, ..self.local.facts.clone() }
     }
 
     async fn turn(&self, transfer: Transfer, bytes: u64) {
@@ -55,7 +57,7 @@ impl Volume for ArrayVolume {
         extent: Extent,
         runs_max: usize,
     ) -> Result<Vec<AllocationRun>, VolumeError> {
-        if !self.local.facts.covers(extent) {
+        if !self.facts().covers(extent) {
             return Err(VolumeError::new(VolumeErrorKind::BadExtent, extent));
         }
         Ok(self.runs(extent, runs_max))

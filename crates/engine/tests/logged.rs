@@ -15,6 +15,10 @@ mod distributed_spares;
 mod faults;
 #[path = "engine/first_writes.rs"]
 mod first_writes;
+#[path = "engine/grown.rs"]
+mod grown;
+#[path = "engine/growth.rs"]
+mod growth;
 #[path = "engine/jobs_cut_off.rs"]
 mod jobs_cut_off;
 #[path = "engine/kept_map.rs"]

@@ -19,12 +19,14 @@ pub enum JobKind {
     Resync,
     /// Reads and compares everything.
     Scrub,
+    /// Moves cells of a declustered array to new members.
+    Grow,
 }
 
 impl JobKind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [JobKind; 4] =
-        [JobKind::Rebuild, JobKind::Replace, JobKind::Resync, JobKind::Scrub];
+    pub const ALL: [JobKind; 5] =
+        [JobKind::Rebuild, JobKind::Replace, JobKind::Resync, JobKind::Scrub, JobKind::Grow];
 
     /// The code on disk.
     pub fn code(self) -> u8 {
@@ -33,6 +35,7 @@ impl JobKind {
             JobKind::Replace => 2,
             JobKind::Resync => 3,
             JobKind::Scrub => 4,
+            JobKind::Grow => 5,
         }
     }
 
@@ -48,6 +51,7 @@ impl JobKind {
             JobKind::Replace => "replace",
             JobKind::Resync => "resync",
             JobKind::Scrub => "scrub",
+            JobKind::Grow => "grow",
         }
     }
 }

@@ -152,7 +152,7 @@ fn written(
     rest: &Rest,
     members: &[usize],
 ) -> impl Fn(u64) -> bool + use<> {
-    let (area, places) = (rest.newest.areas.written_map, rest.newest.written_map_places());
+    let places = rest.newest.written_map_places();
     let identity = |at: usize, page: u64| PageIdentity {
         kind: BitmapKind::WrittenMap,
         owner_tag: page_tag(rest, at),
@@ -163,7 +163,7 @@ fn written(
     for page in 0..last.div_ceil(BITS_PER_PAGE) {
         let read = |at: &usize| {
             let place = |place: u64| {
-                let offset = area.offset + (page * places + place) * BLOCK_BYTES;
+                let offset = rest.newest.written_map_offset(page, place);
                 let bytes = drive_slots.all[*at].disk.peek(Extent::new(offset, BLOCK_BYTES));
                 let read = identity(*at, page).decode(&bytes).ok();
                 read.filter(|read| read.sequence > 0 || !rest.newest.has_whole_map())

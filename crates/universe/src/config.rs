@@ -129,6 +129,9 @@ pub struct Config {
     pub has_checksums: bool,
     /// There is memory that outlives a killed program.
     pub keeps_map: bool,
+    /// Members, the last ones, that come to a declustered array by a growth. It is under way from
+    /// the first start on.
+    pub grows: usize,
     /// Where it is cut off, and what comes and goes meanwhile.
     pub cuts: Cuts,
 }
@@ -205,6 +208,7 @@ impl Config {
             has_checksums,
             keeps_map: wish.keeps_map.unwrap_or(Random::stream(seed, 0xCA).percent(50)),
             cuts: Cuts::default(),
+            grows: draw_growth(&mut Random::stream(seed, 0xCD), &shape),
             shape,
         };
         wish.aim.into_iter().for_each(|aim| aim.take(&mut config));
@@ -231,6 +235,11 @@ impl Config {
             torn_at: to_usize(self.unit_bytes.min(atomic)),
             leaves_junk: self.disks.iter().any(|disk| disk.torn_repairs_leave_junk),
         })
+    }
+
+    /// What is created: without the members of a growth.
+    pub fn created(&self) -> Shape {
+        Shape { members: self.shape.members - self.grows, ..self.shape.clone() }
     }
 
     /// Data bytes of a stripe.
@@ -351,6 +360,19 @@ fn decluster(random: &mut Random, shape: &mut Shape, is_wished: bool) {
     let cell_bytes = Some(shape.strip_bytes * (1 + random.below(3)));
     shape.declustered =
         Some(DeclusteredShape { domain_members: 1, stripe_width, spare_columns, cell_bytes });
+}
+
+/// Of arrays that may grow, how many do, of a hundred.
+const GROWING: u64 = 60;
+
+/// Members that come later, as far as stripes and spare columns do without.
+fn draw_growth(random: &mut Random, shape: &Shape) -> usize {
+    let is_drawn = random.percent(GROWING);
+    let Some(own) = shape.declustered.filter(|own| is_drawn && own.spare_columns > 0) else {
+        return 0;
+    };
+    let most = shape.members - own.stripe_width - own.spare_columns;
+    if most == 0 { 0 } else { 1 + to_usize(random.below(to_u64(most))) }
 }
 
 fn draw_disks(random: &mut Random, count: usize) -> Vec<DiskOptions> {

@@ -284,7 +284,7 @@ impl Director<'_> {
 
     /// Sectors of some strip, or of several in a row.
     fn break_sectors(&mut self) {
-        let geometry = *self.array.geometry();
+        let geometry = self.array.geometry_now();
         let (first, count) = self.stage.config().window;
         let (out, now) = (self.out(), self.handle.now());
         for _ in 0..1 + self.random.below(3) {
@@ -312,7 +312,7 @@ impl Director<'_> {
 
     /// A strip's device lies about the next write of it, or blocks of it change.
     fn spoil(&mut self, act: Act) {
-        let geometry = *self.array.geometry();
+        let geometry = self.array.geometry_now();
         let (first, count) = self.stage.config().window;
         let (out, now) = (self.out(), self.handle.now());
         for _ in 0..1 + self.random.below(3) {
@@ -520,6 +520,9 @@ impl Director<'_> {
     async fn pause_jobs(&mut self) {
         let kinds = [JobKind::Rebuild, JobKind::Resync, JobKind::Scrub, JobKind::Replace];
         let kind = self.choose(&kinds).expect("four");
+        // Few arrays grow, and the others are as they were before any did.
+        let is_growth = self.stage.config().grows > 0 && self.random.percent(40);
+        let kind = if is_growth { JobKind::Grow } else { kind };
         let is_pause = self.random.percent(60);
         let answer = match is_pause {
             true => self.engine.pause(TANK, kind).await,

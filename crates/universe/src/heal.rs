@@ -43,7 +43,7 @@ impl Director<'_> {
             if self.handle.now().since(began) > DEADLINE {
                 self.stage.fail("the array does not become whole within an hour of virtual time");
             }
-            for kind in [JobKind::Rebuild, JobKind::Resync, JobKind::Scrub] {
+            for kind in [JobKind::Rebuild, JobKind::Resync, JobKind::Scrub, JobKind::Grow] {
                 // Most of the time there is none.
                 let _none = self.engine.unpause(TANK, kind).await;
             }

@@ -14,6 +14,7 @@
 //!   `client`  its clients
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `drive_slot`  the devices and the budget of losses
+//! - `growth`  an array begins to grow before its first start
 //! - `spares`  what distributed spares change about the budget
 //! - `abuse`  misuse of members between lives, undone afterwards
 //! - `replay`  the export: what was not answered when the program was killed is sent again
@@ -41,6 +42,7 @@ mod damaged;
 mod director;
 mod drive_slot;
 mod exhaustive;
+mod growth;
 mod heal;
 mod hostile;
 mod kept;

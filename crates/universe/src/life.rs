@@ -88,14 +88,14 @@ impl Life<'_> {
         let ended = self.world.run(async |handle| {
             let engine = engine(opener, &handle, &stage);
             let config = stage.config();
-            let devices: Vec<String> =
-                (0..config.shape.members).map(|at| format!("disk{at}")).collect();
+            let shape = config.created();
+            let devices: Vec<String> = (0..shape.members).map(|at| format!("disk{at}")).collect();
             let spec = CreateSpec {
                 enclosures: None,
                 name: TANK.to_owned(),
                 destroy: if again { devices.clone() } else { Vec::new() },
                 devices,
-                shape: config.shape.clone(),
+                shape,
                 policy: config.policy,
                 atomic_write_bytes: config.stated_atomic_bytes,
                 checksums: match config.has_checksums {

@@ -9,11 +9,12 @@ use crate::aim::Place;
 use crate::audit;
 use crate::config::{Class, Config, Wish};
 use crate::drive_slot::DriveSlots;
+use crate::growth;
 use crate::kept::OlderMap;
 use crate::life::{Life, Outlook, StartCut};
 use crate::marks::Marks;
 use crate::stage::{Stage, Stopper};
-use ashlar_sim::{Operation, Random, SimWorld, Stop};
+use ashlar_sim::{Operation, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, to_u64};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -229,14 +230,30 @@ impl Universe<'_> {
             self.drive_slots.data_offset = data_offset;
             self.drive_slots.geometry = Some(geometry);
             self.drive_slots.leave_old_content(&geometry, self.stage.config().window);
+            self.begin_growth();
             return;
         }
         self.stage.fail("the third creation was stopped, too: a fault of the simulator");
     }
 
+    /// The array that was just created is to grow.
+    fn begin_growth(&mut self) {
+        let config = self.stage.config();
+        if config.grows == 0 {
+            return;
+        }
+        let disks = self.drive_slots.all.iter().map(|drive_slot| &drive_slot.disk);
+        let disks: Vec<&SimDisk> = disks.take(config.shape.members).collect();
+        if let Err(fault) = growth::begin(&disks, config) {
+            self.stage.fail(format!("the array cannot grow: {fault}"));
+        }
+        self.stage.mark("layout.growing");
+    }
+
     /// What happens while nobody uses the devices.
     fn between(&mut self, (number, lives): (usize, usize), outlook: &Outlook) {
         let Some(rest) = self.drive_slots.at_rest() else { return };
+        self.drive_slots.geometry = rest.newest.geometry.to_layout();
         if number > 1 {
             self.drive_slots.adopt(&rest);
             self.drive_slots.forget_suspicions();

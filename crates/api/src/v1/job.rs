@@ -66,6 +66,8 @@ pub enum JobKind {
     Resync,
     /// Read all, compare.
     Scrub,
+    /// Move cells of a declustered array to new members.
+    Grow,
 }
 
 impl fmt::Display for JobKind {
@@ -75,6 +77,7 @@ impl fmt::Display for JobKind {
             JobKind::Replace => "replace",
             JobKind::Resync => "resync",
             JobKind::Scrub => "scrub",
+            JobKind::Grow => "grow",
         })
     }
 }

@@ -105,7 +105,9 @@ impl Job {
         let device_epoch = match spec.work {
             Work::Rebuild { slot } => Some(array.slot(slot).device_epoch()),
             Work::Copy { slot } => Some(array.slot(slot).replacement_device_epoch()),
-            Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } => None,
+            Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } | Work::MoveCells { .. } => {
+                None
+            }
         };
         if spec.work == Work::Resync {
             array.intent.resync_begins();
@@ -140,6 +142,7 @@ impl Job {
         match self.work {
             Work::Rebuild { .. } | Work::FillCells { .. } => JobKind::Rebuild,
             Work::Copy { .. } => JobKind::Replace,
+            Work::MoveCells { .. } => JobKind::Grow,
             Work::Resync => JobKind::Resync,
             Work::Scrub { .. } => JobKind::Scrub,
         }
@@ -148,7 +151,9 @@ impl Job {
     pub(super) fn slot(&self) -> Option<MemberIdx> {
         match self.work {
             Work::Rebuild { slot } | Work::Copy { slot } => Some(slot),
-            Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } => None,
+            Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } | Work::MoveCells { .. } => {
+                None
+            }
         }
     }
 

@@ -26,8 +26,8 @@ use crate::spare_cells::SpareCells;
 use crate::stripe::work::{Answer, Step, StepReport, StripeWork, Work};
 use ashlar_layout::Stripe;
 use ashlar_layout::declustered::{
-    CellAt, CellState, Declustered, DeviceState, GroupAt, Held, MemberRow, Settled, SpareTable,
-    Whereabouts, endangered_in,
+    CellAt, CellState, Declustered, DeviceState, GroupAt, Held, Settled, SpareTable, Whereabouts,
+    endangered_in,
 };
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::{Pending, within};
@@ -240,7 +240,7 @@ async fn next_batch(local: &Rc<LocalArray>, cells: &SpareCells, pass: &mut Pass)
 
 /// The cells of a slice whose stripes lost as much as the pass rebuilds now.
 fn lost_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
-    let (map, table) = (cells.map(), cells.table());
+    let (map, table) = (&cells.map(), cells.table());
     let all = endangered_in(map, &table, pass.slice);
     let due: Vec<GroupAt> =
         all.into_iter().filter(|it| it.lost == pass.lost).map(|it| it.group).collect();
@@ -259,7 +259,7 @@ fn lost_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
 /// The cells of a slice's share that are not in their places, of members whose device is being
 /// filled.
 fn copies_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
-    let (map, table) = (cells.map(), cells.table());
+    let (map, table) = (&cells.map(), cells.table());
     for (member, number) in share_of_slice(map, &table, pass.slice) {
         let Some((_, entry)) = table.entries().find(|(_, entry)| entry.member == member) else {
             continue;
@@ -315,7 +315,9 @@ async fn fill(
         return;
     }
     everywhere(local, |_| {}).await;
-    let undone = visit_all(local, cells, job, &batch).await;
+    let origins = batch.iter().filter_map(|fill| fill.origin());
+    let work = |strips| Work::FillCells { strips };
+    let undone = visit_all(local, cells, job, origins, work).await;
     if local.array.is_stopping() {
         return;
     }
@@ -324,9 +326,9 @@ async fn fill(
     let mut next = cells.table().clone();
     for fill in batch {
         let changed = match fill {
-            Fill::Rebuild(cell) => next.rebuilt(cells.map(), cell, Settled),
+            Fill::Rebuild(cell) => next.rebuilt(&cells.map(), cell, Settled),
             Fill::CopyBack { member, number, .. } | Fill::Empty { member, number } => {
-                next.copied_back(cells.map(), member, number, Settled)
+                next.copied_back(&cells.map(), member, number, Settled)
             }
         };
         if changed.is_err() {
@@ -347,15 +349,17 @@ async fn fill(
 /// Steps under way, oldest first.
 type UnderWay = VecDeque<(Vec<CellAt>, Pending<Answer>)>;
 
-/// Visit all stripes of the cells. Those that are not done come back.
-async fn visit_all(
+/// Do `work` to all stripes of the cells of data columns, which says it of the strips that lie in
+/// them. Cells that are not done come back.
+pub(super) async fn visit_all(
     local: &Rc<LocalArray>,
     cells: &SpareCells,
     job: &Job,
-    batch: &[Fill],
+    origins: impl Iterator<Item = CellAt>,
+    work: impl Fn(StripSet) -> Work,
 ) -> BTreeSet<CellAt> {
     let mut groups: BTreeMap<GroupAt, Vec<CellAt>> = BTreeMap::new();
-    for origin in batch.iter().filter_map(|fill| fill.origin()) {
+    for origin in origins {
         let (group, _) = cells.map().group_of(origin).expect("a data cell is of a group");
         groups.entry(group).or_default().push(origin);
     }
@@ -374,7 +378,7 @@ async fn visit_all(
                 local.worker.handle.sleep(meter.pace.pause).await;
             }
             let owner = local.array.owner_of(stripe);
-            let step = Step { stripe, work: Work::FillCells { strips } };
+            let step = Step { stripe, work: work(strips) };
             let pending = local.worker.hand_to(owner, local, StripeWork::Step(step));
             under_way.push_back((origins.clone(), pending));
             while under_way.len() >= meter.pace.depth {
@@ -401,7 +405,8 @@ fn strips_in(
     let mut found = None;
     let mut strips = StripSet::EMPTY;
     for origin in origins {
-        let at = MemberRow { member: map.member(*origin), row: map.first_row(*origin) + row };
+        let mut at = map.start_of(*origin);
+        at.row += row;
         let Held::Strip(stripe, strip) = map.held(at) else { unreachable!("it is a data cell") };
         found = Some(stripe);
         strips = strips.with(strip);

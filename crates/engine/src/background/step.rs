@@ -52,7 +52,7 @@ pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {
                     refill(local, work, StripRun { stripe, strip, rows }, &mut report).await;
                 }
             }
-            Work::FillCells { strips } => {
+            Work::FillCells { strips } | Work::MoveCells { strips } => {
                 fill_cells(local, stripe, strips, rows, &mut report).await;
             }
             Work::Resync => compare::resync(local, stripe, rows, &mut report).await,
@@ -240,13 +240,13 @@ async fn write_rebuilt(local: &Rc<LocalArray>, part: StripRun, content: Buf) -> 
 async fn write_cell(local: &Rc<LocalArray>, part: StripRun, content: Buf) -> bool {
     let Ok(pins) = pin(local, part.stripe, one(part.strip, part.rows)).await else { return false };
     let is_there = local.array.is_readable(part.stripe, part.strip);
-    let (member, copies) = local.array.write_places(part.stripe, part.strip);
-    let targets = if is_there { copies } else { std::iter::once(member).collect() };
+    let (place, copies) = local.array.write_places(part.stripe, part.strip);
+    let targets = if is_there { copies } else { std::iter::once(place).collect() };
     let mut writes = Writes::noting(local, pins);
     for target in &targets {
         local.counts().job_member_writes.add(1);
         let piece = Piece::new(part.strip, part.rows, content.clone());
-        if !writes.start_on(local, *target, part.stripe, piece) {
+        if !writes.start_in(local, *target, piece) {
             return false;
         }
     }

@@ -80,7 +80,9 @@ async fn flush_target(local: &Rc<LocalArray>, job: &Job) -> bool {
     let (slot, device) = match job.work {
         Work::Rebuild { slot } => (slot, local.device(slot)),
         Work::Copy { slot } => (slot, local.replacement(slot)),
-        Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } => return true,
+        Work::Resync | Work::Scrub { .. } | Work::FillCells { .. } | Work::MoveCells { .. } => {
+            return true;
+        }
     };
     let (Some(device), Some(device_epoch)) = (device, job.device_epoch) else { return false };
     if map_writer::flush(local).await.is_err() {
@@ -127,8 +129,8 @@ async fn complete(local: &Rc<LocalArray>, job: &Job) -> bool {
         (Work::Rebuild { slot }, Some(member)) => complete_rebuild(local, job, slot, member).await,
         (Work::Copy { slot }, Some(member)) => complete_copy(local, job, slot, member).await,
         (Work::Rebuild { .. } | Work::Copy { .. }, None) => false,
-        // It ends by itself (`spare_filling.rs`).
-        (Work::FillCells { .. }, _) => true,
+        // They end by themselves (`spare_filling.rs`, `growing.rs`).
+        (Work::FillCells { .. } | Work::MoveCells { .. }, _) => true,
         (Work::Resync, _) => {
             // As long as regions are not trusted the table says so, for the next start.
             if local.array.intent.unsynced_count() == 0 {

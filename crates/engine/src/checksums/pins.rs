@@ -8,7 +8,7 @@
 
 use super::load::{begin, load};
 use super::page::Page;
-use super::{are_mostly_dirty, block_of, sum_of};
+use super::{are_mostly_dirty, block_in, sum_of};
 use crate::array::Array;
 use crate::blame::{FailedMembers, blame, take_out_failed};
 use crate::checksums::page::Key;
@@ -19,7 +19,7 @@ use crate::slot::MemberDevice;
 use crate::slot::WriteTarget;
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
-use ashlar_layout::{RowRange, StripIo, Stripe};
+use ashlar_layout::{Place, RowRange, StripIo, Stripe};
 use ashlar_ondisk::checksums::locate;
 use ashlar_units::{BLOCK_BYTES_USIZE, to_u64};
 use ashlar_volume::VolumeErrorKind;
@@ -75,9 +75,9 @@ pub(crate) async fn pin(
     let mut pins = Pins::default();
     let mut missing: SmallVec<[(WriteTarget, Key); 4]> = SmallVec::new();
     for StripIo { strip, rows } in ios {
-        let first = block_of(&local.array, stripe, strip, rows.start);
-        let last = first + u64::from(rows.blocks()) - 1;
-        for (target, owner) in targets(local, stripe, strip) {
+        for (target, owner, place) in targets(local, stripe, strip) {
+            let first = block_in(&local.array, place, rows.start);
+            let last = first + u64::from(rows.blocks()) - 1;
             for page in locate(first).0..=locate(last).0 {
                 let key = Key::new(owner, page);
                 match sums.cache.get(key) {
@@ -93,19 +93,21 @@ pub(crate) async fn pin(
     Ok(Some(pins))
 }
 
-/// The devices that a write of this strip goes to, as far as this worker knows.
+/// The devices that a write of this strip goes to, as far as this worker knows, and where.
 fn targets(
     local: &LocalArray,
     stripe: Stripe,
     strip: ashlar_units::StripIdx,
-) -> impl Iterator<Item = (WriteTarget, MemberDevice)> {
-    let (member, copies) = local.array.write_places(stripe, strip);
+) -> impl Iterator<Item = (WriteTarget, MemberDevice, Place)> {
+    let (place, copies) = local.array.write_places(stripe, strip);
+    let member = place.member;
     let replacing = MemberDevice { member, device_epoch: local.device_epochs(member).1 };
     let replacing =
-        local.replacement(member).map(|_| (WriteTarget::replacement(replacing), replacing));
-    let current = std::iter::once(member).chain(copies).filter_map(|member| {
+        local.replacement(member).map(|_| (WriteTarget::replacement(replacing), replacing, place));
+    let current = std::iter::once(place).chain(copies).filter_map(|place| {
+        let member = place.member;
         let current = MemberDevice { member, device_epoch: local.device_epochs(member).0 };
-        local.device(member).map(|_| (WriteTarget::current(current), current))
+        local.device(member).map(|_| (WriteTarget::current(current), current, place))
     });
     current.chain(replacing)
 }

@@ -281,7 +281,7 @@ async fn prepare(
     let marks = if is_back { Extent::default() } else { FLUSH_MARKS };
     // Nor may a heartbeat of somebody who ran it elsewhere.
     let areas = superblock.areas;
-    for area in [areas.heartbeat, areas.write_intent, areas.written_map, marks] {
+    for area in [areas.heartbeat, areas.write_intent, areas.written_map, areas.grown_map, marks] {
         let zeroed = control_io::zero(worker, device.as_ref(), area).await;
         zeroed.map_err(|fault| control_io::refused(path, "clearing its maps", fault))?;
     }

@@ -221,10 +221,8 @@ fn take_written_pages(local: &LocalArray) -> (Vec<TakenPage>, Vec<PageToStore>) 
     if !local.array.written.has_dirty_pages() {
         return (Vec::new(), Vec::new());
     }
-    let (area, places) = {
-        let superblock = local.coordinator().superblock.borrow();
-        (superblock.areas.written_map.offset, superblock.written_map_places())
-    };
+    let superblock = local.coordinator().superblock.borrow();
+    let places = superblock.written_map_places();
     let written = &local.array.written;
     let take = |page: usize| (page, written.words_to_store(page));
     let numbers: Vec<TakenPage> = written.take_dirty_pages().into_iter().map(take).collect();
@@ -232,8 +230,8 @@ fn take_written_pages(local: &LocalArray) -> (Vec<TakenPage>, Vec<PageToStore>) 
         numbers.iter().for_each(|(page, _)| written.put_kept(*page));
     }
     let to_store = |(page, words): &TakenPage| {
-        let place = to_u64(*page) * places + written.next_place(*page) % places;
-        let offset = area + place * BLOCK_BYTES;
+        let place = written.next_place(*page) % places;
+        let offset = superblock.written_map_offset(to_u64(*page), place);
         PageToStore::new(local.coordinator(), BitmapKind::WrittenMap, *page, offset, words)
     };
     let pages = numbers.iter().map(to_store).collect();

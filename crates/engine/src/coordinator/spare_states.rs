@@ -62,10 +62,11 @@ pub(crate) async fn trust(local: &Rc<LocalArray>, member: MemberIdx) -> Result<b
     let version = cells.version();
     let dirty: BTreeSet<RegionNo> = local.array.intent.durable_regions().into_iter().collect();
     let mut next = cells.table().clone();
-    let is_clean = |cell: CellAt| is_clean(&local.array, cells.map(), &dirty, cell);
-    let trusted = next.trust(cells.map(), member, is_clean);
+    let map = cells.map();
+    let is_clean = |cell: CellAt| is_clean(&local.array, &map, &dirty, cell);
+    let trusted = next.trust(&map, member, is_clean);
     if sings(Canary::SpareCellsTrusted) {
-        trust_spare_cells(cells.map(), member, &mut next);
+        trust_spare_cells(&map, member, &mut next);
     }
     match trusted {
         Ok(_) => commit(local, next, version).await,
@@ -135,7 +136,7 @@ pub(crate) async fn commit(
 }
 
 /// No record of the log that is there now counts any more, on any worker.
-async fn settle(local: &Rc<LocalArray>) -> bool {
+pub(crate) async fn settle(local: &Rc<LocalArray>) -> bool {
     let Some(shape) = local.array.log else { return true };
     let settling = (0..shape.log_rings)
         .map(|owner| local.worker.hand_to(owner, local, StripeWork::Settle))

@@ -148,8 +148,10 @@ pub(super) async fn write(
     clock.lap(local, WriteStage::Log);
     let pieces = pieces(update, payload, blocks);
     let places = places(local, stripe, update);
-    // Since the plan was made a member may have been lost, and its strips have got spare cells.
+    // Since the plan was made a member may have been lost, and its strips have got spare cells. Of
+    // an array that grows, strips may be on their way to another place.
     let is_elsewhere = local.array.missing_slots() != 0
+        || local.array.moves_strips()
         || places.iter().flatten().any(|(member, _)| local.is_replaced(*member));
     let failed = match is_elsewhere {
         true => Box::pin(store_twice(local, stripe, update, pieces)).await,

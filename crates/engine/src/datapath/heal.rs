@@ -19,7 +19,7 @@ use crate::blame::read_failed;
 use crate::canary::{Canary, sings};
 use crate::checksums::page::Key;
 use crate::checksums::pins::{Noted, note_alone};
-use crate::checksums::{Judgement, block_of, judge, load, sum_of};
+use crate::checksums::{Judgement, judge, load, sum_of};
 use crate::datapath::reconstruct::write_back;
 use crate::event::names;
 use crate::local_array::LocalArray;
@@ -29,7 +29,7 @@ use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::checksums::{UNKNOWN, locate};
-use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, StripIdx, StripSet};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, StripIdx, StripSet};
 use std::rc::Rc;
 
 /// What came of it.
@@ -158,13 +158,14 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
         let read = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
         let path = local.device(member).map(|device| device.facts().path.clone());
         if let Some(pending) = local.start(member, offset, read) {
-            local.tally(member).begin_read(ashlar_units::BLOCK_BYTES);
+            local.tally(member).begin_read(BLOCK_BYTES);
             let owner = MemberDevice { member, device_epoch };
-            started.push((strip, owner, path.unwrap_or_default(), pending));
+            let number = (offset - array.data_offset) / BLOCK_BYTES;
+            started.push((strip, owner, number, path.unwrap_or_default(), pending));
         }
     }
     let mut blocks = Vec::new();
-    for (strip, owner, path, pending) in started {
+    for (strip, owner, number, path, pending) in started {
         let outcome = pending.await;
         local.tally(owner.member).counters.completed.add(1);
         let bytes = match outcome {
@@ -178,7 +179,6 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
             }
             None => continue,
         };
-        let number = block_of(array, stripe, strip, row);
         let (page, entry) = locate(number);
         let (known, may_be_old) = match load::load(local, Key::new(owner, page)).await {
             Ok(page) => (page.sum(entry), page.may_be_old(entry)),

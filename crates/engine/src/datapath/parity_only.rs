@@ -83,12 +83,12 @@ fn change_of(
 /// Whether what lies in the strip's place after a crash is a block, old or new.
 fn is_whole(local: &LocalArray, stripe: Stripe, strip: StripIdx) -> bool {
     let array = &local.array;
-    let (member, copies) = array.write_places(stripe, strip);
-    let slot = array.slot(member);
+    let (place, copies) = array.write_places(stripe, strip);
+    let slot = array.slot(place.member);
     let is_said = slot.writes_whole() || sings(Canary::ParityOnlyUnstated);
     is_said
         && slot.state() == SlotState::InSync
-        && local.replacement(member).is_none()
+        && local.replacement(place.member).is_none()
         && copies.is_empty()
 }
 

@@ -140,6 +140,7 @@ fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started
     }
     let part = source(local, part);
     let is_aligned = part.extent.is_aligned_to(BLOCK_BYTES);
+    let version = array.places_version();
     let place = array.readable_place(part.stripe, part.strip, 0);
     let place = place.filter(|_| is_aligned && !array.room.has_torn());
     let Some((member, strip_offset)) = place else {
@@ -152,6 +153,8 @@ fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started
         Some(pending) => {
             let began = Began {
                 at: local.worker.handle.turn_now(),
+                offset,
+                version,
                 device_epoch: local.device_epochs(member).0,
                 awaited: Awaited { local: Rc::clone(local), member },
             };
@@ -244,8 +247,8 @@ async fn straight(
     let (tally, now) = (local.tally(member), local.worker.handle.turn_now());
     tally.read_latency.record(now.since(began.at));
     tally.timings.note_read(began.at, asked, now);
-    if local.array.room.has_torn() {
-        // It may have crossed a write that met no room.
+    // It may have crossed a write that met no room, or its place may have another use by now.
+    if local.array.room.has_torn() || local.array.places_version() != began.version {
         return Box::pin(elsewhere(local, part, Missing::default())).await;
     }
     if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
@@ -267,8 +270,7 @@ async fn compared(
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
     let array = &local.array;
-    let strip_offset = array.device_offset(part.stripe, part.strip, 0);
-    let first = (strip_offset - array.data_offset + part.extent.offset) / BLOCK_BYTES;
+    let first = (began.offset - array.data_offset) / BLOCK_BYTES;
     if sings(Canary::ReadUnverified) {
         return Ok(buffer);
     }

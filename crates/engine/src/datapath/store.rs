@@ -22,7 +22,7 @@ use crate::slot::MemberDevice;
 use crate::slot::WriteTarget;
 use ashlar_device::{Command, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
-use ashlar_layout::{RowRange, StripIo, Stripe, WritePlan};
+use ashlar_layout::{Place, RowRange, StripIo, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
 use ashlar_units::{MemberIdx, Nanos, StripSet, to_u64, to_usize};
@@ -204,11 +204,12 @@ impl Writes {
         let Piece { part, bytes: buffer } = piece;
         let array = &local.array;
         self.began = local.worker.handle.turn_now();
-        let offset = array.device_offset(stripe, part.strip, part.rows.start);
-        let (member, copies) = array.write_places(stripe, part.strip);
+        let (place, copies) = array.write_places(stripe, part.strip);
         for copy in copies.into_iter().filter(|_| !sings(Canary::SpareCopyMissesWrites)) {
-            self.start_current(local, copy, offset, buffer.clone());
+            let offset = array.offset_of(copy, part.rows.start);
+            self.start_current(local, copy.member, offset, buffer.clone());
         }
+        let (member, offset) = (place.member, array.offset_of(place, part.rows.start));
         let (_, replacement) = local.device_epochs(member);
         let replacing = local.replacement(member);
         if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
@@ -221,19 +222,13 @@ impl Writes {
         self.start_current(local, member, offset, buffer);
     }
 
-    /// Start writing a piece on this slot's device alone. False if it has none.
-    pub(crate) fn start_on(
-        &mut self,
-        local: &LocalArray,
-        member: MemberIdx,
-        stripe: Stripe,
-        piece: Piece,
-    ) -> bool {
+    /// Start writing a piece in this place alone. False if there is no device.
+    pub(crate) fn start_in(&mut self, local: &LocalArray, place: Place, piece: Piece) -> bool {
         self.began = local.worker.handle.turn_now();
         let Piece { part, bytes } = piece;
-        let offset = local.array.device_offset(stripe, part.strip, part.rows.start);
+        let offset = local.array.offset_of(place, part.rows.start);
         let before = self.started.len();
-        self.start_current(local, member, offset, bytes);
+        self.start_current(local, place.member, offset, bytes);
         self.started.len() > before
     }
 

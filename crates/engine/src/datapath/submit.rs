@@ -122,7 +122,10 @@ fn admit(local: &LocalArray, request: &Request) -> Result<(), VolumeError> {
     if request.command.is_change() && local.array.is_read_only() {
         return refuse(VolumeErrorKind::ReadOnly);
     }
-    local.facts.admit(request)
+    local.facts.admit(request)?;
+    // While the array grows, the geometry has stripes that the volume has not.
+    let is_open = request.extent.end() <= local.array.volume_bytes();
+    if is_open { Ok(()) } else { refuse(VolumeErrorKind::BadExtent) }
 }
 
 /// Whether a start after this process was killed would find every stripe of the extent written or

@@ -126,13 +126,15 @@ impl LogRings {
         let log_rings = self.0.borrow();
         let mut held = SmallVec::new();
         for strip in new.stored.iter() {
-            let (member, copies) = array.write_places(new.stripe, strip);
+            let (place, copies) = array.write_places(new.stripe, strip);
+            let member = place.member;
             // What is being copied back goes to both places, so both hold the record.
-            for copy in copies {
+            for copy in copies.into_iter().map(|copy| copy.member) {
                 let Some(log_ring) = &log_rings[copy.at()].current else { continue };
                 let device_epoch = device_epochs(copy).0;
                 let owner = MemberDevice { member: copy, device_epoch };
-                let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled: true };
+                let is_filled = array.slot(copy).state() == SlotState::Rebuilding;
+                let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled };
                 held.push((Rc::clone(log_ring), WriteTarget::current(owner), holder));
             }
             let SlotLogRings { current, replacement } = &log_rings[member.at()];

@@ -105,6 +105,8 @@ pub(crate) enum Work {
     Scrub { is_repairing: bool },
     /// Regenerate these strips, or copy them back, where the spare table says.
     FillCells { strips: StripSet },
+    /// Copy these strips to the new members that a growth moves them to.
+    MoveCells { strips: StripSet },
 }
 
 /// What a step did.

@@ -92,8 +92,9 @@ fn choose<'a>(
             return Err(refuse(refusal::unsupported(best, reading, fault)));
         }
     }
-    if best.geometry.growths().next().is_some() {
-        return Err(refuse(refusal::grown(best)));
+    // Its cells could be on their way only, and no table says so.
+    if best.geometry.is_growing() && !best.has_distributed_spares() {
+        return Err(refuse(refusal::growing(best)));
     }
     if let Some((one, two)) = same_member_twice(&all) {
         return Err(refuse(refusal::same_member_twice(best, &readings[one], &readings[two])));

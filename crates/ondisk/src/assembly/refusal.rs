@@ -82,13 +82,13 @@ pub(super) fn unsupported(
 }
 
 /// Such arrays are examined and salvaged, and not served.
-pub(super) fn grown(best: &Superblock) -> Refusal {
+pub(super) fn growing(best: &Superblock) -> Refusal {
     refusal(
         RefusalKind::Unsupported,
         format!(
-            "array {}: it has grown or is growing, and this program does not serve such arrays; \
-             nothing was written and all data is as it was; start it with the program that grew \
-             it, or copy the data with `ashlar salvage`",
+            "array {}: it is growing, and this program does not serve such arrays; nothing was \
+             written and all data is as it was; start it with the program that grew it, or copy \
+             the data with `ashlar salvage`",
             best.array_name
         ),
     )

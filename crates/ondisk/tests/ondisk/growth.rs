@@ -258,14 +258,18 @@ fn examine_says_how_far_a_growth_is() {
     );
 }
 
+/// Its cells move beside the spare table.
 #[test]
-fn a_pool_that_grew_or_grows_is_not_started_and_the_line_says_what_to_do() {
-    for grown in [half_way(), moved(&half_way(), 1, 1, 1)] {
-        let verdict = assemble(&readings(&grown), &AssemblyRequest::default());
-        let Start::Refused(refusal) = verdict.start else { panic!("{:?}", verdict.start) };
-        assert_eq!(refusal.kind, RefusalKind::Unsupported);
-        assert!(refusal.line.contains("does not serve such arrays"), "{}", refusal.line);
+fn a_pool_without_distributed_spares_is_not_started_while_it_grows() {
+    let mut plain = half_way();
+    plain.features.incompatible &= !Features::DISTRIBUTED_SPARES;
+    plain.areas.spare_states = Extent::default();
+    let verdict = assemble(&readings(&plain), &AssemblyRequest::default());
+    let Start::Refused(refusal) = verdict.start else { panic!("{:?}", verdict.start) };
+    assert_eq!(refusal.kind, RefusalKind::Unsupported);
+    assert!(refusal.line.contains("does not serve such arrays"), "{}", refusal.line);
+    for started in [half_way(), moved(&half_way(), 1, 1, 1), pool(DEVICE_BYTES, 4096)] {
+        let verdict = assemble(&readings(&started), &AssemblyRequest::default());
+        assert_eq!(verdict.start, Start::Whole);
     }
-    let verdict = assemble(&readings(&pool(DEVICE_BYTES, 4096)), &AssemblyRequest::default());
-    assert_eq!(verdict.start, Start::Whole);
 }

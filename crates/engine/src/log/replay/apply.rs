@@ -55,7 +55,8 @@ pub(super) async fn apply(
 ) -> Result<(), Refusal> {
     spoil(local, stripes).await?;
     let mut failed = BTreeSet::new();
-    let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(&local.array, stripe)).peekable();
+    let pieces = stripes.iter().flat_map(|stripe| pieces_of(&local.array, sources, stripe));
+    let mut pieces = pieces.peekable();
     while pieces.peek().is_some() {
         let window: Vec<LoggedRun> = pieces.by_ref().take(PIECES_MAX).collect();
         let now_failed = copy(local, sources, window, &failed, summary).await;
@@ -100,12 +101,13 @@ async fn store_checksums_if_many(local: &Rc<LocalArray>) -> Result<(), Refusal> 
     if checksums::are_mostly_dirty(&local.array) { flush(local).await } else { Ok(()) }
 }
 
-fn pieces_of(array: &Array, replay: &StripeReplay) -> Vec<LoggedRun> {
+fn pieces_of(array: &Array, sources: &[Source], replay: &StripeReplay) -> Vec<LoggedRun> {
     let mut pieces = Vec::new();
     let stripe = array.layouts.recorded(replay.stripe);
     let left_out = usize::from(sings(Canary::ReplaySkipsOne));
     for write in replay.writes.iter().skip(left_out) {
-        let place = array.device_offset(stripe, write.strip, write.rows.start);
+        let place = array.place_on(stripe, write.strip, sources[write.device].target.slot);
+        let place = array.offset_of(place, write.rows.start);
         let mut done = 0;
         while done < write.rows.bytes() {
             let bytes = PIECE_BYTES.min(write.rows.bytes() - done);

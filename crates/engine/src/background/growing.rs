@@ -1,0 +1,187 @@
+//! An array grows: cells move to new members, and then the volume has more stripes.
+//!
+//! What must stay true: a few cells at a time are *moving*, and every write to them goes to both
+//! places. A batch begins when every worker has answered once more, so a write that was planned for
+//! one place has entered its region (`course.rs` says why that is enough). Then the cells are
+//! copied under the row lock of each stripe. When all is flushed and no older record of the log
+//! counts, one update of the superblocks moves the frontier, and only then are the cells read in
+//! their new places. A crash before the update finds them in the old places, one after it in the
+//! new ones; both are whole. At last the row locks of the stripes are taken once more: what was
+//! read in the old places under a lock has ended then, before anything else is written there.
+//!
+//! Nothing moves while a member is lost or on its way. If one is lost meanwhile, the batch was for
+//! nothing, and what has moved stays where it is.
+//!
+//! Not here: which cells move (`ashlar_layout::declustered`), where strips are (`spare_cells.rs`).
+
+use super::course::{Course, Reach};
+use super::job::{Job, JobSpec};
+use super::{spare_filling, spawn, table};
+use crate::coordinator::messages::everywhere;
+use crate::coordinator::{map_writer, record, spare_states};
+use crate::event::names;
+use crate::local_array::LocalArray;
+use crate::member::SlotState;
+use crate::spare_cells::SpareCells;
+use crate::stripe::work::Work;
+use ashlar_layout::declustered::{CellAt, Declustered};
+use ashlar_ondisk::{JobKind, Superblock};
+use ashlar_ring::within;
+use ashlar_units::{MemberIdx, StripSet, to_usize};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes that move together: one flush, one settling of the log and one update for so much.
+const BATCH_BYTES: u64 = 1 << 30;
+/// Cells of a batch at most, unless a step of the growth has more.
+const BATCH_CELLS: usize = 64;
+/// Before it is looked again whether cells can be moved.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What came of a batch.
+enum Batch {
+    /// The frontier is behind it.
+    Moved,
+    /// Something else happened meanwhile.
+    NotNow,
+    /// The members cannot say where the frontier is. Writes go to both places for ever.
+    Lost,
+}
+
+/// Move cells as long as the array grows. Spawned once, on the coordinator.
+pub(super) fn begin(local: &Rc<LocalArray>) {
+    let cells = local.array.spare_cells.as_ref();
+    if cells.is_some_and(|cells| cells.map().growth().is_some()) {
+        spawn(local, run);
+    }
+}
+
+async fn run(local: Rc<LocalArray>) {
+    let cells = local.array.spare_cells.as_ref().expect("begun only where there are spares");
+    let changed = &local.coordinator().jobs.changed;
+    let job = start(&local);
+    let mut is_done = false;
+    while !local.array.is_stopping() && !is_done {
+        let change = changed.changed();
+        if must_wait(&local, cells, &job) {
+            local.array.jobs.show(job.status());
+            // Not all that it waits for is told.
+            let _changed = within(&local.worker.handle, PAUSE, change).await;
+            continue;
+        }
+        match move_batch(&local, cells, &job).await {
+            Batch::Moved => is_done = cells.map().growth().is_none(),
+            Batch::NotNow => {
+                let _changed = within(&local.worker.handle, PAUSE, change).await;
+            }
+            Batch::Lost => break,
+        }
+    }
+    if is_done {
+        local.array.record(names::JOB_FINISHED, job.result_fields());
+        local.array.jobs.note_end(super::board::JobEnd { did: job.status(), stopped: None });
+    }
+    local.coordinator().jobs.running.borrow_mut().retain(|other| !Rc::ptr_eq(other, &job));
+    local.array.jobs.take_down(job.kind(), job.slot());
+}
+
+fn start(local: &Rc<LocalArray>) -> Rc<Job> {
+    let superblock = local.coordinator().superblock();
+    let listed = superblock.jobs.iter().find(|job| job.kind == JobKind::Grow);
+    let work = Work::MoveCells { strips: StripSet::EMPTY };
+    let course = Course { slot: None, reach: Reach::Written };
+    let is_paused = listed.is_some_and(|job| job.paused);
+    let job = Rc::new(Job::new(&local.array, JobSpec { is_paused, ..JobSpec::new(work, course) }));
+    local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
+    local.array.jobs.show(job.status());
+    local.array.record(names::JOB_STARTED, job.fields());
+    job
+}
+
+/// Whether nothing may move now: a copy of a cell needs all that it is made of, and two places that
+/// stay.
+fn must_wait(local: &LocalArray, cells: &SpareCells, job: &Job) -> bool {
+    let mut slots = (0..local.array.slots.len()).map(MemberIdx::from_at);
+    let is_whole = |slot: MemberIdx| {
+        local.array.slot(slot).state() == SlotState::InSync && local.replacement(slot).is_none()
+    };
+    local.array.is_read_only()
+        || local.array.has_failed()
+        || cells.has_losses()
+        || !slots.all(is_whole)
+        || local.array.intent.unsynced_count() != 0
+        || table::must_wait(local.coordinator(), job)
+}
+
+/// The next cells to move: whole steps of the growth, at least one.
+fn next_window(map: &Declustered) -> Option<Range<u64>> {
+    let at = map.growth()?;
+    let cell_bytes = map.parts().cell_rows * map.parts().strip_bytes;
+    let mut end = at.moved_cells + at.step_cells;
+    let most = to_usize(BATCH_BYTES / cell_bytes).min(BATCH_CELLS);
+    let cells_until = |end: u64| map.moves(at.moved_cells..end).len();
+    while end < at.end_cells && cells_until(end + at.step_cells) <= most {
+        end += at.step_cells;
+    }
+    Some(at.moved_cells..end)
+}
+
+/// What the moving cells hold: the data cells among them. Spare cells are empty, as nothing is
+/// lost.
+fn content_of(map: &Declustered, window: &Range<u64>) -> Vec<CellAt> {
+    let cell = |number: u64, from: MemberIdx| {
+        map.numbered_cell(from, to_usize(number)).filter(|cell| map.spare_index(*cell).is_none())
+    };
+    map.moves(window.clone()).into_iter().filter_map(|it| cell(it.number, it.from)).collect()
+}
+
+async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Batch {
+    let _turn = local.coordinator().spare_gate.acquire().await;
+    let (version, map) = (cells.version(), cells.map());
+    let Some(window) = next_window(&map) else { return Batch::Moved };
+    cells.set_moving(window.clone());
+    everywhere(local, |_| {}).await;
+    let content = content_of(&map, &window);
+    let copy = |strips| Work::MoveCells { strips };
+    let undone = spare_filling::visit_all(local, cells, job, content.iter().copied(), copy).await;
+    let is_copied = undone.is_empty() && !local.array.is_stopping();
+    if !is_copied || map_writer::flush(local).await.is_err() || !spare_states::settle(local).await {
+        cells.set_moving(0..0);
+        return Batch::NotNow;
+    }
+    let batch = flip(local, cells, version, window.end).await;
+    if matches!(batch, Batch::Moved) {
+        let pass_by = |_| Work::MoveCells { strips: StripSet::EMPTY };
+        // Nothing is copied, so nothing can be undone.
+        drop(spare_filling::visit_all(local, cells, job, content.into_iter(), pass_by).await);
+        if cells.map().growth().is_none() {
+            local.array.open_all_stripes();
+        }
+    }
+    batch
+}
+
+/// The frontier moves, on the members first.
+async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64) -> Batch {
+    let _gate = local.coordinator().gate().await;
+    // A write that failed somewhere, with nobody to put out, may be in one of the places only.
+    if cells.version() != version || cells.has_losses() || local.array.has_failed() {
+        cells.set_moving(0..0);
+        return Batch::NotNow;
+    }
+    let next = cells.map().moved_to(end).expect("the end of a step");
+    let is_last = next.growth().is_none();
+    cells.set_coming(next);
+    let recorded = record::update(local, |superblock: &mut Superblock| {
+        superblock.set_moved_cells(end);
+        if is_last {
+            superblock.jobs.retain(|job| job.kind != JobKind::Grow);
+        }
+    });
+    if recorded.await.is_err() {
+        return Batch::Lost;
+    }
+    cells.set_map(next);
+    Batch::Moved
+}
