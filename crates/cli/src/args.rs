@@ -82,6 +82,7 @@ pub enum Command {
     Locate(cmd::locate::Args),
     Replace(cmd::replace::Args),
     ReAdd(cmd::re_add::Args),
+    Grow(cmd::grow::Args),
     Spare(cmd::spare::Args),
     Wipe(cmd::wipe::Args),
     Scrub(cmd::scrub::Args),

@@ -34,8 +34,8 @@ const COMMANDS: [Habit; 18] = [
     ),
     (&["online", "clear"], "'ashlar re-add ARRAY DEVICE' takes a member back"),
     (
-        &["grow", "reshape", "expand", "resize"],
-        "an array keeps its geometry: there is no reshape yet",
+        &["reshape", "expand", "resize"],
+        "'ashlar grow ARRAY DEVICE...' for declustered arrays; others keep their geometry",
     ),
     (
         &["resilver", "recover", "recon", "recovery"],

@@ -66,6 +66,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Salvage(args) => cmd::salvage::run(&args, &reach),
         Command::Fail(args) => cmd::fail::run(args, &reach),
         Command::Locate(args) => cmd::locate::run(args, &reach),
+        Command::Grow(args) => cmd::grow::run(args, &reach),
         Command::Replace(args) => cmd::replace::run(args, &reach),
         Command::ReAdd(args) => cmd::re_add::run(args, &reach),
         Command::Spare(args) => cmd::spare::run(args, &reach),

@@ -114,6 +114,15 @@ pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Wait until `array` has grown.
+///
+/// # Errors
+/// The array is not there (any more), or the daemon does not answer.
+pub fn until_grown(reach: &Reach, array: &str) -> Result<(), Fault> {
+    follow(reach, array, |job| job.kind == JobKind::Grow)?;
+    reach.tell(format_args!("'{array}' has grown"))
+}
+
 /// Wait until this job has ended, and say how.
 ///
 /// # Errors

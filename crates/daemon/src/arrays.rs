@@ -3,6 +3,7 @@
 //! - here        arrays: assemble, stop, status, events; `create`
 //! - `partitions` whole drives get a partition first
 //! - `members`   members and spares; `joining`: new ones
+//! - `grow`      more members for a declustered array
 //! - `jobs`      background work
 //! - `set`       tunables of a running array; `rename`
 //! - `start`     what follows when an array has started: remember it, attach it
@@ -12,6 +13,7 @@
 
 mod create;
 mod erase;
+mod grow;
 mod jobs;
 mod joining;
 mod members;

@@ -9,6 +9,7 @@ use ashlar_api::openapi::{Document, OPENAPI_PATH};
 use ashlar_api::v1::array::{Appeared, Assemble, Create, Destroy, Rename, Scan, Stop};
 use ashlar_api::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use ashlar_api::v1::export::{Attach, FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
+use ashlar_api::v1::growth::Grow;
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, Locate, ReAdd, Replace, Wipe};
 use ashlar_api::v1::notify::NotifyTest;
@@ -84,6 +85,7 @@ answers!(
     Destroy,
     Rename,
     SetTuning,
+    Grow,
     Fail,
     Replace,
     ReAdd,

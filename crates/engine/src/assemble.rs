@@ -8,8 +8,10 @@
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
 //! - `kept_map`   what memory that survived a kill says of the written map
+//! - `newcomers`   members that the array grows by, from this start on
 
 mod kept_map;
+mod newcomers;
 mod plan;
 
 use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
@@ -23,7 +25,7 @@ use crate::coordinator::messages::ArrayLost;
 use crate::coordinator::state::Coordinator;
 use crate::coordinator::{drives, map_writer, proof, record, spare_states};
 use crate::devices::{SlotDevice, SlotDevices};
-use crate::engine_state::EngineState;
+use crate::engine_state::{EngineState, Reserved};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::intent::IntentMap;
@@ -56,6 +58,7 @@ use ashlar_ondisk::{
 };
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64, to_usize};
+pub(crate) use newcomers::{Newcomer, cannot_grow, grown};
 use plan::{Filler, Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -96,16 +99,29 @@ pub struct WouldStart {
     pub is_read_only: bool,
 }
 
+/// A start of an array that runs in this process, while its clients wait.
+#[derive(Default)]
+pub(crate) struct Anew {
+    /// Its number, which it keeps.
+    pub(crate) id: Option<ArrayId>,
+    /// It grows by these members from this start on.
+    pub(crate) newcomers: Vec<Newcomer>,
+}
+
 pub(crate) async fn assemble(
     worker: &Rc<Worker>,
     engine_state: &Arc<EngineState>,
     spec: AssembleSpec,
+    anew: Anew,
 ) -> Result<String, Refusal> {
     let looked = look(worker, engine_state, &spec).await?;
     let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
-    let reserved = engine_state.reserve(&plan.superblock)?;
+    if !anew.newcomers.is_empty() {
+        plan.grow_by(anew.newcomers)?;
+    }
+    let (_reserved, id) = number_of(engine_state, &plan.superblock, anew.id)?;
     let seen = watch(worker, engine_state, &plan).await?;
-    let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
+    let array = Arc::new(make_array(engine_state, &spec, &plan, id)?);
     recall_drives(&array, &plan.superblock, &looked.found);
     let lost_pages = load_maps(worker, engine_state, &array, &mut plan, &spec).await?;
     let local = match install(engine_state, &array, &plan).await {
@@ -134,6 +150,20 @@ pub(crate) async fn assemble(
     }
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
+}
+
+/// The number that the array is to have: its own, if it starts again, or a free one.
+fn number_of<'e>(
+    engine_state: &'e EngineState,
+    superblock: &Superblock,
+    own: Option<ArrayId>,
+) -> Result<(Option<Reserved<'e>>, ArrayId), Refusal> {
+    if let Some(id) = own {
+        return Ok((None, id));
+    }
+    let reserved = engine_state.reserve(superblock)?;
+    let id = reserved.id;
+    Ok((Some(reserved), id))
 }
 
 /// What a start with this `spec` would come to: all that it does before it writes, and then
@@ -671,7 +701,10 @@ impl Beginning {
         let mut next = self.plan.superblock.clone();
         catch_up(local, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
         local.array.follow_spares(&next, false);
-        local.coordinator().set_superblock(next);
+        let grows = !self.plan.newcomers.is_empty();
+        if !grows {
+            local.coordinator().set_superblock(next.clone());
+        }
         if let Some(logs) = logs {
             local.coordinator().replayed.set(Some(replay::replay(local, logs).await?));
         }
@@ -679,7 +712,9 @@ impl Beginning {
         let newest_places = &self.plan.newest_places;
         spare_states::store_all_at_start(local, newest_places).await.map_err(not_recorded)?;
         let kept_boot = self.begin_kept_map(local).await.map_err(not_recorded)?;
-        let mut next = local.coordinator().superblock();
+        if !grows {
+            next = local.coordinator().superblock();
+        }
         next.begin_start(self.incarnation);
         next.set_kept_map(kept_boot);
         begin_copies_anew(local, &mut next);
@@ -687,7 +722,10 @@ impl Beginning {
         next.updated_at_s = self.now_s;
         stated::allow_parity_only(local, &mut next);
         proof::begin(local, &mut next).await;
-        record::write(local, next).await.map_err(not_recorded)?;
+        match self.plan.newcomers.as_slice() {
+            [] => record::write(local, next).await.map_err(not_recorded)?,
+            newcomers => newcomers::record(local, next, newcomers).await?,
+        }
         if let Some(memory) = &self.kept_memory {
             kept_map::forget_others(&**memory, local.array.identity.uuid, self.incarnation);
         }
@@ -763,6 +801,8 @@ pub(crate) async fn remove(
         worker.set_local(id, None);
     };
     engine_state.on_every_worker(remove).await?;
-    engine_state.arrays()[id.0] = None;
+    if !engine_state.is_restarting(id) {
+        engine_state.arrays()[id.0] = None;
+    }
     Ok(())
 }

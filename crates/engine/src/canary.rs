@@ -155,6 +155,12 @@ canaries! {
     DirtyCellsTrusted,
     /// Its spare cells are trusted as well, though no bitmap speaks of them.
     SpareCellsTrusted,
+    /// Moving cells are read in their new places before the members say where the frontier is.
+    MovedUnrecorded,
+    /// What is written while a cell moves goes to its old place only.
+    MovingCellMissesWrites,
+    /// Cells change their places while older records of the log count.
+    MoveNotSettled,
     /// Nobody acts when a member does not answer.
     SilenceNotWatched,
 }

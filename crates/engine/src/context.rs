@@ -28,13 +28,13 @@ impl WorkerContext {
 
     /// The volume of a running array, on this worker.
     pub fn volume(&self, name: &str) -> Option<ArrayVolume> {
-        let mut locals = self.worker.locals().into_iter();
-        locals.find(|local| local.array.name() == name).map(ArrayVolume::new)
+        let mut entrances = self.worker.entrances().into_iter();
+        entrances.find(|entrance| entrance.name() == name).map(ArrayVolume::new)
     }
 
     /// Names of the arrays that run here.
     pub fn names(&self) -> Vec<String> {
-        self.worker.locals().iter().map(|local| local.array.name().to_owned()).collect()
+        self.worker.entrances().iter().map(|entrance| entrance.name().to_owned()).collect()
     }
 
     /// Another handle to the same context.

@@ -5,11 +5,11 @@
 //! freely, and use it from any thread.
 
 use crate::array::Array;
-use crate::assemble::{AssembleSpec, WouldStart, assemble, would_assemble};
+use crate::assemble::{Anew, AssembleSpec, WouldStart, assemble, would_assemble};
 use crate::config::EngineConfig;
 use crate::context::WorkerContext;
 use crate::create::{CreateReport, CreateSpec, create};
-use crate::engine_state::EngineState;
+use crate::engine_state::{EngineState, stopping};
 use crate::error::Refusal;
 use crate::event::EventLog;
 use crate::local_array::LocalArray;
@@ -90,7 +90,8 @@ impl Engine {
     /// A refusal, with nothing written.
     pub async fn assemble(&self, spec: AssembleSpec) -> Result<String, Refusal> {
         let engine_state = Arc::clone(&self.engine_state);
-        let start = async move |worker| assemble(&worker, &engine_state, spec).await;
+        let start =
+            async move |worker| assemble(&worker, &engine_state, spec, Anew::default()).await;
         let name = self.on_worker(0, start).await??;
         // Spares among the devices came into their pools when the array had looked for some
         // already.
@@ -200,8 +201,8 @@ impl Engine {
     {
         let id = self.array(name)?.identity.id;
         let found = self.on_worker(worker, async move |worker: Rc<Worker>| {
-            let local = worker.local(id)?;
-            Some(action(ArrayVolume::new(local)).await)
+            let entrance = worker.entrance(id)?;
+            Some(action(ArrayVolume::new(entrance)).await)
         });
         found.await?.ok_or_else(stopping)
     }
@@ -251,12 +252,7 @@ impl Engine {
         A: FnOnce(Rc<LocalArray>) -> F + Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        let id = array.identity.id;
-        let found = self.on_worker(array.coordinator, async move |worker: Rc<Worker>| {
-            let local = worker.local(id)?;
-            Some(action(local).await)
-        });
-        found.await?.ok_or_else(stopping)
+        self.engine_state.on_coordinator_of(array, action).await
     }
 
     /// Stop the worker threads. Arrays that still run are left as after a crash: stop them first.
@@ -266,6 +262,3 @@ impl Engine {
     }
 }
 
-fn stopping() -> Refusal {
-    Refusal::new("array.stopped", "the array is being stopped", "assemble it again if it is needed")
-}

@@ -8,6 +8,7 @@ use crate::array::{Array, ArrayId};
 use crate::config::EngineConfig;
 use crate::error::Refusal;
 use crate::event::{EventLog, names};
+use crate::local_array::LocalArray;
 use crate::spare::SparePools;
 use crate::worker::{Message, Worker, WorkerLoad};
 use ashlar_ondisk::{ArrayName, Superblock};
@@ -28,6 +29,8 @@ pub(crate) struct EngineState {
     arrays: Mutex<Vec<Option<Arc<Array>>>>,
     /// Arrays that are being started, and do not run yet.
     starting: Mutex<Vec<Starting>>,
+    /// Arrays that start again while their clients wait. They keep their numbers and names.
+    restarting: Mutex<Vec<ArrayId>>,
 }
 
 /// An array that is being started.
@@ -50,6 +53,18 @@ impl Drop for Reserved<'_> {
     }
 }
 
+/// An array that starts again while its clients wait; it does so no more when this is dropped.
+pub(crate) struct Restarting {
+    engine_state: Arc<EngineState>,
+    pub(crate) id: ArrayId,
+}
+
+impl Drop for Restarting {
+    fn drop(&mut self) {
+        self.engine_state.restarting().retain(|id| *id != self.id);
+    }
+}
+
 /// Events kept for followers.
 const EVENTS_KEPT: usize = 4096;
 
@@ -62,6 +77,7 @@ impl EngineState {
             peers,
             arrays: Mutex::default(),
             starting: Mutex::default(),
+            restarting: Mutex::default(),
             config,
         };
         engine_state.record_kernel();
@@ -87,6 +103,25 @@ impl EngineState {
 
     fn starting(&self) -> MutexGuard<'_, Vec<Starting>> {
         self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn restarting(&self) -> MutexGuard<'_, Vec<ArrayId>> {
+        self.restarting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The array of this number starts again from now on; `None` if it does so already.
+    pub(crate) fn begin_restart(engine_state: &Arc<EngineState>, id: ArrayId) -> Option<Restarting> {
+        let mut restarting = engine_state.restarting();
+        if restarting.contains(&id) {
+            return None;
+        }
+        restarting.push(id);
+        Some(Restarting { engine_state: Arc::clone(engine_state), id })
+    }
+
+    /// Whether the array of this number starts again, so that its number and name stay taken.
+    pub(crate) fn is_restarting(&self, id: ArrayId) -> bool {
+        self.restarting().contains(&id)
     }
 
     /// A free number for an array that is about to be started.
@@ -139,6 +174,26 @@ impl EngineState {
         })
     }
 
+    /// Run `action` on the coordinator of a running array and wait for its result.
+    pub(crate) async fn on_coordinator_of<T, A, F>(
+        &self,
+        array: &Array,
+        action: A,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        A: FnOnce(Rc<LocalArray>) -> F + Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let (id, start) = (array.identity.id, std::ptr::from_ref(array).addr());
+        let found = self.on_worker(array.coordinator, async move |worker: Rc<Worker>| {
+            // Not the share of another start that has only begun.
+            let is_its = |local: &Rc<LocalArray>| Arc::as_ptr(&local.array).addr() == start;
+            Some(action(worker.local(id).filter(is_its)?).await)
+        });
+        found.await?.ok_or_else(stopping)
+    }
+
     /// Run `action` on every worker and wait for all results, in order of worker.
     pub(crate) async fn on_every_worker<T, A>(&self, action: A) -> Result<Vec<T>, Refusal>
     where
@@ -152,4 +207,9 @@ impl EngineState {
         }
         Ok(results)
     }
+}
+
+/// The array has no share on the worker any more.
+pub(crate) fn stopping() -> Refusal {
+    Refusal::new("array.stopped", "the array is being stopped", "assemble it again if it is needed")
 }

@@ -21,6 +21,11 @@ pub mod names {
     pub const ARRAY_MAP_LOST: &str = "array.map_lost";
     /// An array was stopped and its members let go.
     pub const ARRAY_STOPPED: &str = "array.stopped";
+    /// An array began to grow. Fields: `members`, `members_before`, `cells` (that move).
+    pub const ARRAY_GROWING: &str = "array.growing";
+    /// An array has grown: all cells have moved, and its volume is larger. Fields: `members`,
+    /// `volume_bytes`.
+    pub const ARRAY_GROWN: &str = "array.grown";
     /// A start after an unclean stop rolled the stripe intent log forward. Fields:
     /// `rolled_forward`, `dropped` (updates), `rows_in_doubt`, `rows_left` (of these, for lack of
     /// readable blocks), `put_back` (blocks of these that their checksums proved wrong), `blocks`,

@@ -9,14 +9,14 @@
 //!   `engine_state`   its arrays and the way onto its workers; `thread`, `context`   a worker's
 //!   thread, and what an export gets of it
 //! - `create`, `assemble`, `stop`   the life of an array; `joining_device`   a device to be
-//!   written; `stated`   what devices are said to write whole
+//!   written; `stated`   what devices are said to write whole; `grow`   more members for a pool
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
 //! - `array`       an array as all workers share it; `layouts`   its geometries
 //! - `worker`      one core and everything it owns; messages between workers
 //! - `room`        members without space: the array waits; `limits`   of a volume's requests
 //! - `local_array` an array on one worker; `devices`   of its slots; `pools`   its lists;
 //!   `in_flight`   commands under way
-//! - `volume`      what exports see
+//! - `volume`      what exports see; `entrance`   their way into an array, also while it starts again
 //! - `datapath`    the path of every request
 //! - `stripe_tasks`   hands stripe work to the data path and to jobs
 //! - `blame`       which device failed, and what the others record before the client is answered
@@ -53,8 +53,10 @@ mod datapath;
 mod devices;
 mod engine;
 mod engine_state;
+mod entrance;
 mod error;
 mod event;
+mod grow;
 mod identity;
 mod in_flight;
 mod intent;
@@ -101,6 +103,7 @@ pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;
 pub use error::Refusal;
 pub use event::{Event, EventLog, Occurrences, names as event_names};
+pub use grow::{GrowReport, GrowSpec};
 pub use identity::DeviceIdentity;
 pub use limits::{RateLimit, VolumeLimits};
 pub use log::replay::summary::ReplaySummary;

@@ -128,13 +128,25 @@ pub(crate) async fn make(
     superblock: &Superblock,
     member: Uuid,
 ) -> Result<(), Fault> {
+    make_from(worker, device, (superblock, 0), member).await
+}
+
+/// The same, of the pages from this number on.
+///
+/// # Errors
+/// The device's fault.
+pub(crate) async fn make_from(
+    worker: &Worker,
+    device: &dyn Device,
+    (superblock, first_page): (&Superblock, u64),
+    member: Uuid,
+) -> Result<(), Fault> {
     if !superblock.has_whole_map() {
         return Ok(());
     }
-    let all = page_count(superblock.geometry.stripes_when_grown());
-    let pages = Pages::written(superblock, all);
+    let pages = Pages::written(superblock, pages_of_written_map(superblock));
     let owner_tag = superblock.page_tag(member);
-    for (first, count) in pages.runs() {
+    for (first, count) in pages.runs_from(first_page) {
         let mut bytes = BufMut::zeroed(to_usize(count * pages.places * BLOCK_BYTES));
         for (block, page) in (0..).zip(bytes.chunks_mut(BLOCK_BYTES_USIZE)) {
             let number = first + block / pages.places;
@@ -144,6 +156,11 @@ pub(crate) async fn make(
         control_io::run(worker, device, pages.offset(first), write).await.result?;
     }
     Ok(())
+}
+
+/// Pages that the written map has, with those for stripes that a growth is to open.
+pub(crate) fn pages_of_written_map(superblock: &Superblock) -> u64 {
+    page_count(superblock.geometry.stripes_when_grown())
 }
 
 fn identity(owner_tag: u64, kind: BitmapKind, page: u64) -> PageIdentity {
@@ -198,8 +215,13 @@ impl Pages {
 
     /// The runs of pages: first page and number of each. None lies in two areas.
     fn runs(&self) -> Vec<(u64, u64)> {
+        self.runs_from(0)
+    }
+
+    /// The same, from this page on.
+    fn runs_from(&self, first: u64) -> Vec<(u64, u64)> {
         let ends = [self.first_pages.min(self.count), self.count];
-        let (mut runs, mut first) = (Vec::new(), 0);
+        let (mut runs, mut first) = (Vec::new(), first);
         for end in ends {
             while first < end {
                 let count = PAGES_AT_ONCE.min(end - first);

@@ -2,6 +2,7 @@
 
 use crate::datapath::submit::submit;
 use crate::datapath::turn::turn;
+use crate::entrance::{Entrance, Inside};
 use crate::local_array::LocalArray;
 use ashlar_iobuf::BufMut;
 use ashlar_ring::Handle;
@@ -14,40 +15,52 @@ use std::rc::Rc;
 /// One array's address space on one worker. Cheap to clone.
 #[derive(Clone)]
 pub struct ArrayVolume {
-    local: Rc<LocalArray>,
+    entrance: Rc<Entrance>,
 }
 
 impl ArrayVolume {
-    pub(crate) fn new(local: Rc<LocalArray>) -> Self {
-        ArrayVolume { local }
+    pub(crate) fn new(entrance: Rc<Entrance>) -> Self {
+        ArrayVolume { entrance }
     }
 
     /// The executor this volume lives on.
     pub fn handle(&self) -> Handle {
-        self.local.worker.handle.clone()
+        self.entrance.worker.handle.clone()
+    }
+
+    /// Into the array: at once, or when it has started again.
+    async fn enter(&self) -> Result<Inside<'_>, VolumeErrorKind> {
+        match self.entrance.try_enter()? {
+            Some(inside) => Ok(inside),
+            None => Box::pin(self.entrance.enter()).await,
+        }
     }
 }
 
 impl Volume for ArrayVolume {
     fn facts(&self) -> VolumeFacts {
-        let array = &self.local.array;
-        let (read_only, size_bytes) = (array.is_read_only(), array.volume_bytes());
-        VolumeFacts { read_only, size_bytes, ..self.local.facts.clone() }
+        let facts = self.entrance.facts().clone();
+        let Some(local) = self.entrance.local() else { return facts };
+        let (read_only, size_bytes) = (local.array.is_read_only(), local.array.volume_bytes());
+        VolumeFacts { read_only, size_bytes, ..facts }
     }
 
     async fn turn(&self, transfer: Transfer, bytes: u64) {
-        if self.local.array.tuning.limiter.is_set() {
-            Box::pin(turn(&self.local, transfer, bytes)).await;
+        let Some(local) = self.entrance.local() else { return };
+        if local.array.tuning.limiter.is_set() {
+            Box::pin(turn(&local, transfer, bytes)).await;
         }
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {
-        self.local.worker.payload.get(bytes).await
+        self.entrance.worker.payload.get(bytes).await
     }
 
     async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
-        match submit(&self.local, request).await {
-            Err(_) if self.local.array.is_handed_over() => std::future::pending().await,
+        let extent = request.extent;
+        let inside = self.enter().await.map_err(|kind| VolumeError::new(kind, extent))?;
+        match submit(&inside.local, request).await {
+            Err(_) if inside.local.array.is_handed_over() => std::future::pending().await,
             result => result,
         }
     }
@@ -57,40 +70,39 @@ impl Volume for ArrayVolume {
         extent: Extent,
         runs_max: usize,
     ) -> Result<Vec<AllocationRun>, VolumeError> {
+        let inside = self.enter().await.map_err(|kind| VolumeError::new(kind, extent))?;
         if !self.facts().covers(extent) {
             return Err(VolumeError::new(VolumeErrorKind::BadExtent, extent));
         }
-        Ok(self.runs(extent, runs_max))
+        Ok(runs(&inside.local, extent, runs_max))
     }
 }
 
-impl ArrayVolume {
-    /// Stripe by stripe, but jumping over runs of unwritten stripes.
-    fn runs(&self, extent: Extent, runs_max: usize) -> Vec<AllocationRun> {
-        let (array, written) = (&self.local.array, &self.local.array.written);
-        let mut runs: Vec<AllocationRun> = Vec::new();
-        let mut at = extent.offset;
-        while at < extent.end() {
-            let rest = Extent::new(at, extent.end() - at);
-            let Some(stripe) = array.layouts.cut(rest).next().map(|piece| piece.stripe) else {
-                break;
-            };
-            let (geometry, number) = (array.geometry_of(stripe), stripe.number());
-            let is_written = written.is_written(stripe);
-            let next = if is_written {
-                StripeNo(number.0 + 1)
-            } else {
-                written.next_written(number).unwrap_or(StripeNo(geometry.stripe_count()))
-            };
-            let end = (next.0 * geometry.stripe_bytes()).min(extent.end());
-            let is_full = runs.len() == runs_max;
-            match runs.last_mut() {
-                Some(run) if run.is_written == is_written => run.bytes += end - at,
-                _ if is_full => break,
-                _ => runs.push(AllocationRun { bytes: end - at, is_written }),
-            }
-            at = end;
+/// Stripe by stripe, but jumping over runs of unwritten stripes.
+fn runs(local: &LocalArray, extent: Extent, runs_max: usize) -> Vec<AllocationRun> {
+    let (array, written) = (&local.array, &local.array.written);
+    let mut runs: Vec<AllocationRun> = Vec::new();
+    let mut at = extent.offset;
+    while at < extent.end() {
+        let rest = Extent::new(at, extent.end() - at);
+        let Some(stripe) = array.layouts.cut(rest).next().map(|piece| piece.stripe) else {
+            break;
+        };
+        let (geometry, number) = (array.geometry_of(stripe), stripe.number());
+        let is_written = written.is_written(stripe);
+        let next = if is_written {
+            StripeNo(number.0 + 1)
+        } else {
+            written.next_written(number).unwrap_or(StripeNo(geometry.stripe_count()))
+        };
+        let end = (next.0 * geometry.stripe_bytes()).min(extent.end());
+        let is_full = runs.len() == runs_max;
+        match runs.last_mut() {
+            Some(run) if run.is_written == is_written => run.bytes += end - at,
+            _ if is_full => break,
+            _ => runs.push(AllocationRun { bytes: end - at, is_written }),
         }
-        runs
+        at = end;
     }
+    runs
 }

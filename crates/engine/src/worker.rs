@@ -7,6 +7,7 @@
 
 use crate::array::ArrayId;
 use crate::config::{LARGE_MIN, MIDDLE_BYTES, REQUEST_BYTES_MAX};
+use crate::entrance::Entrance;
 use crate::local_array::LocalArray;
 use crate::metrics::Counter;
 use crate::stripe::work::{Answer, StripeWork};
@@ -97,6 +98,8 @@ pub struct Worker {
     peers: Box<[Sender<Message>]>,
     tickets: RefCell<Tickets>,
     locals: RefCell<Vec<Option<Rc<LocalArray>>>>,
+    /// The ways of clients into these arrays, and into those that start again.
+    entrances: RefCell<Vec<Option<Rc<Entrance>>>>,
     queue: local::Queue<StripeTask>,
     stripe_tasks: StripeTasks,
     start_task: fn(&Rc<Worker>),
@@ -156,10 +159,10 @@ pub(crate) struct Parting(Rc<Worker>);
 
 impl Drop for Parting {
     fn drop(&mut self) {
-        let locals = self.0.locals.take();
+        let (locals, entrances) = (self.0.locals.take(), self.0.entrances.take());
         let tasks: Vec<StripeTask> = std::iter::from_fn(|| self.0.queue.try_pop()).collect();
         let waiting = std::mem::take(&mut self.0.tickets.borrow_mut().waiting);
-        drop((locals, tasks, waiting));
+        drop((locals, entrances, tasks, waiting));
     }
 }
 
@@ -192,6 +195,7 @@ impl Worker {
             peers: parts.peers,
             tickets: RefCell::default(),
             locals: RefCell::default(),
+            entrances: RefCell::default(),
             queue: local::Queue::new(),
             stripe_tasks: StripeTasks::default(),
             start_task: parts.start_task,
@@ -205,13 +209,30 @@ impl Worker {
         self.locals.borrow().get(array.0).cloned().flatten()
     }
 
-    /// Put in (or, with `None`, take out) this worker's share of an array.
+    /// Put in (or, with `None`, take out) this worker's share of an array. Clients that wait for
+    /// another start of the array keep their way in, and go on waiting.
     pub(crate) fn set_local(&self, array: ArrayId, local: Option<Rc<LocalArray>>) {
-        let mut locals = self.locals.borrow_mut();
-        if locals.len() <= array.0 {
-            locals.resize(array.0 + 1, None);
+        match (self.entrance(array).filter(|it| it.is_shut()), &local) {
+            (Some(entrance), None) => entrance.vacate(),
+            (Some(_), Some(_)) => {}
+            (None, local) => self.set_entrance(array, local.as_ref().map(Entrance::new)),
         }
-        locals[array.0] = local;
+        put(&self.locals, array, local);
+    }
+
+    /// The way of clients into an array.
+    pub(crate) fn entrance(&self, array: ArrayId) -> Option<Rc<Entrance>> {
+        self.entrances.borrow().get(array.0).cloned().flatten()
+    }
+
+    /// The ways into all arrays.
+    pub(crate) fn entrances(&self) -> Vec<Rc<Entrance>> {
+        self.entrances.borrow().iter().flatten().cloned().collect()
+    }
+
+    /// Put in (or, with `None`, take out) the way of clients into an array.
+    pub(crate) fn set_entrance(&self, array: ArrayId, entrance: Option<Rc<Entrance>>) {
+        put(&self.entrances, array, entrance);
     }
 
     /// All arrays' shares on this worker.
@@ -342,6 +363,17 @@ impl Worker {
             }
         }
     }
+}
+
+/// Put an array's entry into a list that has one for each number.
+fn put<T: Clone>(list: &RefCell<Vec<Option<T>>>, array: ArrayId, entry: Option<T>) {
+    let mut list = list.borrow_mut();
+    if list.len() <= array.0 {
+        list.resize(array.0 + 1, None);
+    }
+    // Dropped behind the borrow: an array that goes may ask for others.
+    let _before = std::mem::replace(&mut list[array.0], entry);
+    drop(list);
 }
 
 impl Tickets {

@@ -145,6 +145,12 @@ impl Declustered {
         self.of.growths.iter().map(|growth| growth.0)
     }
 
+    /// Whether no cell has moved in the last growth, and it added this slot.
+    pub fn is_newcomer(&self, slot: u16) -> bool {
+        let last = self.of.growths.last();
+        last.is_some_and(|(members, moved)| *moved == 0 && u64::from(slot) >= *members)
+    }
+
     /// Cells of a member, those behind the last whole slice as well.
     pub fn cells(&self) -> u64 {
         self.of.rows / self.of.cell_rows

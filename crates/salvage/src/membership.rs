@@ -156,12 +156,13 @@ impl Membership {
     /// See [`Refused`].
     pub fn judge(readings: &[Reading], choices: &Choices) -> Result<Membership, Refused> {
         let first = readings.first().ok_or(Refused::NoImages)?;
-        let found: Vec<(usize, &Superblock)> = readings
+        let mut found: Vec<(usize, &Superblock)> = readings
             .iter()
             .enumerate()
             .filter_map(|(image, reading)| Some((image, reading.superblock()?)))
             .collect();
         one_array(&found)?;
+        without_unknown_newcomers(&mut found);
         let newest = match choices.believed {
             Some(image) => Some(believed(readings, image)?),
             None => newest(&found, choices.incarnation)?,
@@ -222,6 +223,16 @@ fn one_array(found: &[(usize, &Superblock)]) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+/// New members of a growth say nothing as long as no member that was there before knows of them.
+fn without_unknown_newcomers(found: &mut Vec<(usize, &Superblock)>) {
+    let is_newcomer =
+        |it: &Superblock| it.geometry.declustered.as_ref().is_some_and(|map| map.is_newcomer(it.slot));
+    let others = found.iter().map(|(_, it)| *it).filter(|it| !is_newcomer(it));
+    let others: Vec<&Superblock> = others.collect();
+    let is_known = |it: &Superblock| others.iter().any(|own| own.entry(&it.member_uuid).is_some());
+    found.retain(|(_, it)| others.is_empty() || !is_newcomer(it) || is_known(it));
 }
 
 fn newest<'a>(

@@ -5,6 +5,7 @@
 //! - domain: failure domains, and what the loss of one costs
 //! - member: fail, replace, re-add; the state of a member
 //! - spare: pools of devices that wait for a slot
+//! - growth: more members for a declustered array
 //! - job: rebuild, resync and scrub; pause, resume, cancel
 //! - export: NBD listeners and attached volumes
 //! - event: what happened, with stable names; severity: how much that matters
@@ -18,6 +19,7 @@ pub mod check;
 pub mod domain;
 pub mod event;
 pub mod export;
+pub mod growth;
 pub mod job;
 pub mod latency;
 pub mod member;

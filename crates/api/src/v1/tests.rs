@@ -4,6 +4,7 @@ use super::array::{Assemble, Create, Policy, Stop};
 use super::event::{EVENTS_PATH, FOLLOW_PATH};
 use super::export::{FuseAttach, FuseDetach, NbdListen};
 use super::job::{JobControl, JobKind, JobStatus, ScrubStart};
+use super::growth::Grow;
 use super::member::{Fail, ReAdd, Replace};
 use super::spare::{SpareAdd, SpareRemove};
 use super::status::{GetStatus, METRICS_PATH};
@@ -58,6 +59,7 @@ fn every_path_is_versioned_and_used_once() {
         Create::PATH,
         Assemble::PATH,
         Stop::PATH,
+        Grow::PATH,
         Fail::PATH,
         Replace::PATH,
         ReAdd::PATH,

@@ -12,6 +12,7 @@ pub mod detach;
 pub mod events;
 pub mod examine;
 pub mod fail;
+pub mod grow;
 pub mod job;
 pub mod keeper;
 pub mod lab;

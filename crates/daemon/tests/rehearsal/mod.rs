@@ -190,6 +190,24 @@ unchanged!(
     UblkDetach
 );
 
+impl Serves<Grow> for Rehearsal {
+    async fn serve(&self, call: Grow) -> Result<Grown, ApiError> {
+        Ok(Grown {
+            changed: !call.dry_run,
+            message: format!("array '{}' grows", call.array),
+            members_before: 8,
+            members: 10,
+            moved_cells: 20,
+            cells: 80,
+            cell_bytes: 1 << 20,
+            volume_bytes_before: 60 << 20,
+            volume_bytes: 75 << 20,
+            bytes_to_each_new: 10 << 20,
+            notes: Vec::new(),
+        })
+    }
+}
+
 impl Serves<UblkAttach> for Rehearsal {
     async fn serve(&self, _: UblkAttach) -> Result<UblkAttached, ApiError> {
         Ok(UblkAttached { changed: true, device: "/dev/ublkb7".to_owned() })

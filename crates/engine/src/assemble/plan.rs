@@ -5,6 +5,7 @@
 //! judgement calls its member current. A device that was being filled continues from its
 //! checkpoint, or from the beginning if no job names it.
 
+use super::newcomers::Newcomer;
 use super::{AssembleSpec, Found};
 use crate::canary::{Canary, sings};
 use crate::coordinator::record;
@@ -44,6 +45,8 @@ pub(super) struct Plan {
     pub(super) newest_places: NewestPlaces,
     /// The kept map is missing, and the operator accepts that.
     pub(super) lacks_kept_map: bool,
+    /// The members that the array grows by from this start on.
+    pub(super) newcomers: Vec<Newcomer>,
 }
 
 impl Plan {
@@ -53,18 +56,21 @@ impl Plan {
         all.flatten().map(|filler| filler.opened.attach(&worker.handle)).collect()
     }
 
-    /// The members whose maps count: those in sync.
+    /// The members whose maps count: those in sync, but for those that have only come.
     pub(super) fn sources(&self, worker: &Worker) -> Vec<SlotDevice> {
-        let current = self.slots.iter().filter(|slot| slot.state == Some(SlotState::InSync));
+        let before = self.slots.iter().take(self.slots.len() - self.newcomers.len());
+        let current = before.filter(|slot| slot.state == Some(SlotState::InSync));
         current.filter_map(|slot| slot.current.as_ref()).map(|it| it.attach(worker)).collect()
     }
 
-    /// The devices that are being filled: their maps do not count yet, but will.
+    /// The devices that are being filled, or have only come: their maps do not count yet, but will.
     pub(super) fn followers(&self, worker: &Worker) -> Vec<SlotDevice> {
         let is_filled = |slot: &&SlotPlan| slot.state == Some(SlotState::Rebuilding);
         let current = self.slots.iter().filter(is_filled).filter_map(|slot| slot.current.as_ref());
         let replacements = self.slots.iter().filter_map(|slot| slot.replacement.as_ref());
-        current.chain(replacements).map(|it| it.attach(worker)).collect()
+        let newcomers = self.slots.iter().skip(self.slots.len() - self.newcomers.len());
+        let newcomers = newcomers.filter_map(|slot| slot.current.as_ref());
+        current.chain(replacements).chain(newcomers).map(|it| it.attach(worker)).collect()
     }
 }
 
@@ -152,6 +158,7 @@ pub(super) fn plan(
         has_log: superblock.unclean && is_logged,
         newest_places: NewestPlaces::new(),
         lacks_kept_map: false,
+        newcomers: Vec::new(),
         found: superblock.clone(),
         superblock: started,
         geometry,

@@ -17,6 +17,7 @@
 use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
 use super::{spare_filling, spawn, table};
+use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::{map_writer, record, spare_states};
 use crate::event::names;
@@ -27,7 +28,7 @@ use crate::stripe::work::Work;
 use ashlar_layout::declustered::{CellAt, Declustered};
 use ashlar_ondisk::{JobKind, Superblock};
 use ashlar_ring::within;
-use ashlar_units::{MemberIdx, StripSet, to_usize};
+use ashlar_units::{MemberIdx, StripSet, to_u64, to_usize};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -79,6 +80,11 @@ async fn run(local: Rc<LocalArray>) {
         }
     }
     if is_done {
+        let fields = vec![
+            ("members", local.array.slots.len().to_string()),
+            ("volume_bytes", local.array.volume_bytes().to_string()),
+        ];
+        local.array.record(names::ARRAY_GROWN, fields);
         local.array.record(names::JOB_FINISHED, job.result_fields());
         local.array.jobs.note_end(super::board::JobEnd { did: job.status(), stopped: None });
     }
@@ -94,6 +100,11 @@ fn start(local: &Rc<LocalArray>) -> Rc<Job> {
     let is_paused = listed.is_some_and(|job| job.paused);
     let job = Rc::new(Job::new(&local.array, JobSpec { is_paused, ..JobSpec::new(work, course) }));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
+    let map = local.array.spare_cells.as_ref().map(|cells| cells.map());
+    if let Some((map, at)) = map.and_then(|map| Some((map, map.growth()?))) {
+        let stripes = |cells| stripes_of(&map, cells);
+        job.set_before_and_behind(stripes(at.moved_cells), stripes(at.end_cells - at.moved_cells));
+    }
     local.array.jobs.show(job.status());
     local.array.record(names::JOB_STARTED, job.fields());
     job
@@ -136,25 +147,40 @@ fn content_of(map: &Declustered, window: &Range<u64>) -> Vec<CellAt> {
     map.moves(window.clone()).into_iter().filter_map(|it| cell(it.number, it.from)).collect()
 }
 
+/// Rows of stripes that so many cells of each member have to move; whole steps are counted.
+fn stripes_of(map: &Declustered, cells: u64) -> u64 {
+    let Some(at) = map.growth() else { return 0 };
+    let step = at.moved_cells..at.moved_cells + at.step_cells;
+    let of_step = to_u64(content_of(map, &step).len()) * map.parts().cell_rows;
+    cells / at.step_cells * of_step
+}
+
 async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Batch {
     let _turn = local.coordinator().spare_gate.acquire().await;
     let (version, map) = (cells.version(), cells.map());
     let Some(window) = next_window(&map) else { return Batch::Moved };
+    if let Some(at) = map.growth() {
+        let behind = stripes_of(&map, at.end_cells - window.end);
+        job.set_behind(behind);
+    }
     cells.set_moving(window.clone());
     everywhere(local, |_| {}).await;
     let content = content_of(&map, &window);
     let copy = |strips| Work::MoveCells { strips };
     let undone = spare_filling::visit_all(local, cells, job, content.iter().copied(), copy).await;
     let is_copied = undone.is_empty() && !local.array.is_stopping();
-    if !is_copied || map_writer::flush(local).await.is_err() || !spare_states::settle(local).await {
+    let is_copied = is_copied && map_writer::flush(local).await.is_ok();
+    if !is_copied || !(sings(Canary::MoveNotSettled) || spare_states::settle(local).await) {
         cells.set_moving(0..0);
         return Batch::NotNow;
     }
     let batch = flip(local, cells, version, window.end).await;
     if matches!(batch, Batch::Moved) {
         let pass_by = |_| Work::MoveCells { strips: StripSet::EMPTY };
+        job.is_uncounted.set(true);
         // Nothing is copied, so nothing can be undone.
         drop(spare_filling::visit_all(local, cells, job, content.into_iter(), pass_by).await);
+        job.is_uncounted.set(false);
         if cells.map().growth().is_none() {
             local.array.open_all_stripes();
         }
@@ -173,6 +199,10 @@ async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64
     let next = cells.map().moved_to(end).expect("the end of a step");
     let is_last = next.growth().is_none();
     cells.set_coming(next);
+    if sings(Canary::MovedUnrecorded) {
+        cells.set_map(next);
+        local.worker.handle.sleep(PAUSE).await;
+    }
     let recorded = record::update(local, |superblock: &mut Superblock| {
         superblock.set_moved_cells(end);
         if is_last {

@@ -65,6 +65,8 @@ pub(super) struct Job {
     epoch: LayoutEpoch,
     pub(super) is_paused: Cell<bool>,
     pub(super) is_cancelled: Cell<bool>,
+    /// Of a job that goes from cell to cell: what it looks at is not counted.
+    pub(super) is_uncounted: Cell<bool>,
     pub(super) progress: RefCell<Progress>,
 }
 
@@ -94,6 +96,8 @@ pub(super) struct Progress {
     retries: VecDeque<StripeNo>,
     pub(super) done_stripes: u64,
     total_stripes: u64,
+    /// Stripes that earlier starts did, and stripes that are behind those that are looked at now.
+    before_and_behind: (u64, u64),
     pub(super) report: StepReport,
     pub(super) bytes_per_s: u64,
     /// For a resync: the first region that is not settled yet.
@@ -134,6 +138,7 @@ impl Job {
             epoch,
             is_paused: Cell::new(spec.is_paused),
             is_cancelled: Cell::new(false),
+            is_uncounted: Cell::new(false),
             progress: RefCell::new(progress),
         }
     }
@@ -160,10 +165,26 @@ impl Job {
     /// Of a job that goes from cell to cell: so many stripes more were visited, and so many are
     /// left of what it knows of.
     pub(super) fn note_cells(&self, done: u64, left: u64, report: StepReport) {
+        if self.is_uncounted.get() {
+            return;
+        }
         let mut progress = self.progress.borrow_mut();
         progress.done_stripes += done;
-        progress.total_stripes = progress.done_stripes + left;
+        progress.total_stripes = progress.done_stripes + left + progress.before_and_behind.1;
         progress.report.add(report);
+    }
+
+    /// Of a job that goes from cell to cell: so many stripes were done by earlier starts, and so
+    /// many are to be done by this one.
+    pub(super) fn set_before_and_behind(&self, before: u64, behind: u64) {
+        let mut progress = self.progress.borrow_mut();
+        progress.before_and_behind = (before, behind);
+        progress.total_stripes = progress.done_stripes + behind;
+    }
+
+    /// So many stripes are behind those that it looks at next.
+    pub(super) fn set_behind(&self, behind: u64) {
+        self.progress.borrow_mut().before_and_behind.1 = behind;
     }
 
     /// As the job table is to say. Everything below the checkpoint is done, but is it flushed?
@@ -186,12 +207,13 @@ impl Job {
             Work::Scrub { .. } => progress.report.lost_blocks,
             _ => to_u64(progress.lost.len()),
         };
+        let (before, _) = progress.before_and_behind;
         JobStatus {
             id: self.id,
             kind: self.kind(),
             slot: self.slot(),
-            done_stripes: progress.done_stripes,
-            total_stripes: progress.total_stripes.max(progress.done_stripes),
+            done_stripes: before + progress.done_stripes,
+            total_stripes: before + progress.total_stripes.max(progress.done_stripes),
             bytes: progress.report.bytes,
             bytes_per_s: progress.bytes_per_s,
             mismatches: progress.report.mismatches,

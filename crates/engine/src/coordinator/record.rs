@@ -64,9 +64,19 @@ pub(crate) async fn locked_update(
 ///
 /// # Errors
 /// As [`update`].
-pub(crate) async fn write(local: &Rc<LocalArray>, mut next: Superblock) -> Result<(), ArrayLost> {
-    let coordinator = local.coordinator();
-    let _gate = coordinator.gate.acquire().await;
+pub(crate) async fn write(local: &Rc<LocalArray>, next: Superblock) -> Result<(), ArrayLost> {
+    let _gate = local.coordinator().gate.acquire().await;
+    write_in_turn(local, next).await
+}
+
+/// The same for a caller that holds the coordinator gate.
+///
+/// # Errors
+/// As [`update`].
+pub(crate) async fn write_in_turn(
+    local: &Rc<LocalArray>,
+    mut next: Superblock,
+) -> Result<(), ArrayLost> {
     let result = write_until_taken(local, &mut next).await;
     taken(local, next, result).await
 }

@@ -174,6 +174,7 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
             (Some(reason), _) => extras.push(Extra { reading: at, reason }),
         }
     }
+    extras.extend(unknown_newcomers(readings, chosen));
     let flushed = older::known_flushed(best, &attached, readings);
     let copies = older::set_apart(&mut attached, readings, flushed);
     extras.extend(&copies);
@@ -189,6 +190,15 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
     let start = judge_start(best, (&slots, &older), request, &mut forced);
     let newest_mark = older::newest_mark(&chosen.candidates, readings);
     Verdict { newest: Some(best.clone()), slots, extras, flushed, newest_mark, start, forced }
+}
+
+/// Devices that a growth would have added which never began.
+fn unknown_newcomers(readings: &[MemberReading], chosen: &Chosen<'_>) -> Vec<Extra> {
+    let array = chosen.newest.array_uuid;
+    let is_its = |at: &usize| readings[*at].superblock().is_some_and(|own| own.array_uuid == array);
+    let is_candidate = |at: &usize| chosen.candidates.iter().any(|(candidate, _)| candidate == at);
+    let all = (0..readings.len()).filter(|at| is_its(at) && !is_candidate(at));
+    all.map(|reading| Extra { reading, reason: ExtraReason::NotListed }).collect()
 }
 
 /// Whether the device may be attached as what the newest superblock says it is.

@@ -28,6 +28,10 @@
 //! An older copy of a member that another half put out since is no divergence: the member itself
 //! went on from there.
 //!
+//! A growth begins when a member that was there before has it: new members are told first, so that
+//! all of them are there by then. A new member of whom none of the others knows counts for nothing,
+//! whatever its generation is.
+//!
 //! `tests/ondisk/lineages.rs` tries these rules on random histories, and knows which requests were
 //! served.
 
@@ -47,14 +51,19 @@ const GENERATIONS_MISSED: u64 = 2;
 /// A reading of the wanted array: its index and its superblock.
 pub(super) type Candidate<'a> = (usize, &'a Superblock);
 
-/// The candidates of `array` among the readings.
+/// The candidates of `array` among the readings. Members of a growth that never began are none.
 pub(super) fn candidates(readings: &[MemberReading], array: Uuid) -> Vec<Candidate<'_>> {
-    readings
+    let mut all: Vec<Candidate<'_>> = readings
         .iter()
         .enumerate()
         .filter_map(|(at, reading)| Some((at, reading.superblock()?)))
         .filter(|(_, superblock)| superblock.array_uuid == array)
-        .collect()
+        .collect();
+    let others: Vec<&Superblock> =
+        all.iter().map(|(_, own)| *own).filter(|own| !own.is_newcomer()).collect();
+    let is_known = |own: &Superblock| others.iter().any(|it| it.member(own.member_uuid).is_some());
+    all.retain(|(_, own)| others.is_empty() || !own.is_newcomer() || is_known(own));
+    all
 }
 
 /// The candidate with the highest generation; on a tie the one that knows most members to be out,

@@ -1,0 +1,96 @@
+//! `ashlar grow`: more drives for a declustered array.
+
+use crate::fault::Fault;
+use crate::reach::{Reach, devices};
+use crate::sizes::sizes;
+use crate::wait;
+use ashlar_api::v1::growth::{Grow, Grown};
+use ashlar_api::words::span;
+use ashlar_units::ByteSize;
+use std::path::PathBuf;
+
+/// Grow a declustered array over more drives. This erases the new devices.
+///
+/// Clients wait for about a second when the growth begins. Then part of the data moves to the new
+/// drives while the array serves. The volume is larger when all of it has moved. See its progress
+/// with `ashlar status`, and pause it with `ashlar job pause`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = concat!(
+    sizes!(),
+    "\n\nExamples:
+  ashlar grow pool0 --dry-run /dev/sd[p-u]
+  ashlar grow pool0 /dev/sd[p-u]"
+))]
+pub struct Args {
+    /// Name of the array.
+    array: String,
+
+    /// The new drives, partitions or files. Each becomes a member.
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+
+    /// Erase this device even if it holds a file system, a partition table or other RAID.
+    /// Repeatable.
+    #[arg(long, value_name = "DEVICE")]
+    destroy: Vec<PathBuf>,
+
+    /// Check everything and say what would happen. Writes nothing.
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+
+    /// Bytes that a new drive takes in a second, for the expected time.
+    #[arg(long, value_name = "SIZE", default_value = "200MB")]
+    drive_rate: ByteSize,
+
+    /// Wait for the end of the growth and show its progress.
+    #[arg(long)]
+    wait: bool,
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let request = Grow {
+        array: args.array.clone(),
+        devices: devices(&args.devices)?,
+        destroy: devices(&args.destroy)?,
+        dry_run: args.dry_run,
+    };
+    let rate = args.drive_rate;
+    reach.print(&reach.call(&request)?, |grown| text(grown, rate))?;
+    if args.wait { wait::until_grown(reach, &args.array) } else { Ok(()) }
+}
+
+fn text(grown: &Grown, rate: ByteSize) -> String {
+    let share = percent(grown.moved_cells, grown.cells);
+    let [before, after] = [grown.volume_bytes_before, grown.volume_bytes].map(ByteSize);
+    let each = ByteSize(grown.bytes_to_each_new);
+    let time = span((grown.bytes_to_each_new / rate.0.max(1)).max(1));
+    let mut text = format!(
+        "{}\n  \
+         members   {} -> {}\n  \
+         volume    {before} -> {after}, at the end\n  \
+         moves     {} of {} cells ({share}), at most: cells that were never written do not move\n  \
+         time      at most {time} at {rate}/s a drive: each new drive gets up to {each}\n",
+        grown.message, grown.members_before, grown.members, grown.moved_cells, grown.cells
+    );
+    for note in &grown.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+/// A share in percent, with one digit behind the point.
+fn percent(part: u64, of: u64) -> String {
+    let tenths = u128::from(part) * 1000 / u128::from(of.max(1));
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn a_share_has_one_digit_behind_the_point() {
+        assert_eq!(percent(6, 48), "12.5 %");
+        assert_eq!(percent(0, 0), "0.0 %");
+    }
+}

@@ -1,0 +1,127 @@
+//! The way of clients into an array on one worker. Volumes of exports hold it, and it holds the
+//! worker's share of the array.
+//!
+//! What must stay true: while it is shut no request begins, and those that come wait. Its share is
+//! taken away only while it is shut and none of its requests is under way. Then the devices are
+//! let go, and another start of the array may put its share here. Clients only wait meanwhile.
+//!
+//! Not here: who shuts it, and for how long (`grow.rs`).
+
+use crate::local_array::LocalArray;
+use crate::worker::Worker;
+use ashlar_ring::local::Signal;
+use ashlar_volume::{VolumeErrorKind, VolumeFacts};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The way into an array on one worker.
+pub(crate) struct Entrance {
+    pub(crate) worker: Rc<Worker>,
+    local: RefCell<Option<Rc<LocalArray>>>,
+    /// As the last share that was here says.
+    facts: VolumeFacts,
+    is_shut: Cell<bool>,
+    /// Requests that are inside.
+    requests: Cell<usize>,
+    opened: Signal,
+}
+
+impl Entrance {
+    /// An open one.
+    pub(crate) fn new(local: &Rc<LocalArray>) -> Rc<Entrance> {
+        Rc::new(Entrance {
+            worker: Rc::clone(&local.worker),
+            facts: local.facts.clone(),
+            local: RefCell::new(Some(Rc::clone(local))),
+            is_shut: Cell::new(false),
+            requests: Cell::new(0),
+            opened: Signal::new(),
+        })
+    }
+
+    /// The name of the array.
+    pub(crate) fn name(&self) -> &str {
+        &self.facts.name
+    }
+
+    /// The facts of the volume, as far as they do not change while the array runs.
+    pub(crate) fn facts(&self) -> &VolumeFacts {
+        &self.facts
+    }
+
+    /// The share that is here.
+    pub(crate) fn local(&self) -> Option<Rc<LocalArray>> {
+        self.local.borrow().clone()
+    }
+
+    /// Whether requests wait here for another start of the array.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.is_shut.get()
+    }
+
+    /// Requests that are inside.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.get()
+    }
+
+    /// Go in at once; `None` while it is shut.
+    ///
+    /// # Errors
+    /// If the array could not be started again.
+    #[inline]
+    pub(crate) fn try_enter(&self) -> Result<Option<Inside<'_>>, VolumeErrorKind> {
+        if self.is_shut.get() {
+            return Ok(None);
+        }
+        let local = self.local().ok_or(VolumeErrorKind::Stopped)?;
+        self.requests.set(self.requests.get() + 1);
+        Ok(Some(Inside { entrance: self, local }))
+    }
+
+    /// Go in, once it is open.
+    ///
+    /// # Errors
+    /// As [`Entrance::try_enter`].
+    pub(crate) async fn enter(&self) -> Result<Inside<'_>, VolumeErrorKind> {
+        loop {
+            let change = self.opened.changed();
+            if let Some(inside) = self.try_enter()? {
+                return Ok(inside);
+            }
+            change.await;
+        }
+    }
+
+    /// From now on nobody goes in.
+    pub(crate) fn shut(&self) {
+        self.is_shut.set(true);
+    }
+
+    /// The array was stopped: its share goes, and with it the devices.
+    ///
+    /// # Panics
+    /// Unless it is shut and nobody is inside.
+    pub(crate) fn vacate(&self) {
+        assert!(self.is_shut.get() && self.requests.get() == 0, "clients were waited for");
+        *self.local.borrow_mut() = None;
+    }
+
+    /// Whoever waits goes in, to this share. None: the array could not be started again.
+    pub(crate) fn open(&self, local: Option<Rc<LocalArray>>) {
+        *self.local.borrow_mut() = local;
+        self.is_shut.set(false);
+        self.opened.notify_all();
+    }
+}
+
+/// A request inside. It is out when this is dropped.
+pub(crate) struct Inside<'e> {
+    entrance: &'e Entrance,
+    pub(crate) local: Rc<LocalArray>,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.entrance.requests.set(self.entrance.requests.get() - 1);
+    }
+}

@@ -1,0 +1,253 @@
+//! A pool grows: new members are prepared while it serves, and then it starts again with them.
+//!
+//! What must stay true: everything that can be refused is refused before a request waits. The
+//! clients' way into the array is shut for the time of a stop and a start. Requests that come wait
+//! there, and none gets an error. The start records the growth (`assemble/newcomers.rs`). If that
+//! start fails, the array starts as it was.
+//!
+//! - here        the steps, in their order
+//! - `prepare`   new members, and room for the larger maps on the others
+//! - `restart`   stop and start while clients wait
+//!
+//! Not here: how cells move (`background/growing.rs`).
+
+mod prepare;
+mod restart;
+
+use crate::array::Array;
+use crate::assemble::{Newcomer, cannot_grow, grown};
+use crate::coordinator::join::bytes_needed;
+use crate::engine::Engine;
+use crate::engine_state::EngineState;
+use crate::error::Refusal;
+use crate::event::names;
+use crate::joining_device::{self, JoiningDevice};
+use crate::local_array::LocalArray;
+use crate::member::SlotState;
+use crate::worker::Worker;
+use ashlar_layout::declustered::Declustered;
+use ashlar_ondisk::format::member_bytes;
+use ashlar_ondisk::{ConsistencyPolicy, MemberEntry, Role, Superblock, Text};
+use ashlar_units::{BLOCK_BYTES, ByteSize, MemberIdx, to_u64};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A pool, and what it is to grow by.
+#[derive(Clone, Debug, Default)]
+pub struct GrowSpec {
+    /// The running array.
+    pub array: String,
+    /// Devices of the new members, one for each.
+    pub devices: Vec<String>,
+    /// Devices among them whose content may go.
+    pub destroy: Vec<String>,
+    /// Look only: nothing is written.
+    pub is_dry_run: bool,
+}
+
+/// What a growth comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GrowReport {
+    /// Members before it.
+    pub members_before: usize,
+    /// Members after it.
+    pub members: usize,
+    /// Cells that move, of all members together.
+    pub moved_cells: u64,
+    /// Cells that the members before it have.
+    pub cells: u64,
+    /// Bytes of a cell.
+    pub cell_bytes: u64,
+    /// Bytes of the volume before it.
+    pub volume_bytes_before: u64,
+    /// Bytes of the volume at its end.
+    pub volume_bytes: u64,
+    /// Some new member's device turns.
+    pub is_rotational: bool,
+}
+
+impl GrowReport {
+    /// Bytes that the busiest of the drives writes: they bound the time.
+    pub fn bytes_to_each_new(&self) -> u64 {
+        let added = to_u64(self.members - self.members_before);
+        self.moved_cells.div_ceil(added) * self.cell_bytes
+    }
+}
+
+impl Engine {
+    /// Have a pool grow over more devices: see [`GrowSpec`]. Its clients wait for a moment, and
+    /// then it grows while it serves them. Its volume is larger at the end.
+    ///
+    /// # Errors
+    /// A refusal, and the array is as it was unless that says otherwise.
+    pub async fn grow(&self, spec: GrowSpec) -> Result<GrowReport, Refusal> {
+        let array = self.array(&spec.array)?;
+        let engine_state = Arc::clone(self.engine_state());
+        let grow = async move |worker| grow(&worker, &engine_state, array, spec).await;
+        let report = self.on_worker(0, grow).await??;
+        self.offer_spares().await;
+        Ok(report)
+    }
+}
+
+/// An array as it is before it grows, by its coordinator.
+struct Before {
+    superblock: Superblock,
+    /// Of its members, slot by slot.
+    paths: Vec<String>,
+}
+
+async fn grow(
+    worker: &Rc<Worker>,
+    engine_state: &Arc<EngineState>,
+    array: Arc<Array>,
+    spec: GrowSpec,
+) -> Result<GrowReport, Refusal> {
+    check_paths(&spec)?;
+    let look = async move |local: Rc<LocalArray>| look(&local);
+    let before = engine_state.on_coordinator_of(&array, look).await??;
+    // What the layout refuses it refuses before a device is asked.
+    let count = spec.devices.len();
+    let nobody = |at| MemberEntry::new(worker.draw_uuid(), MemberIdx::from_at(at), Role::Active);
+    let first = usize::from(before.superblock.geometry.slots());
+    grown(&before.superblock, &(first..first + count).map(nobody).collect::<Vec<_>>())?;
+    let mut candidates = Vec::new();
+    for path in &spec.devices {
+        let may_destroy = spec.destroy.contains(path);
+        let candidate = joining_device::open(worker, engine_state, path, may_destroy).await?;
+        check_device(&before.superblock, &candidate)?;
+        candidates.push(candidate);
+    }
+    let entries = entries(worker, &before.superblock, &candidates);
+    let next = grown(&before.superblock, &entries)?;
+    let report = report(&array, &next, &candidates);
+    if spec.is_dry_run {
+        return Ok(report);
+    }
+    prepare::newcomers(worker, &next, &candidates, &entries).await?;
+    let own = next.clone();
+    let make_room = async move |local: Rc<LocalArray>| prepare::make_room(&local, &own).await;
+    engine_state.on_coordinator_of(&array, make_room).await??;
+    let devices = candidates.into_iter().map(|candidate| candidate.opened);
+    let newcomers = devices.zip(entries).map(|(opened, entry)| Newcomer { opened, entry });
+    let newcomers: Vec<Newcomer> = newcomers.collect();
+    let members = restart::Members { before: before.paths, newcomers };
+    restart::with(worker, engine_state, &array, members).await?;
+    let fields = vec![
+        ("members", report.members.to_string()),
+        ("members_before", report.members_before.to_string()),
+        ("cells", report.moved_cells.to_string()),
+    ];
+    array.record(names::ARRAY_GROWING, fields);
+    Ok(report)
+}
+
+fn check_paths(spec: &GrowSpec) -> Result<(), Refusal> {
+    for (at, path) in spec.devices.iter().enumerate() {
+        if spec.devices[..at].contains(path) {
+            return Err(Refusal::new(
+                "device.given_twice",
+                format!("{path} is given twice"),
+                "each member needs a device of its own; nothing was written",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The array, if nothing stands against a growth now. Runs on the coordinator.
+fn look(local: &Rc<LocalArray>) -> Result<Before, Refusal> {
+    let (array, superblock) = (&local.array, local.coordinator().superblock());
+    let refuse = |what: &str, next: &str| Err(cannot_grow(&superblock, what, next));
+    let name = array.name();
+    if superblock.geometry.is_growing() {
+        let next = format!("wait for its end (ashlar status {name}), or see to its job");
+        return refuse("while it grows already", &next);
+    }
+    if superblock.geometry.spread.is_none() {
+        let next = "make a pool (`ashlar create --declustered`) and copy the data";
+        return refuse("as its members are in fixed groups: only declustered pools grow", next);
+    }
+    if array.is_read_only() || array.is_stopping() || array.has_failed() {
+        return refuse("as it takes no changes now", "assemble it for writing first");
+    }
+    if array.pause().is_some() || array.waits_for_silent() {
+        return refuse("while requests wait for a member", "see `ashlar status` for which one");
+    }
+    let all = (0..array.slots.len()).map(MemberIdx::from_at);
+    let out: Vec<String> = all
+        .filter(|slot| array.slot(*slot).state() != SlotState::InSync || local.is_replaced(*slot))
+        .map(|slot| slot.to_string())
+        .collect();
+    if !out.is_empty() {
+        let what = format!("while it is not whole: slot {}", out.join(", "));
+        let next = format!("bring it back or replace it (ashlar replace {name} SLOT DEVICE)");
+        return refuse(&what, &next);
+    }
+    if array.intent.unsynced_count() != 0 {
+        return refuse("before its resync has ended", &format!("ashlar status {name}"));
+    }
+    let path = |slot| local.device(slot).map(|device| device.facts().path.clone());
+    let paths = (0..array.slots.len()).map(MemberIdx::from_at).filter_map(path).collect();
+    Ok(Before { superblock, paths })
+}
+
+/// Whether the device is large enough, and takes blocks of 4 KiB.
+fn check_device(superblock: &Superblock, candidate: &JoiningDevice) -> Result<(), Refusal> {
+    let (facts, path) = (candidate.opened.facts(), &candidate.path);
+    let needed = bytes_needed(superblock);
+    if member_bytes(facts.size_bytes) < needed {
+        return Err(Refusal::new(
+            "member.too_small",
+            format!("{path} has {}, too little for a member", ByteSize(facts.size_bytes)),
+            format!("use a device of at least {}; nothing was written", ByteSize(needed)),
+        ));
+    }
+    if u64::from(facts.logical_block_bytes) > BLOCK_BYTES {
+        let has = facts.logical_block_bytes;
+        return Err(Refusal::new(
+            "member.large_blocks",
+            format!("{path} has blocks of {has} bytes"),
+            format!("use a device with blocks of at most {BLOCK_BYTES} bytes; nothing was written"),
+        ));
+    }
+    Ok(())
+}
+
+/// The entries of the new members in the member table.
+fn entries(
+    worker: &Worker,
+    superblock: &Superblock,
+    candidates: &[JoiningDevice],
+) -> Vec<MemberEntry> {
+    let first = usize::from(superblock.geometry.slots());
+    let has_log = superblock.policy == ConsistencyPolicy::Log;
+    let entry = |(at, candidate): (usize, &JoiningDevice)| {
+        let facts = candidate.opened.facts();
+        let serial = Text::cut(facts.serial.as_deref().unwrap_or(""));
+        let slot = MemberIdx::from_at(first + at);
+        let entry = MemberEntry::new(worker.draw_uuid(), slot, Role::Active)
+            .on_device(member_bytes(facts.size_bytes), serial);
+        MemberEntry { log_tag: if has_log { worker.draw_log_tag() } else { 0 }, ..entry }
+    };
+    candidates.iter().enumerate().map(entry).collect()
+}
+
+fn report(array: &Array, next: &Superblock, candidates: &[JoiningDevice]) -> GrowReport {
+    let geometry = next.geometry.to_layout().expect("its layout was just computed");
+    let map: &Declustered = geometry.declustered().expect("only pools grow");
+    let growth = map.growth().expect("it has only begun");
+    let steps = (growth.end_cells - growth.moved_cells) / growth.step_cells;
+    let first = growth.moved_cells..growth.moved_cells + growth.step_cells;
+    GrowReport {
+        members_before: growth.members_before,
+        members: map.parts().members,
+        // Every step moves as many.
+        moved_cells: to_u64(map.moves(first).len()) * steps,
+        cells: to_u64(growth.members_before) * map.cells(),
+        cell_bytes: map.parts().cell_rows * map.parts().strip_bytes,
+        volume_bytes_before: array.volume_bytes(),
+        volume_bytes: geometry.fully_grown().volume_bytes(),
+        is_rotational: candidates.iter().any(|it| it.opened.facts().is_rotational),
+    }
+}
