@@ -167,6 +167,7 @@ fn follow_events(
 /// Tell the service manager and ask the drives, as long as the process runs.
 fn keep_telling(arrays: &Arrays) {
     tokio::spawn(unit::keep_telling(arrays.clone()));
+    tokio::spawn(Arc::clone(&arrays.exports).watch_sizes(arrays.engine.clone()));
     tokio::spawn(Arc::clone(&arrays.watch).keep_watching(arrays.clone()));
 }
 

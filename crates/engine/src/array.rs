@@ -220,6 +220,11 @@ impl Array {
         &self.identity.name
     }
 
+    /// Its UUID.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.identity.uuid
+    }
+
     /// The geometry that its size follows from. What is asked about a stripe is asked of the
     /// stripe's own.
     pub fn geometry(&self) -> &Geometry {

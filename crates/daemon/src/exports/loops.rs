@@ -31,6 +31,32 @@ pub async fn let_go_of(file: &str, wait_max: Duration) {
     }
 }
 
+/// Have all loop devices over `file` take its size, which has grown. One that does not answer within
+/// `wait_max` keeps its own.
+pub async fn grow_over(file: &str, wait_max: Duration) {
+    let path = file.to_owned();
+    // The kernel is to know the size before it is asked to give it to a loop device.
+    let _seen = tokio::time::timeout(wait_max, aside(move || look_afresh(&path))).await;
+    for device in over(file) {
+        let _taken = tokio::time::timeout(wait_max, aside(move || take_size(&device))).await;
+    }
+}
+
+/// Ask for the attributes of a file, whatever the kernel knows of them.
+fn look_afresh(file: &str) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    statx(CWD, file, AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE)?;
+    Ok(())
+}
+
+/// Have a loop device take the size of its file.
+///
+/// # Errors
+/// What util-linux's losetup says, or that it is not here.
+fn take_size(device: &str) -> io::Result<()> {
+    losetup(&["--set-capacity", device])
+}
+
 /// Make a loop device over `file`, with direct I/O. Its path.
 ///
 /// # Errors
@@ -56,8 +82,12 @@ pub fn set_up(file: &str, sector_bytes: u32) -> io::Result<String> {
 /// # Errors
 /// What util-linux's losetup says, or that it is not here.
 fn let_go(device: &str) -> io::Result<()> {
+    losetup(&["--detach", device])
+}
+
+fn losetup(arguments: &[&str]) -> io::Result<()> {
     let output = Command::new("losetup")
-        .args(["--detach", device])
+        .args(arguments)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()?;
     if output.status.success() {

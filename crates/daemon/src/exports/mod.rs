@@ -38,10 +38,11 @@ use fuse::FuseExports;
 use nbd::NbdExports;
 use nvme::NvmeExports;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn, ready};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use ublk::UblkExports;
@@ -57,6 +58,9 @@ const ATTACHMENT_RESUMED: &str = "attachment.resumed";
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 /// How often to look whether they did.
 const LET_GO_POLL: Duration = Duration::from_millis(2);
+
+/// How often to look whether a volume has grown.
+const SIZES_EVERY: Duration = Duration::from_secs(1);
 
 /// What an export does over some time.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -99,6 +103,11 @@ pub trait Export: Any + Send + Sync {
     /// A volume has started: serve again what a daemon that is gone has left of it. What to tell.
     fn volume_started<'a>(&'a self, _: &'a str) -> Work<'a, Option<String>> {
         Box::pin(ready(None))
+    }
+
+    /// A volume has grown: tell its users of it, as far as the protocol can.
+    fn volume_grew<'a>(&'a self, _: &'a str) -> Work<'a, ()> {
+        Box::pin(ready(()))
     }
 
     /// Refuse if somebody uses the volume.
@@ -205,6 +214,24 @@ impl Exports {
             told.extend(export.volume_started(volume).await);
         }
         told
+    }
+
+    /// Tell the users of volumes that have grown of it, as long as the process runs.
+    pub async fn watch_sizes(self: Arc<Self>, engine: Engine) {
+        let mut known: BTreeMap<[u8; 16], u64> = BTreeMap::new();
+        loop {
+            for array in engine.arrays() {
+                let (uuid, bytes) = (array.uuid(), array.volume_bytes());
+                let name = array.name().to_owned();
+                drop(array);
+                if known.insert(uuid, bytes).is_some_and(|before| before < bytes) {
+                    for export in self.iter() {
+                        export.volume_grew(&name).await;
+                    }
+                }
+            }
+            tokio::time::sleep(SIZES_EVERY).await;
+        }
     }
 
     /// Refuse if somebody uses the volume.

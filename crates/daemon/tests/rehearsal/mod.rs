@@ -11,6 +11,7 @@ use ashlar_api::v1::export::{
     Attach, Attached, FuseAttach, FuseAttached, FuseDetach, NbdListen, UblkAttach, UblkAttached,
     UblkDetach, Via,
 };
+use ashlar_api::v1::growth::{Grow, Grown};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, Locate, ReAdd, Replace, Wipe};
 use ashlar_api::v1::notify::{NotifyTest, NotifyTested};

@@ -310,7 +310,7 @@ impl<V: Volume + 'static> Worker<V> {
         add(&self.server.counters.reads, 1);
         let body: ReadIn = message.body().ok_or(Errno::INVAL)?;
         let bytes = body.bytes.min(PAYLOAD_BYTES_MAX);
-        let facts = self.facts(node)?;
+        let facts = self.facts_to(node, body.offset.saturating_add(bytes.into()))?;
         let data = self.io(&facts).read(Extent::new(body.offset, bytes.into())).await?;
         add(&self.server.counters.read_bytes, ashlar_units::to_u64(data.len()));
         Ok(Answer::Data(data))
@@ -344,7 +344,7 @@ impl<V: Volume + 'static> Worker<V> {
             return Err(Errno::INVAL);
         }
         let fua = body.flags & DATA_SYNC != 0;
-        let facts = self.facts(node)?;
+        let facts = self.facts_to(node, body.offset.saturating_add(body.bytes.into()))?;
         let written = self.io(&facts).write(body.offset, &data, fua).await?;
         add(&self.server.counters.written_bytes, written);
         let bytes = u32::try_from(written).expect("no more than was asked for");
@@ -359,7 +359,7 @@ impl<V: Volume + 'static> Worker<V> {
         let body: FallocateIn = message.body().ok_or(Errno::INVAL)?;
         let extent = Extent::new(body.offset, body.bytes);
         let end = extent.checked_end().ok_or(Errno::INVAL)?;
-        let facts = self.facts(node)?;
+        let facts = self.facts_to(node, end)?;
         match body.mode & !KEEP_SIZE {
             PUNCH_HOLE => self.io(&facts).write_zeroes(extent, true).await?,
             ZERO_RANGE => self.io(&facts).write_zeroes(extent, false).await?,
@@ -381,7 +381,7 @@ impl<V: Volume + 'static> Worker<V> {
             SEEK_HOLE => false,
             _ => return Err(Errno::INVAL),
         };
-        let facts = self.facts(node)?;
+        let facts = self.facts_to(node, u64::MAX)?;
         let at = self.io(&facts).seek(body.offset, to_written).await?;
         Ok(Answer::of(&at))
     }
@@ -389,6 +389,13 @@ impl<V: Volume + 'static> Worker<V> {
     fn facts(&self, node: u64) -> Result<Rc<VolumeFacts>, Errno> {
         self.shown.check(node)?;
         Ok(self.shown.facts())
+    }
+
+    /// The same for a request that ends there: what is behind the end as of the last look may be
+    /// in the volume by now.
+    fn facts_to(&self, node: u64, end: u64) -> Result<Rc<VolumeFacts>, Errno> {
+        let facts = self.facts(node)?;
+        Ok(if end > facts.size_bytes { self.shown.refreshed() } else { facts })
     }
 
     fn io<'a>(&'a self, facts: &'a VolumeFacts) -> FileIo<'a, V> {

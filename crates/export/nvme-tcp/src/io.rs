@@ -21,7 +21,7 @@ use crate::starting::{Line, Pending};
 use crate::table::State;
 use crate::{Target, Volumes};
 use ashlar_iobuf::BufMut;
-use ashlar_nvme_protocol::command::{FABRICS_OPCODE, FabricsCommand, IoCommand};
+use ashlar_nvme_protocol::command::{Blocks, FABRICS_OPCODE, FabricsCommand, IoCommand};
 use ashlar_nvme_protocol::connection::Step;
 use ashlar_nvme_protocol::pdu::H2cData;
 use ashlar_nvme_protocol::queue::{NotTaken, Queue};
@@ -32,7 +32,7 @@ use ashlar_ring::{Handle, within};
 use ashlar_session::Slots;
 use ashlar_units::{Nanos, to_usize};
 use ashlar_volume::{Volume, VolumeFacts};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -46,8 +46,23 @@ pub struct OpenNamespace<V> {
     pub facts: VolumeFacts,
     pub(crate) state: Arc<State>,
     pub(crate) under_way: Arc<UnderWay>,
-    /// Size in logical blocks.
-    blocks: u64,
+    /// Size in logical blocks, as of the last look.
+    blocks: Cell<u64>,
+}
+
+impl<V: Volume> OpenNamespace<V> {
+    /// # Errors
+    /// `LBA_OUT_OF_RANGE` if these are not in the volume, which may have grown since the last look.
+    fn expect_within(&self, blocks: Blocks) -> Result<(), Status> {
+        if blocks.within(self.blocks.get()).is_err() {
+            self.blocks.set(blocks_of(&self.volume.facts()));
+        }
+        blocks.within(self.blocks.get())
+    }
+}
+
+fn blocks_of(facts: &VolumeFacts) -> u64 {
+    facts.size_bytes / u64::from(facts.logical_block_bytes.max(1))
 }
 
 impl<V> Drop for OpenNamespace<V> {
@@ -247,7 +262,7 @@ impl<V: Volumes> IoSession<V> {
         | IoCommand::Compare { blocks }
         | IoCommand::WriteZeroes { blocks, .. } = &command
         {
-            blocks.within(namespace.blocks)?;
+            namespace.expect_within(*blocks)?;
         }
         let is_change = command.is_write() && !matches!(command, IoCommand::Flush);
         if is_change && facts.read_only {
@@ -275,7 +290,7 @@ impl<V: Volumes> IoSession<V> {
         entry.state.begin_use();
         let open = Rc::new(OpenNamespace {
             id,
-            blocks: facts.size_bytes / u64::from(facts.logical_block_bytes.max(1)),
+            blocks: Cell::new(blocks_of(&facts)),
             state: Arc::clone(&entry.state),
             under_way: entry.state.fence.enter(self.place.controller.host.id),
             volume,

@@ -175,7 +175,8 @@ impl<V: Volume> SlotShared<V> {
         ranges: &[ashlar_nvme_protocol::command::DsmRange],
         deallocate: bool,
     ) -> Result<Option<Buf>, Status> {
-        let blocks = namespace.facts.size_bytes / u64::from(namespace.facts.logical_block_bytes);
+        let facts = namespace.volume.facts();
+        let blocks = facts.size_bytes / u64::from(facts.logical_block_bytes);
         ranges.iter().try_for_each(|range| range.blocks().within(blocks))?;
         for range in ranges.iter().filter(|range| deallocate && range.count.get() > 0) {
             let extent = namespace.extent(range.blocks());

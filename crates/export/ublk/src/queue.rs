@@ -108,7 +108,10 @@ impl<V: Volume> Queue<V> {
         let at = usize::from(tag) * DESCRIPTOR_BYTES;
         self.descriptors.load(at, &mut bytes).expect("the mapping has all tags");
         let descriptor = Descriptor::read_from_bytes(&bytes).expect("any bytes are one");
-        let answer = match admit(&self.facts, &descriptor) {
+        // What is not in the volume as of the last look may be in it by now.
+        let admitted = admit(&self.facts, &descriptor)
+            .or_else(|_| admit(&self.server.volume.facts(), &descriptor));
+        let answer = match admitted {
             Ok(request) => self.obey(tag, request).await,
             Err(errno) => Err(errno),
         };

@@ -428,6 +428,15 @@ impl Export for FuseExports {
         Box::pin(self.resume(volume))
     }
 
+    /// Loop devices over the file get its new size. Whoever uses the file itself sees it by asking.
+    fn volume_grew<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
+        Box::pin(async move {
+            if let Some(file) = self.file_of(volume) {
+                loops::grow_over(&file, CLOSE_MAX).await;
+            }
+        })
+    }
+
     fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {
         let Some(file) = self.file_of(volume) else { return Ok(()) };
         let message = format!("array '{volume}' is attached as {file}; nothing was changed");
