@@ -9,6 +9,8 @@ mod world;
 
 #[path = "engine/background.rs"]
 mod background;
+#[path = "engine/begun.rs"]
+mod begun;
 #[path = "engine/distributed_spares.rs"]
 mod distributed_spares;
 #[path = "engine/faults.rs"]

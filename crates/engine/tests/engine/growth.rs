@@ -45,7 +45,7 @@ fn growing_world(seed: u64) -> (SimWorld, Vec<SimDisk>, Model) {
     (world, disks, model)
 }
 
-async fn growth_runs(engine: &Engine) -> bool {
+pub async fn growth_runs(engine: &Engine) -> bool {
     status(engine).await.jobs.iter().any(|job| job.kind == JobKind::Grow)
 }
 
@@ -57,7 +57,7 @@ fn with_new_end(mut model: Model, size_bytes: u64) -> Model {
 }
 
 /// Serve clients until the growth has ended.
-async fn until_grown(engine: &Engine, handle: &Handle, mut model: Model) -> Model {
+pub async fn until_grown(engine: &Engine, handle: &Handle, mut model: Model) -> Model {
     for _ in 0..3_000 {
         if !growth_runs(engine).await {
             let size_bytes = status(engine).await.geometry.volume_bytes();

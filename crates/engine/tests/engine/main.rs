@@ -10,6 +10,7 @@ mod hand_made;
 mod world;
 
 mod background;
+mod begun;
 mod bitmap_pages;
 mod corruption;
 mod corruption_pages;
