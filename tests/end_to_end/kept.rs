@@ -22,7 +22,7 @@ pub fn kills(everyday: usize) -> usize {
 }
 
 /// A world that takes away what its daemon has left, if a test fails.
-struct Kept(World);
+pub struct Kept(pub World);
 
 impl Kept {
     /// `None` after saying why `test` cannot run here.
@@ -32,6 +32,14 @@ impl Kept {
 
     /// With an array of these further arguments.
     fn of(test: &str, programs: &[&str], more: &[&str]) -> Option<Kept> {
+        let kept = Kept::bare(test, programs)?;
+        let shape = ["--level", "6", "--strip-size", "16K"];
+        kept.0.create("tank0", MEMBERS.len(), &[&shape, more].concat());
+        Some(kept)
+    }
+
+    /// Without any array.
+    pub fn bare(test: &str, programs: &[&str]) -> Option<Kept> {
         let has_loop = Path::new("/dev/loop-control").exists();
         if !rustix::process::geteuid().is_root() || !has_loop || !Path::new("/dev/fuse").exists() {
             skipped(test, "needs root, FUSE and loop devices");
@@ -40,17 +48,14 @@ impl Kept {
         if !all_here(test, programs) {
             return None;
         }
-        let kept = Kept(World::new());
-        let shape = ["--level", "6", "--strip-size", "16K"];
-        kept.0.create("tank0", MEMBERS.len(), &[&shape, more].concat());
-        Some(kept)
+        Some(Kept(World::new()))
     }
 
     fn file(&self) -> PathBuf {
         self.0.path("volumes/tank0")
     }
 
-    fn attach(&self, how: &[&str]) -> String {
+    pub fn attach(&self, how: &[&str]) -> String {
         self.0.ok(&[&["attach"], how, &["tank0"]].concat()).trim().to_owned()
     }
 
@@ -87,18 +92,18 @@ impl Drop for Kept {
 }
 
 /// Load that checks what it has written, until it is told to end.
-struct Load {
+pub struct FioLoad {
     fio: Child,
     report: PathBuf,
 }
 
-impl Load {
-    fn on(place: &str, report: PathBuf) -> Load {
+impl FioLoad {
+    pub fn on(place: &str, report: PathBuf) -> FioLoad {
         let place = format!("--filename={place}");
-        Load::with(&["--ioengine=libaio", "--direct=1", &place], report)
+        FioLoad::with(&["--ioengine=libaio", "--direct=1", &place], report)
     }
 
-    fn with(engine: &[&str], report: PathBuf) -> Load {
+    fn with(engine: &[&str], report: PathBuf) -> FioLoad {
         let fio = Command::new("fio")
             .args(["--name=load", "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=48M"])
             .args(["--verify=crc32c", "--verify_backlog=512", "--verify_state_save=0"])
@@ -107,11 +112,11 @@ impl Load {
             .arg(format!("--output={}", report.display()))
             .spawn()
             .expect("fio runs");
-        Load { fio, report }
+        FioLoad { fio, report }
     }
 
     /// Nobody got an error, and every block was right.
-    fn end(mut self) {
+    pub fn end(mut self) {
         assert!(self.fio.try_wait().expect("our child").is_none(), "{}", self.said());
         let id = rustix::process::Pid::from_child(&self.fio);
         rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
@@ -130,7 +135,7 @@ impl Load {
 /// is there.
 fn survives(kept: &mut Kept, place: &str, times: usize, end: fn(&mut World)) {
     let before = kept.times_resumed();
-    let load = Load::on(place, kept.0.path("fio"));
+    let load = FioLoad::on(place, kept.0.path("fio"));
     let file = File::options().read(true).write(true).open(place).expect("it is there");
     for number in 0..times {
         wait_for_requests(&kept.0, "fuse", number);
@@ -359,7 +364,7 @@ fn a_killed_daemon_is_a_pause_for_a_client_of_nbd_that_reconnects() {
     let between = Ended(between);
     crate::tools::wait_for("the server between", || from.exists());
     let uri = format!("--uri=nbd+unix:///?socket={}", from.display());
-    let load = Load::with(&["--ioengine=nbd", &uri], world.path("fio"));
+    let load = FioLoad::with(&["--ioengine=nbd", &uri], world.path("fio"));
     for number in 0..kills(4) {
         wait_for_requests(&world, "nbd", number);
         world.kill();

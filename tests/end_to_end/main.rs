@@ -41,6 +41,7 @@
 //! - `trusted_files` what somebody else may have changed, and names that are not what they look
 //!   like
 //! - `twins`      one device under two names
+//! - `grow`       a pool takes drives under its clients
 //! - `erase`      metadata of devices and arrays that nobody needs
 //! - `refusals`   everything that must be refused, with its line
 //! - `refused_starts` members from which no array starts, or not the whole of it
@@ -62,6 +63,7 @@ mod doomed;
 mod drives;
 mod encrypted;
 mod erase;
+mod grow;
 mod hostile;
 mod kept;
 mod leftovers;

@@ -50,6 +50,9 @@ fn limits_for(canary: Canary) -> Limits {
         | Canary::SpaceReusedUnflushed => logged,
         Canary::SpareCopyMissesWrites
         | Canary::CellFlippedUnrecorded
+        | Canary::MovedUnrecorded
+        | Canary::MovingCellMissesWrites
+        | Canary::MoveNotSettled
         | Canary::DirtyCellsTrusted
         | Canary::SpareCellsTrusted => Wish { declustered: true, ..logged },
         Canary::ReadUnverified

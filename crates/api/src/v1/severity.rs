@@ -83,10 +83,12 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 59] = [
+pub const KINDS: [Kind; 61] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
+    kind("array.growing", Severity::Info, "the array grows over more members"),
+    kind("array.grown", Severity::Notice, "the array has grown, and its volume is larger"),
     kind("array.map_lost", Severity::Critical, "pages of the written map were lost"),
     kind("array.paused", Severity::Critical, "writes wait for space under the members"),
     kind("array.resumed", Severity::Notice, "there is space again, writes go on"),
