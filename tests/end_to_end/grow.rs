@@ -16,15 +16,8 @@ use std::os::unix::fs::FileExt;
 const MEMBER: u64 = 160 << 20;
 /// Where the noise lies: behind what fio writes.
 const ASIDE: u64 = 64 << 20;
-const POOL: [&str; 7] = [
-    "--level",
-    "6",
-    "--declustered",
-    "--stripe-width",
-    "6",
-    "--distributed-spares",
-    "2",
-];
+const POOL: [&str; 7] =
+    ["--level", "6", "--declustered", "--stripe-width", "6", "--distributed-spares", "2"];
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}{number}")).collect()

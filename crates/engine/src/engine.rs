@@ -261,4 +261,3 @@ impl Engine {
         threads.drain(..).for_each(WorkerThread::end);
     }
 }
-

@@ -110,7 +110,10 @@ impl EngineState {
     }
 
     /// The array of this number starts again from now on; `None` if it does so already.
-    pub(crate) fn begin_restart(engine_state: &Arc<EngineState>, id: ArrayId) -> Option<Restarting> {
+    pub(crate) fn begin_restart(
+        engine_state: &Arc<EngineState>,
+        id: ArrayId,
+    ) -> Option<Restarting> {
         let mut restarting = engine_state.restarting();
         if restarting.contains(&id) {
             return None;

@@ -227,8 +227,9 @@ fn one_array(found: &[(usize, &Superblock)]) -> Result<(), Refused> {
 
 /// New members of a growth say nothing as long as no member that was there before knows of them.
 fn without_unknown_newcomers(found: &mut Vec<(usize, &Superblock)>) {
-    let is_newcomer =
-        |it: &Superblock| it.geometry.declustered.as_ref().is_some_and(|map| map.is_newcomer(it.slot));
+    let is_newcomer = |it: &Superblock| {
+        it.geometry.declustered.as_ref().is_some_and(|map| map.is_newcomer(it.slot))
+    };
     let others = found.iter().map(|(_, it)| *it).filter(|it| !is_newcomer(it));
     let others: Vec<&Superblock> = others.collect();
     let is_known = |it: &Superblock| others.iter().any(|own| own.entry(&it.member_uuid).is_some());

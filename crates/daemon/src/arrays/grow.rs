@@ -45,7 +45,6 @@ impl Arrays {
     /// Its next start is to look for the new members, too.
     async fn has_grown(&self, array: &str) {
         if let Some(own) = self.running().await.iter().find(|it| it.name == array) {
-            self.gather.started(own.uuid);
             self.gather.note_members(own);
         }
     }

@@ -77,6 +77,10 @@ pub(crate) fn grown(
         let what = "has no distributed spares, and only pools with some grow";
         return Err(cannot_grow(superblock, what, next));
     }
+    if superblock.geometry.spread.is_some() && !superblock.has_whole_map() {
+        let what = "has a written map of an older kind";
+        return Err(cannot_grow(superblock, what, "make another array and copy the data"));
+    }
     let grown = superblock.growing(entries.len());
     let mut grown = grown.map_err(|fault| cannot_grow(superblock, &format!(": {fault}"), next))?;
     if grown.jobs.len() >= JOBS_MAX {

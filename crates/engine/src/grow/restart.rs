@@ -8,6 +8,7 @@ use crate::array::{Array, ArrayId};
 use crate::assemble::{Anew, AssembleSpec, Newcomer, assemble};
 use crate::engine_state::{EngineState, Restarting};
 use crate::error::Refusal;
+use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::stop::{Stopped, stop};
 use crate::worker::Worker;
@@ -127,11 +128,17 @@ async fn as_before(
     let anew = Anew { id: Some(id), newcomers: Vec::new() };
     match assemble(worker, engine_state, spec, anew).await {
         Ok(_) => why,
-        Err(refusal) => Refusal::new(
-            "array.stopped",
-            format!("{why}; and the array is stopped, as it could not be started: {refusal}"),
-            "look at its members with `ashlar examine`, and assemble it",
-        ),
+        Err(refusal) => {
+            let fields = vec![("reason", refusal.to_string())];
+            engine_state.arrays()[id.0]
+                .iter()
+                .for_each(|it| it.record(names::ARRAY_FAILED, fields.clone()));
+            Refusal::new(
+                "array.stopped",
+                format!("{why}; and the array is stopped, as it could not be started: {refusal}"),
+                "look at its members with `ashlar examine`, and assemble it",
+            )
+        }
     }
 }
 

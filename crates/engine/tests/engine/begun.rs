@@ -40,11 +40,7 @@ fn new_world(seed: u64) -> (SimWorld, Vec<SimDisk>) {
     (world, disks)
 }
 
-async fn filled_pool(
-    opener: ashlar_sim::SimOpener,
-    handle: &Handle,
-    seed: u64,
-) -> (Engine, Model) {
+async fn filled_pool(opener: ashlar_sim::SimOpener, handle: &Handle, seed: u64) -> (Engine, Model) {
     let engine = started(opener, handle, small()).await;
     let size_bytes = status(&engine).await.geometry.volume_bytes();
     let model = written_all_over(&engine, Model::new(seed, size_bytes), 0).await;
@@ -168,7 +164,10 @@ fn what_cannot_grow_is_refused_and_serves_on() {
             assert!(refused(unknown).await.contains("no running array"));
             engine.fail("tank", MemberIdx(2)).await.expect("it may go");
             let degraded = refused(spec()).await;
-            assert!(degraded.contains("slot 2") && degraded.contains("ashlar replace"), "{degraded}");
+            assert!(
+                degraded.contains("slot 2") && degraded.contains("ashlar replace"),
+                "{degraded}"
+            );
             let model = steps(&engine, 0, model, 50).await;
             audit(&engine, model).await;
             drop(disks);

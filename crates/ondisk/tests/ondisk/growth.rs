@@ -1,7 +1,7 @@
 //! Superblocks of declustered arrays that grow: incompatible bit 7.
 
 use ashlar_layout::declustered::DeclusteredError;
-use ashlar_ondisk::assembly::{AssemblyRequest, RefusalKind, Start, assemble};
+use ashlar_ondisk::assembly::{AssemblyRequest, ExtraReason, RefusalKind, Start, assemble};
 use ashlar_ondisk::examine::Examination;
 use ashlar_ondisk::{
     Access, AreaPlan, AreaRequest, Areas, Features, GeometryRecord, GrowthFault, GrowthRecord,
@@ -10,7 +10,10 @@ use ashlar_ondisk::{
 use ashlar_units::{Extent, MemberIdx};
 
 use crate::declustered::{declustered, in_enclosures, record};
-use crate::samples::{DEVICE_BYTES, array, member_uuid, readings, serial};
+use crate::samples::{
+    DEVICE_BYTES, array, member_uuid, reading, readings, serial, started, updated,
+};
+use std::ops::Range;
 
 /// Reserved for a reshape on large members.
 const RESERVED: u64 = 64 << 20;
@@ -271,5 +274,41 @@ fn a_pool_without_distributed_spares_is_not_started_while_it_grows() {
     for started in [half_way(), moved(&half_way(), 1, 1, 1), pool(DEVICE_BYTES, 4096)] {
         let verdict = assemble(&readings(&started), &AssemblyRequest::default());
         assert_eq!(verdict.start, Start::Whole);
+    }
+}
+
+/// A growth begins when a member that was there before has it, and new members are told first.
+#[test]
+fn a_new_member_that_nobody_knows_counts_for_nothing() {
+    let before = updated(&pool(DEVICE_BYTES, 4096));
+    let begun = started(&growing(&before, 3), 7);
+    let other = started(&before, 8);
+    let all = |old: &dyn Fn(u16) -> Superblock, new: Range<u16>| {
+        let own = |slot: u16| reading(&if slot < 9 { old(slot) } else { begun.clone() }, slot);
+        (0..9).chain(new).map(own).collect::<Vec<_>>()
+    };
+    // Cut off while the new members were told; and then started without them.
+    for (old, new) in
+        [(&before, 9..12), (&before, 9..10), (&other, 9..12), (&updated(&other), 10..12)]
+    {
+        let verdict = assemble(&all(&|_| old.clone(), new.clone()), &AssemblyRequest::default());
+        assert_eq!((verdict.start, verdict.slots.len()), (Start::Whole, 9));
+        assert_eq!(verdict.newest.map(|it| it.generation), Some(old.generation));
+        assert_eq!(verdict.extras.len(), new.len());
+        assert!(verdict.extras.iter().all(|extra| extra.reason == ExtraReason::NotListed));
+    }
+    // Cut off while the others were told.
+    for told in 1..9 {
+        let old = |slot: u16| if slot < told { begun.clone() } else { before.clone() };
+        let verdict = assemble(&all(&old, 9..12), &AssemblyRequest::default());
+        assert_eq!((verdict.start, verdict.slots.len()), (Start::Whole, 12), "{told}");
+        // Two of the members are lost with the power, the first that was told among them.
+        let mut fewer = all(&old, 9..12);
+        fewer.remove(11);
+        fewer.remove(0);
+        let verdict = assemble(&fewer, &AssemblyRequest::default());
+        let is_begun = told > 1;
+        assert_eq!(verdict.slots.len(), if is_begun { 12 } else { 9 }, "{told}");
+        assert_eq!(verdict.start, Start::Degraded, "{told}");
     }
 }
