@@ -237,13 +237,14 @@ fn report(array: &Array, next: &Superblock, candidates: &[JoiningDevice]) -> Gro
     let geometry = next.geometry.to_layout().expect("its layout was just computed");
     let map: &Declustered = geometry.declustered().expect("only pools grow");
     let growth = map.growth().expect("it has only begun");
-    let steps = (growth.end_cells - growth.moved_cells) / growth.step_cells;
-    let first = growth.moved_cells..growth.moved_cells + growth.step_cells;
+    let members = map.parts().members;
+    // A block has as many units of each member as members, and each new one gets one cell for each
+    // of the others.
+    let to_each = to_u64(growth.members_before) * growth.end_cells / to_u64(members);
     GrowReport {
         members_before: growth.members_before,
-        members: map.parts().members,
-        // Every step moves as many.
-        moved_cells: to_u64(map.moves(first).len()) * steps,
+        members,
+        moved_cells: to_each * to_u64(members - growth.members_before),
         cells: to_u64(growth.members_before) * map.cells(),
         cell_bytes: map.parts().cell_rows * map.parts().strip_bytes,
         volume_bytes_before: array.volume_bytes(),

@@ -228,7 +228,9 @@ fn one_array(found: &[(usize, &Superblock)]) -> Result<(), Refused> {
 /// New members of a growth say nothing as long as no member that was there before knows of them.
 fn without_unknown_newcomers(found: &mut Vec<(usize, &Superblock)>) {
     let is_newcomer = |it: &Superblock| {
-        it.geometry.declustered.as_ref().is_some_and(|map| map.is_newcomer(it.slot))
+        let slot = it.entry(&it.member_uuid).map(|own| own.slot);
+        let map = it.geometry.declustered.as_ref();
+        map.zip(slot).is_some_and(|(map, slot)| map.is_newcomer(slot))
     };
     let others = found.iter().map(|(_, it)| *it).filter(|it| !is_newcomer(it));
     let others: Vec<&Superblock> = others.collect();

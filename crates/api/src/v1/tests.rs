@@ -3,8 +3,8 @@
 use super::array::{Assemble, Create, Policy, Stop};
 use super::event::{EVENTS_PATH, FOLLOW_PATH};
 use super::export::{FuseAttach, FuseDetach, NbdListen};
-use super::job::{JobControl, JobKind, JobStatus, ScrubStart};
 use super::growth::Grow;
+use super::job::{JobControl, JobKind, JobStatus, ScrubStart};
 use super::member::{Fail, ReAdd, Replace};
 use super::spare::{SpareAdd, SpareRemove};
 use super::status::{GetStatus, METRICS_PATH};

@@ -147,12 +147,13 @@ fn content_of(map: &Declustered, window: &Range<u64>) -> Vec<CellAt> {
     map.moves(window.clone()).into_iter().filter_map(|it| cell(it.number, it.from)).collect()
 }
 
-/// Rows of stripes that so many cells of each member have to move; whole steps are counted.
+/// Rows of stripes that lie in the data cells which move from so many cells of each member, on
+/// average.
 fn stripes_of(map: &Declustered, cells: u64) -> u64 {
     let Some(at) = map.growth() else { return 0 };
-    let step = at.moved_cells..at.moved_cells + at.step_cells;
-    let of_step = to_u64(content_of(map, &step).len()) * map.parts().cell_rows;
-    cells / at.step_cells * of_step
+    let (parts, before) = (map.parts(), at.members_before);
+    let from = to_u64(before.saturating_sub(parts.spare_columns));
+    cells * from * to_u64(parts.members - before) / to_u64(parts.members) * parts.cell_rows
 }
 
 async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Batch {
