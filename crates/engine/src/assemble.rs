@@ -25,7 +25,7 @@ use crate::coordinator::messages::ArrayLost;
 use crate::coordinator::state::Coordinator;
 use crate::coordinator::{drives, map_writer, proof, record, spare_states};
 use crate::devices::{SlotDevice, SlotDevices};
-use crate::engine_state::{EngineState, Reserved};
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::intent::IntentMap;
@@ -58,7 +58,7 @@ use ashlar_ondisk::{
 };
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64, to_usize};
-pub(crate) use newcomers::{Newcomer, cannot_grow, grown};
+pub(crate) use newcomers::{Anew, Newcomer, cannot_grow, grown};
 use plan::{Filler, Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -99,15 +99,6 @@ pub struct WouldStart {
     pub is_read_only: bool,
 }
 
-/// A start of an array that runs in this process, while its clients wait.
-#[derive(Default)]
-pub(crate) struct Anew {
-    /// Its number, which it keeps.
-    pub(crate) id: Option<ArrayId>,
-    /// It grows by these members from this start on.
-    pub(crate) newcomers: Vec<Newcomer>,
-}
-
 pub(crate) async fn assemble(
     worker: &Rc<Worker>,
     engine_state: &Arc<EngineState>,
@@ -119,7 +110,7 @@ pub(crate) async fn assemble(
     if !anew.newcomers.is_empty() {
         plan.grow_by(anew.newcomers)?;
     }
-    let (_reserved, id) = number_of(engine_state, &plan.superblock, anew.id)?;
+    let (_reserved, id) = engine_state.number_of(&plan.superblock, anew.id)?;
     let seen = watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, id)?);
     recall_drives(&array, &plan.superblock, &looked.found);
@@ -150,20 +141,6 @@ pub(crate) async fn assemble(
     }
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
-}
-
-/// The number that the array is to have: its own, if it starts again, or a free one.
-fn number_of<'e>(
-    engine_state: &'e EngineState,
-    superblock: &Superblock,
-    own: Option<ArrayId>,
-) -> Result<(Option<Reserved<'e>>, ArrayId), Refusal> {
-    if let Some(id) = own {
-        return Ok((None, id));
-    }
-    let reserved = engine_state.reserve(superblock)?;
-    let id = reserved.id;
-    Ok((Some(reserved), id))
 }
 
 /// What a start with this `spec` would come to: all that it does before it writes, and then

@@ -158,6 +158,23 @@ impl EngineState {
         Ok(Reserved { engine_state: self, id: ArrayId(at) })
     }
 
+    /// The number that an array is to have: its own, if it starts again, or a free one.
+    ///
+    /// # Errors
+    /// As [`EngineState::reserve`].
+    pub(crate) fn number_of(
+        &self,
+        superblock: &Superblock,
+        own: Option<ArrayId>,
+    ) -> Result<(Option<Reserved<'_>>, ArrayId), Refusal> {
+        if let Some(id) = own {
+            return Ok((None, id));
+        }
+        let reserved = self.reserve(superblock)?;
+        let id = reserved.id;
+        Ok((Some(reserved), id))
+    }
+
     pub(crate) async fn on_worker<T, A, F>(&self, worker: usize, action: A) -> Result<T, Refusal>
     where
         T: Send + 'static,

@@ -6,29 +6,29 @@
 //! start fails, the array starts as it was.
 //!
 //! - here        the steps, in their order
+//! - `check`   what stands against it
 //! - `prepare`   new members, and room for the larger maps on the others
 //! - `restart`   stop and start while clients wait
 //!
 //! Not here: how cells move (`background/growing.rs`).
 
+mod check;
 mod prepare;
 mod restart;
 
 use crate::array::Array;
-use crate::assemble::{Newcomer, cannot_grow, grown};
-use crate::coordinator::join::bytes_needed;
+use crate::assemble::{Newcomer, grown};
 use crate::engine::Engine;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::joining_device::{self, JoiningDevice};
 use crate::local_array::LocalArray;
-use crate::member::SlotState;
 use crate::worker::Worker;
 use ashlar_layout::declustered::Declustered;
 use ashlar_ondisk::format::member_bytes;
 use ashlar_ondisk::{ConsistencyPolicy, MemberEntry, Role, Superblock, Text};
-use ashlar_units::{BLOCK_BYTES, ByteSize, MemberIdx, to_u64};
+use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -62,8 +62,6 @@ pub struct GrowReport {
     pub volume_bytes_before: u64,
     /// Bytes of the volume at its end.
     pub volume_bytes: u64,
-    /// Some new member's device turns.
-    pub is_rotational: bool,
 }
 
 impl GrowReport {
@@ -90,21 +88,14 @@ impl Engine {
     }
 }
 
-/// An array as it is before it grows, by its coordinator.
-struct Before {
-    superblock: Superblock,
-    /// Of its members, slot by slot.
-    paths: Vec<String>,
-}
-
 async fn grow(
     worker: &Rc<Worker>,
     engine_state: &Arc<EngineState>,
     array: Arc<Array>,
     spec: GrowSpec,
 ) -> Result<GrowReport, Refusal> {
-    check_paths(&spec)?;
-    let look = async move |local: Rc<LocalArray>| look(&local);
+    check::paths(&spec)?;
+    let look = async move |local: Rc<LocalArray>| check::look(&local);
     let before = engine_state.on_coordinator_of(&array, look).await??;
     // What the layout refuses it refuses before a device is asked.
     let count = spec.devices.len();
@@ -115,12 +106,12 @@ async fn grow(
     for path in &spec.devices {
         let may_destroy = spec.destroy.contains(path);
         let candidate = joining_device::open(worker, engine_state, path, may_destroy).await?;
-        check_device(&before.superblock, &candidate)?;
+        check::device(&before.superblock, &candidate)?;
         candidates.push(candidate);
     }
     let entries = entries(worker, &before.superblock, &candidates);
     let next = grown(&before.superblock, &entries)?;
-    let report = report(&array, &next, &candidates);
+    let report = report(&array, &next);
     if spec.is_dry_run {
         return Ok(report);
     }
@@ -142,78 +133,6 @@ async fn grow(
     Ok(report)
 }
 
-fn check_paths(spec: &GrowSpec) -> Result<(), Refusal> {
-    for (at, path) in spec.devices.iter().enumerate() {
-        if spec.devices[..at].contains(path) {
-            return Err(Refusal::new(
-                "device.given_twice",
-                format!("{path} is given twice"),
-                "each member needs a device of its own; nothing was written",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The array, if nothing stands against a growth now. Runs on the coordinator.
-fn look(local: &Rc<LocalArray>) -> Result<Before, Refusal> {
-    let (array, superblock) = (&local.array, local.coordinator().superblock());
-    let refuse = |what: &str, next: &str| Err(cannot_grow(&superblock, what, next));
-    let name = array.name();
-    if superblock.geometry.is_growing() {
-        let next = format!("wait for its end (ashlar status {name}), or see to its job");
-        return refuse("while it grows already", &next);
-    }
-    if superblock.geometry.spread.is_none() {
-        let next = "make a pool (`ashlar create --declustered`) and copy the data";
-        return refuse("as its members are in fixed groups: only declustered pools grow", next);
-    }
-    if array.is_read_only() || array.is_stopping() || array.has_failed() {
-        return refuse("as it takes no changes now", "assemble it for writing first");
-    }
-    if array.pause().is_some() || array.waits_for_silent() {
-        return refuse("while requests wait for a member", "see `ashlar status` for which one");
-    }
-    let all = (0..array.slots.len()).map(MemberIdx::from_at);
-    let out: Vec<String> = all
-        .filter(|slot| array.slot(*slot).state() != SlotState::InSync || local.is_replaced(*slot))
-        .map(|slot| slot.to_string())
-        .collect();
-    if !out.is_empty() {
-        let what = format!("while it is not whole: slot {}", out.join(", "));
-        let next = format!("bring it back or replace it (ashlar replace {name} SLOT DEVICE)");
-        return refuse(&what, &next);
-    }
-    if array.intent.unsynced_count() != 0 {
-        return refuse("before its resync has ended", &format!("ashlar status {name}"));
-    }
-    let path = |slot| local.device(slot).map(|device| device.facts().path.clone());
-    let paths = (0..array.slots.len()).map(MemberIdx::from_at).filter_map(path).collect();
-    Ok(Before { superblock, paths })
-}
-
-/// Whether the device is large enough, and takes blocks of 4 KiB.
-fn check_device(superblock: &Superblock, candidate: &JoiningDevice) -> Result<(), Refusal> {
-    let (facts, path) = (candidate.opened.facts(), &candidate.path);
-    let needed = bytes_needed(superblock);
-    if member_bytes(facts.size_bytes) < needed {
-        return Err(Refusal::new(
-            "member.too_small",
-            format!("{path} has {}, too little for a member", ByteSize(facts.size_bytes)),
-            format!("use a device of at least {}; nothing was written", ByteSize(needed)),
-        ));
-    }
-    if u64::from(facts.logical_block_bytes) > BLOCK_BYTES {
-        let has = facts.logical_block_bytes;
-        return Err(Refusal::new(
-            "member.large_blocks",
-            format!("{path} has blocks of {has} bytes"),
-            format!("use a device with blocks of at most {BLOCK_BYTES} bytes; nothing was written"),
-        ));
-    }
-    Ok(())
-}
-
 /// The entries of the new members in the member table.
 fn entries(
     worker: &Worker,
@@ -233,7 +152,7 @@ fn entries(
     candidates.iter().enumerate().map(entry).collect()
 }
 
-fn report(array: &Array, next: &Superblock, candidates: &[JoiningDevice]) -> GrowReport {
+fn report(array: &Array, next: &Superblock) -> GrowReport {
     let geometry = next.geometry.to_layout().expect("its layout was just computed");
     let map: &Declustered = geometry.declustered().expect("only pools grow");
     let growth = map.growth().expect("it has only begun");
@@ -249,6 +168,5 @@ fn report(array: &Array, next: &Superblock, candidates: &[JoiningDevice]) -> Gro
         cell_bytes: map.parts().cell_rows * map.parts().strip_bytes,
         volume_bytes_before: array.volume_bytes(),
         volume_bytes: geometry.fully_grown().volume_bytes(),
-        is_rotational: candidates.iter().any(|it| it.opened.facts().is_rotational),
     }
 }

@@ -15,6 +15,7 @@ use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::room::Pause;
 use crate::spare_cells::LostMember;
 use crate::watch::slow::SlowFigures;
+use crate::worker::Worker;
 use ashlar_device::Bay;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
@@ -22,6 +23,7 @@ use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, EnclosureRecord, ScrubRecor
 use ashlar_ring::KernelCalls;
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -203,9 +205,8 @@ impl Engine {
     pub async fn status(&self) -> Result<EngineStatus, Refusal> {
         let mut arrays = Vec::new();
         for array in self.arrays() {
-            let look = async move |local: Rc<LocalArray>| status_of(&local);
             // An array that is being stopped right now is simply not listed.
-            arrays.extend(self.on_coordinator_of(&array, look).await);
+            arrays.extend(self.status_when_started(array).await);
         }
         let (mut workers, mut pools) = (Vec::new(), Vec::new());
         let looked = self.engine_state().on_every_worker(|worker| {
@@ -239,6 +240,30 @@ impl Engine {
             pools.append(&mut own);
         }
         Ok(EngineStatus { arrays, workers, pools })
+    }
+}
+
+/// Time between two looks at an array that starts again.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+impl Engine {
+    /// One array; if it starts again while its clients wait, the array that started.
+    async fn status_when_started(&self, mut array: Arc<Array>) -> Option<ArrayStatus> {
+        loop {
+            let look = async move |local: Rc<LocalArray>| status_of(&local);
+            if let Ok(status) = self.on_coordinator_of(&array, look).await {
+                return Some(status);
+            }
+            let id = array.identity.id;
+            let is_restarting = self.engine_state().is_restarting(id);
+            let now = self.engine_state().arrays().get(id.0).cloned().flatten()?;
+            if !is_restarting && Arc::ptr_eq(&now, &array) {
+                return None;
+            }
+            array = now;
+            let wait = async move |worker: Rc<Worker>| worker.handle.sleep(LOOK_EVERY).await;
+            self.on_worker(0, wait).await.ok()?;
+        }
     }
 }
 

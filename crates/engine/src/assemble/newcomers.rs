@@ -9,6 +9,7 @@
 
 use super::not_recorded;
 use super::plan::{Filler, Plan, SlotPlan};
+use crate::array::ArrayId;
 use crate::control_io;
 use crate::coordinator::{proof, record};
 use crate::devices::Tags;
@@ -27,6 +28,15 @@ use std::sync::Arc;
 pub(crate) struct Newcomer {
     pub(crate) opened: Arc<dyn Opened>,
     pub(crate) entry: MemberEntry,
+}
+
+/// A start of an array that runs in this process, while its clients wait.
+#[derive(Default)]
+pub(crate) struct Anew {
+    /// Its number, which it keeps.
+    pub(crate) id: Option<ArrayId>,
+    /// It grows by these members from this start on.
+    pub(crate) newcomers: Vec<Newcomer>,
 }
 
 impl Plan {

@@ -83,8 +83,9 @@ impl Declustered {
         let (_, grown) = self.growing()?;
         let (domain, unit) = self.domain_and_unit(member);
         let counts = grown.growth.counts;
+        // A member that comes is in no column of the slices that cells come from.
         let is_due = domain < counts.before && number >= counts.moved_cells;
-        let to = grown.growth.goes_to(domain, number).filter(|_| is_due)?;
+        let to = is_due.then(|| grown.growth.goes_to(domain, number)).flatten()?;
         Some(self.member_of(to, unit))
     }
 

@@ -183,6 +183,27 @@ fn counted(growing: DeclusteredParts, (members, added): (usize, usize)) {
     }
 }
 
+/// A member that comes is in no column of the slices that cells come from: who looks for it there
+/// does not come back, if the number of members before is no prime.
+#[test]
+fn each_cell_is_asked_where_it_goes_and_new_members_give_none_away() {
+    for (members, added) in (5..20).flat_map(|members| (1..5).map(move |added| (members, added))) {
+        let start = with_cells(parts(members, (2, 1), 1), &[added], 1);
+        let map = Declustered::new(start.grown_by(added).expect("it can grow")).expect("a layout");
+        let end = map.growth().expect("it grows").end_cells;
+        let moves: BTreeSet<_> =
+            map.moves(0..end).into_iter().map(|it| (it.from.at(), it.number, it.to)).collect();
+        for member in (0..members + added).map(MemberIdx::from_at) {
+            for number in 0..end {
+                let wanted = moves.range((member.at(), number, MemberIdx(0))..).next();
+                let wanted = wanted.filter(|it| (it.0, it.1) == (member.at(), number));
+                let case = format!("{members} + {added}: cell {number} of {member}");
+                assert_eq!(map.target_of(member, number), wanted.map(|it| it.2), "{case}");
+            }
+        }
+    }
+}
+
 #[test]
 fn old_stripes_stay_on_members_that_do_not_give_them_away() {
     let layout = with_cells(parts(9, (3, 1), 1), &[2], 2);
