@@ -1,8 +1,8 @@
 //! A pool takes drives while clients use it: they see a pause, then the same data on more drives,
 //! and at last more room.
 //!
-//! What must stay true: no client gets an error, over NBD or a file, and the growth survives a killed
-//! daemon and a lost member.
+//! What must stay true: no client gets an error, over NBD or a file, and the growth survives a
+//! killed daemon and a lost member.
 
 use crate::contents::starts_with;
 use crate::kept::{FioLoad, Kept};

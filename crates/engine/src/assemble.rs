@@ -8,10 +8,10 @@
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
 //! - `kept_map`   what memory that survived a kill says of the written map
-//! - `newcomers`   members that the array grows by, from this start on
+//! - `new_members`   members that the array grows by, from this start on
 
 mod kept_map;
-mod newcomers;
+mod new_members;
 mod plan;
 
 use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
@@ -58,7 +58,7 @@ use ashlar_ondisk::{
 };
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64, to_usize};
-pub(crate) use newcomers::{Anew, Newcomer, cannot_grow, grown};
+pub(crate) use new_members::{Anew, NewMember, cannot_grow, grown};
 use plan::{Filler, Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -107,8 +107,8 @@ pub(crate) async fn assemble(
 ) -> Result<String, Refusal> {
     let looked = look(worker, engine_state, &spec).await?;
     let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
-    if !anew.newcomers.is_empty() {
-        plan.grow_by(anew.newcomers)?;
+    if !anew.new_members.is_empty() {
+        plan.grow_by(anew.new_members)?;
     }
     let (_reserved, id) = engine_state.number_of(&plan.superblock, anew.id)?;
     let seen = watch(worker, engine_state, &plan).await?;
@@ -678,7 +678,7 @@ impl Beginning {
         let mut next = self.plan.superblock.clone();
         catch_up(local, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
         local.array.follow_spares(&next, false);
-        let grows = !self.plan.newcomers.is_empty();
+        let grows = !self.plan.new_members.is_empty();
         if !grows {
             local.coordinator().set_superblock(next.clone());
         }
@@ -699,9 +699,9 @@ impl Beginning {
         next.updated_at_s = self.now_s;
         stated::allow_parity_only(local, &mut next);
         proof::begin(local, &mut next).await;
-        match self.plan.newcomers.as_slice() {
+        match self.plan.new_members.as_slice() {
             [] => record::write(local, next).await.map_err(not_recorded)?,
-            newcomers => newcomers::record(local, next, newcomers).await?,
+            new_members => new_members::record(local, next, new_members).await?,
         }
         if let Some(memory) = &self.kept_memory {
             kept_map::forget_others(&**memory, local.array.identity.uuid, self.incarnation);

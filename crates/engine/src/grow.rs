@@ -2,7 +2,7 @@
 //!
 //! What must stay true: everything that can be refused is refused before a request waits. The
 //! clients' way into the array is shut for the time of a stop and a start. Requests that come wait
-//! there, and none gets an error. The start records the growth (`assemble/newcomers.rs`). If that
+//! there, and none gets an error. The start records the growth (`assemble/new_members.rs`). If that
 //! start fails, the array starts as it was.
 //!
 //! - here        the steps, in their order
@@ -17,7 +17,7 @@ mod prepare;
 mod restart;
 
 use crate::array::Array;
-use crate::assemble::{Newcomer, grown};
+use crate::assemble::{NewMember, grown};
 use crate::engine::Engine;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -115,14 +115,14 @@ async fn grow(
     if spec.is_dry_run {
         return Ok(report);
     }
-    prepare::newcomers(worker, &next, &candidates, &entries).await?;
+    prepare::new_members(worker, &next, &candidates, &entries).await?;
     let own = next.clone();
     let make_room = async move |local: Rc<LocalArray>| prepare::make_room(&local, &own).await;
     engine_state.on_coordinator_of(&array, make_room).await??;
     let devices = candidates.into_iter().map(|candidate| candidate.opened);
-    let newcomers = devices.zip(entries).map(|(opened, entry)| Newcomer { opened, entry });
-    let newcomers: Vec<Newcomer> = newcomers.collect();
-    let members = restart::Members { before: before.paths, newcomers };
+    let new_members = devices.zip(entries).map(|(opened, entry)| NewMember { opened, entry });
+    let new_members: Vec<NewMember> = new_members.collect();
+    let members = restart::Members { before: before.paths, new_members };
     restart::with(worker, engine_state, &array, members).await?;
     let fields = vec![
         ("members", report.members.to_string()),

@@ -16,7 +16,7 @@
 //! - `room`        members without space: the array waits; `limits`   of a volume's requests
 //! - `local_array` an array on one worker; `devices`   of its slots; `pools`   its lists;
 //!   `in_flight`   commands under way
-//! - `volume`      what exports see; `entrance`   their way into an array, also while it starts again
+//! - `volume`      what exports see; `entrance`   their way in, also while an array starts again
 //! - `datapath`    the path of every request
 //! - `stripe_tasks`   hands stripe work to the data path and to jobs
 //! - `blame`       which device failed, and what the others record before the client is answered

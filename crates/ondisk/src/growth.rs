@@ -87,7 +87,7 @@ impl Superblock {
 
     /// Whether this is a member that the last growth added, and no cell had moved by then: alone it
     /// does not tell whether the growth ever began.
-    pub fn is_newcomer(&self) -> bool {
+    pub fn is_new_member(&self) -> bool {
         let growths = self.geometry.spread.map(|spread| spread.growths).unwrap_or_default();
         let last = growths.into_iter().flatten().last();
         last.is_some_and(|it| it.moved_cells == 0 && self.slot.0 >= it.members_before)

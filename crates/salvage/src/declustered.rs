@@ -146,7 +146,7 @@ impl Declustered {
     }
 
     /// Whether no cell has moved in the last growth, and it added this slot.
-    pub fn is_newcomer(&self, slot: u16) -> bool {
+    pub fn is_new_member(&self, slot: u16) -> bool {
         let last = self.of.growths.last();
         last.is_some_and(|(members, moved)| *moved == 0 && u64::from(slot) >= *members)
     }

@@ -162,7 +162,7 @@ impl Membership {
             .filter_map(|(image, reading)| Some((image, reading.superblock()?)))
             .collect();
         one_array(&found)?;
-        without_unknown_newcomers(&mut found);
+        without_unknown_new_members(&mut found);
         let newest = match choices.believed {
             Some(image) => Some(believed(readings, image)?),
             None => newest(&found, choices.incarnation)?,
@@ -226,16 +226,16 @@ fn one_array(found: &[(usize, &Superblock)]) -> Result<(), Refused> {
 }
 
 /// New members of a growth say nothing as long as no member that was there before knows of them.
-fn without_unknown_newcomers(found: &mut Vec<(usize, &Superblock)>) {
-    let is_newcomer = |it: &Superblock| {
+fn without_unknown_new_members(found: &mut Vec<(usize, &Superblock)>) {
+    let is_new_member = |it: &Superblock| {
         let slot = it.entry(&it.member_uuid).map(|own| own.slot);
         let map = it.geometry.declustered.as_ref();
-        map.zip(slot).is_some_and(|(map, slot)| map.is_newcomer(slot))
+        map.zip(slot).is_some_and(|(map, slot)| map.is_new_member(slot))
     };
-    let others = found.iter().map(|(_, it)| *it).filter(|it| !is_newcomer(it));
+    let others = found.iter().map(|(_, it)| *it).filter(|it| !is_new_member(it));
     let others: Vec<&Superblock> = others.collect();
     let is_known = |it: &Superblock| others.iter().any(|own| own.entry(&it.member_uuid).is_some());
-    found.retain(|(_, it)| others.is_empty() || !is_newcomer(it) || is_known(it));
+    found.retain(|(_, it)| others.is_empty() || !is_new_member(it) || is_known(it));
 }
 
 fn newest<'a>(

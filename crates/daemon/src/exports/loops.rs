@@ -31,8 +31,8 @@ pub async fn let_go_of(file: &str, wait_max: Duration) {
     }
 }
 
-/// Have all loop devices over `file` take its size, which has grown. One that does not answer within
-/// `wait_max` keeps its own.
+/// Have all loop devices over `file` take its size, which has grown. One that does not answer
+/// within `wait_max` keeps its own.
 pub async fn grow_over(file: &str, wait_max: Duration) {
     let path = file.to_owned();
     // The kernel is to know the size before it is asked to give it to a loop device.

@@ -5,7 +5,7 @@
 //! judgement calls its member current. A device that was being filled continues from its
 //! checkpoint, or from the beginning if no job names it.
 
-use super::newcomers::Newcomer;
+use super::new_members::NewMember;
 use super::{AssembleSpec, Found};
 use crate::canary::{Canary, sings};
 use crate::coordinator::record;
@@ -46,7 +46,7 @@ pub(super) struct Plan {
     /// The kept map is missing, and the operator accepts that.
     pub(super) lacks_kept_map: bool,
     /// The members that the array grows by from this start on.
-    pub(super) newcomers: Vec<Newcomer>,
+    pub(super) new_members: Vec<NewMember>,
 }
 
 impl Plan {
@@ -58,7 +58,7 @@ impl Plan {
 
     /// The members whose maps count: those in sync, but for those that have only come.
     pub(super) fn sources(&self, worker: &Worker) -> Vec<SlotDevice> {
-        let before = self.slots.iter().take(self.slots.len() - self.newcomers.len());
+        let before = self.slots.iter().take(self.slots.len() - self.new_members.len());
         let current = before.filter(|slot| slot.state == Some(SlotState::InSync));
         current.filter_map(|slot| slot.current.as_ref()).map(|it| it.attach(worker)).collect()
     }
@@ -68,9 +68,9 @@ impl Plan {
         let is_filled = |slot: &&SlotPlan| slot.state == Some(SlotState::Rebuilding);
         let current = self.slots.iter().filter(is_filled).filter_map(|slot| slot.current.as_ref());
         let replacements = self.slots.iter().filter_map(|slot| slot.replacement.as_ref());
-        let newcomers = self.slots.iter().skip(self.slots.len() - self.newcomers.len());
-        let newcomers = newcomers.filter_map(|slot| slot.current.as_ref());
-        current.chain(replacements).chain(newcomers).map(|it| it.attach(worker)).collect()
+        let new_members = self.slots.iter().skip(self.slots.len() - self.new_members.len());
+        let new_members = new_members.filter_map(|slot| slot.current.as_ref());
+        current.chain(replacements).chain(new_members).map(|it| it.attach(worker)).collect()
     }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn plan(
         has_log: superblock.unclean && is_logged,
         newest_places: NewestPlaces::new(),
         lacks_kept_map: false,
-        newcomers: Vec::new(),
+        new_members: Vec::new(),
         found: superblock.clone(),
         superblock: started,
         geometry,

@@ -23,7 +23,7 @@ const FRONT_BYTES: u64 = 2 << 20;
 ///
 /// # Errors
 /// A device that fails; the array is as it was.
-pub(super) async fn newcomers(
+pub(super) async fn new_members(
     worker: &Rc<Worker>,
     next: &Superblock,
     candidates: &[JoiningDevice],

@@ -2,10 +2,11 @@
 //!
 //! What must stay true: no request is inside when the array begins to stop, so none ends in an
 //! error for that. The clients' ways in open again whatever happens: to the array with its new
-//! members, to the array as it was, or, if it cannot be started at all, to errors as after any stop.
+//! members, or to the array as it was. If it cannot be started at all, requests end in errors, as
+//! after any stop.
 
 use crate::array::{Array, ArrayId};
-use crate::assemble::{Anew, AssembleSpec, Newcomer, assemble};
+use crate::assemble::{Anew, AssembleSpec, NewMember, assemble};
 use crate::engine_state::{EngineState, Restarting};
 use crate::error::Refusal;
 use crate::event::names;
@@ -28,7 +29,7 @@ pub(super) struct Members {
     /// Paths of those that it has.
     pub(super) before: Vec<String>,
     /// Those that it grows by.
-    pub(super) newcomers: Vec<Newcomer>,
+    pub(super) new_members: Vec<NewMember>,
 }
 
 /// Stop the array, and start it again with these members.
@@ -48,10 +49,10 @@ pub(super) async fn with(
         open_all(engine_state, id).await?;
         return Err(busy(array));
     }
-    let paths = members.newcomers.iter().map(|it| it.opened.facts().path.clone());
+    let paths = members.new_members.iter().map(|it| it.opened.facts().path.clone());
     let all = members.before.iter().cloned().chain(paths).collect();
     let (spec, again) = (spec_of(array, members.before), spec_of(array, all));
-    let anew = Anew { id: Some(id), newcomers: members.newcomers };
+    let anew = Anew { id: Some(id), new_members: members.new_members };
     let grown = match stopped(engine_state, array).await {
         Ok(Stopped::Clean) => assemble(worker, engine_state, spec, anew).await.map(drop),
         Ok(_) => Err(not_clean(array)),
@@ -125,7 +126,7 @@ async fn as_before(
     if runs(engine_state, id).await {
         return why;
     }
-    let anew = Anew { id: Some(id), newcomers: Vec::new() };
+    let anew = Anew { id: Some(id), new_members: Vec::new() };
     match assemble(worker, engine_state, spec, anew).await {
         Ok(_) => why,
         Err(refusal) => {

@@ -1,7 +1,7 @@
 //! A growth begins in an array that runs: its clients wait for a moment, and nothing else.
 //!
-//! What must stay true: no request ends in an error for it. A power cut at any step leaves the array
-//! as it was, or growing, with all data. What is refused is refused before a request waits.
+//! What must stay true: no request ends in an error for it. A power cut at any step leaves the
+//! array as it was, or growing, with all data. What is refused is refused before a request waits.
 
 use crate::grown::{map_of, salvaged, small, superblock_of, written_all_over};
 use crate::growth::{growth_runs, until_grown};

@@ -174,7 +174,7 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
             (Some(reason), _) => extras.push(Extra { reading: at, reason }),
         }
     }
-    extras.extend(unknown_newcomers(readings, chosen));
+    extras.extend(unknown_new_members(readings, chosen));
     let flushed = older::known_flushed(best, &attached, readings);
     let copies = older::set_apart(&mut attached, readings, flushed);
     extras.extend(&copies);
@@ -193,7 +193,7 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
 }
 
 /// Devices that a growth would have added which never began.
-fn unknown_newcomers(readings: &[MemberReading], chosen: &Chosen<'_>) -> Vec<Extra> {
+fn unknown_new_members(readings: &[MemberReading], chosen: &Chosen<'_>) -> Vec<Extra> {
     let array = chosen.newest.array_uuid;
     let is_its = |at: &usize| readings[*at].superblock().is_some_and(|own| own.array_uuid == array);
     let is_candidate = |at: &usize| chosen.candidates.iter().any(|(candidate, _)| candidate == at);

@@ -60,9 +60,9 @@ pub(super) fn candidates(readings: &[MemberReading], array: Uuid) -> Vec<Candida
         .filter(|(_, superblock)| superblock.array_uuid == array)
         .collect();
     let others: Vec<&Superblock> =
-        all.iter().map(|(_, own)| *own).filter(|own| !own.is_newcomer()).collect();
+        all.iter().map(|(_, own)| *own).filter(|own| !own.is_new_member()).collect();
     let is_known = |own: &Superblock| others.iter().any(|it| it.member(own.member_uuid).is_some());
-    all.retain(|(_, own)| others.is_empty() || !own.is_newcomer() || is_known(own));
+    all.retain(|(_, own)| others.is_empty() || !own.is_new_member() || is_known(own));
     all
 }
 

@@ -1,9 +1,9 @@
 //! Members that an array grows by, from a start on.
 //!
 //! What must stay true: the growth begins with the superblocks of this start, and only then. The
-//! newcomers have theirs first, with whole maps and a flush mark. A newcomer alone says nothing of
-//! the array (`ashlar_ondisk::assembly`). So a crash before a member of before has the update leaves
-//! the array as it was, and after one crash later every newcomer is there.
+//! new members have theirs first, with whole maps and a flush mark. A new member that no other one
+//! lists counts for nothing (`ashlar_ondisk::assembly`). So a crash before an older member has the
+//! update leaves the array as it was, and after a later one every new member is there.
 //!
 //! Not here: looking at the devices and clearing them, before the array stops (`grow.rs`).
 
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// A member to be: its device, with empty maps, and what the member table is to say of it.
 #[derive(Clone)]
-pub(crate) struct Newcomer {
+pub(crate) struct NewMember {
     pub(crate) opened: Arc<dyn Opened>,
     pub(crate) entry: MemberEntry,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Anew {
     /// Its number, which it keeps.
     pub(crate) id: Option<ArrayId>,
     /// It grows by these members from this start on.
-    pub(crate) newcomers: Vec<Newcomer>,
+    pub(crate) new_members: Vec<NewMember>,
 }
 
 impl Plan {
@@ -44,7 +44,7 @@ impl Plan {
     ///
     /// # Errors
     /// If it is not whole and stopped clean, or cannot grow so.
-    pub(super) fn grow_by(&mut self, newcomers: Vec<Newcomer>) -> Result<(), Refusal> {
+    pub(super) fn grow_by(&mut self, new_members: Vec<NewMember>) -> Result<(), Refusal> {
         if !self.is_whole() {
             return Err(cannot_grow(
                 &self.found,
@@ -52,17 +52,17 @@ impl Plan {
                 "start it, let its jobs end, and run the command again",
             ));
         }
-        let entries: Vec<MemberEntry> = newcomers.iter().map(|it| it.entry).collect();
+        let entries: Vec<MemberEntry> = new_members.iter().map(|it| it.entry).collect();
         self.superblock = grown(&self.superblock, &entries)?;
         let geometry = self.superblock.geometry.to_layout();
         self.geometry = geometry.expect("its layout was just computed");
-        for Newcomer { opened, entry } in &newcomers {
+        for NewMember { opened, entry } in &new_members {
             let tags = Tags::of(&self.superblock, entry);
             let current = Some(Filler { opened: Arc::clone(opened), tags });
             let state = Some(SlotState::InSync);
             self.slots.push(SlotPlan { state, current, ..SlotPlan::default() });
         }
-        self.newcomers = newcomers;
+        self.new_members = new_members;
         Ok(())
     }
 
@@ -115,16 +115,16 @@ pub(crate) fn cannot_grow(superblock: &Superblock, what: &str, next: &str) -> Re
     Refusal::new("array.cannot_grow", format!("array '{name}' cannot grow{gap}{what}"), next)
 }
 
-/// Record a start from which on the array grows: the newcomers have all of it before anybody else
+/// Record a start from which on the array grows: the new members have all of it before anybody else
 /// does.
 ///
 /// # Errors
-/// If a newcomer does not take it, or a member was lost meanwhile: then the array is as it was. Or
-/// if too few members take it.
+/// If a new member does not take it, or a member was lost meanwhile: then the array is as it was.
+/// Or if too few members take it.
 pub(super) async fn record(
     local: &Rc<LocalArray>,
     next: Superblock,
-    newcomers: &[Newcomer],
+    new_members: &[NewMember],
 ) -> Result<(), Refusal> {
     let _gate = local.coordinator().gate().await;
     let now = local.coordinator().superblock();
@@ -134,9 +134,9 @@ pub(super) async fn record(
         let next = "see `ashlar status`; nothing moved";
         return Err(cannot_grow(&now, "as a member was lost meanwhile", next));
     }
-    for newcomer in newcomers {
-        announce(local, &next, newcomer).await.map_err(|fault| {
-            let path = &newcomer.opened.facts().path;
+    for new_member in new_members {
+        announce(local, &next, new_member).await.map_err(|fault| {
+            let path = &new_member.opened.facts().path;
             control_io::refused(path, "writing its superblock", fault)
         })?;
     }
@@ -146,7 +146,7 @@ pub(super) async fn record(
 async fn announce(
     local: &Rc<LocalArray>,
     next: &Superblock,
-    Newcomer { opened, entry }: &Newcomer,
+    NewMember { opened, entry }: &NewMember,
 ) -> Result<(), Fault> {
     let device = opened.attach(&local.worker.handle);
     proof::greet(local, device.as_ref()).await;
