@@ -159,8 +159,6 @@ canaries! {
     MovedUnrecorded,
     /// What is written while a cell moves goes to its old place only.
     MovingCellMissesWrites,
-    /// Cells change their places while older records of the log count.
-    MoveNotSettled,
     /// Nobody acts when a member does not answer.
     SilenceNotWatched,
 }

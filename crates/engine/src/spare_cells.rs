@@ -9,7 +9,6 @@
 //! Not here: changes of states (`coordinator/spare_states.rs`), what fills cells
 //! (`background/spare_filling.rs`).
 
-use crate::canary::{Canary, sings};
 use ashlar_layout::Place;
 use ashlar_layout::declustered::{
     CellAt, CellState, Declustered, MemberRow, SpareEntry, SpareTable, Whereabouts,
@@ -296,9 +295,6 @@ impl SpareCells {
 impl State {
     /// The place on a new member that a place is being copied to.
     fn moves_to(&self, place: Place) -> Option<Place> {
-        if sings(Canary::MovingCellMissesWrites) {
-            return None;
-        }
         let parts = self.map.parts();
         let number = place.offset / (parts.strip_bytes * parts.cell_rows);
         let is_moving = self.moving.contains(&number);

@@ -52,7 +52,6 @@ fn limits_for(canary: Canary) -> Limits {
         | Canary::CellFlippedUnrecorded
         | Canary::MovedUnrecorded
         | Canary::MovingCellMissesWrites
-        | Canary::MoveNotSettled
         | Canary::DirtyCellsTrusted
         | Canary::SpareCellsTrusted => Wish { declustered: true, ..logged },
         Canary::ReadUnverified

@@ -171,7 +171,7 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
     let undone = spare_filling::visit_all(local, cells, job, content.iter().copied(), copy).await;
     let is_copied = undone.is_empty() && !local.array.is_stopping();
     let is_copied = is_copied && map_writer::flush(local).await.is_ok();
-    if !is_copied || !(sings(Canary::MoveNotSettled) || spare_states::settle(local).await) {
+    if !is_copied || !spare_states::settle(local).await {
         cells.set_moving(0..0);
         return Batch::NotNow;
     }

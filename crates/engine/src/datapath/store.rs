@@ -205,7 +205,11 @@ impl Writes {
         let array = &local.array;
         self.began = local.worker.handle.turn_now();
         let (place, copies) = array.write_places(stripe, part.strip);
-        for copy in copies.into_iter().filter(|_| !sings(Canary::SpareCopyMissesWrites)) {
+        // Copies are of cells that move, as long as no member is lost.
+        let has_losses = || array.spare_cells.as_ref().is_some_and(|cells| cells.has_losses());
+        let misses = sings(Canary::SpareCopyMissesWrites)
+            || sings(Canary::MovingCellMissesWrites) && !has_losses();
+        for copy in copies.into_iter().filter(|_| !misses) {
             let offset = array.offset_of(copy, part.rows.start);
             self.start_current(local, copy.member, offset, buffer.clone());
         }
