@@ -340,3 +340,29 @@ fn no_partition_is_put_on_a_member() {
     assert!(stderr(&told).contains("member"), "{}", stderr(&told));
     assert!(std::fs::read(world.path("m1")).expect("read") == before, "it was written to");
 }
+
+#[test]
+fn a_pool_grows_over_whole_drives_that_get_a_partition_first() {
+    if !is_able("a_pool_grows_over_whole_drives_that_get_a_partition_first") {
+        return;
+    }
+    let size = 160 << 20;
+    let pool =
+        ["--level", "6", "--declustered", "--stripe-width", "5", "--distributed-spares", "1"];
+    let world = World::new();
+    world.create_of(size, 7, &pool);
+    // Two with room for a table, one as large as the members.
+    let (mut drives, world) = with_drives(world, &["d0", "d1"], size + (4 << 20));
+    drives.push(Loop::drive(&world, "d2", size));
+    let grow = |more: &[&str]| world.ok(&[&["grow", "tank0"], more, &paths(&drives)[..]].concat());
+    let told = grow(&["--dry-run"]);
+    assert!(told.contains("partitions would be made") && told.contains("used whole"), "{told}");
+    assert!(is_blank(&world, &drives[0], "d0") && is_blank(&world, &drives[1], "d1"));
+    let told = grow(&["--wait"]);
+    assert!(told.contains("partitions were made"), "{told}");
+    assert_eq!(path_of(&world, 7), drives[0].partition());
+    assert_eq!(path_of(&world, 8), drives[1].partition());
+    assert_eq!(path_of(&world, 9), drives[2].0);
+    is_seen_to_be_taken(&drives[1]);
+    world.ok(&["stop", "tank0"]);
+}

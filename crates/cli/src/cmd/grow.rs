@@ -9,7 +9,8 @@ use ashlar_api::words::span;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Grow a declustered array over more drives. This erases the new devices.
+/// Grow a declustered array over more drives. This erases the new devices. A whole drive gets a
+/// partition first.
 ///
 /// Clients wait for about a second when the growth begins. Then part of the data moves to the new
 /// drives while the array serves. The volume is larger when all of it has moved. See its progress
@@ -34,6 +35,10 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 
+    /// Use whole drives as they are, without partitions. Other programs then see them as blank.
+    #[arg(long)]
+    whole: bool,
+
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
@@ -52,6 +57,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         array: args.array.clone(),
         devices: devices(&args.devices)?,
         destroy: devices(&args.destroy)?,
+        whole: args.whole,
         dry_run: args.dry_run,
     };
     let rate = args.drive_rate;

@@ -1,10 +1,13 @@
 //! A declustered array grows over more devices.
 //!
 //! What must stay true: what can be told from names is refused before the engine is asked. The
-//! devices of the new members are remembered with the others, so that the next start finds them.
+//! devices of the new members are remembered with the others, so that the next start finds them. A
+//! whole drive gets a partition first, if that is large enough for a member.
 
 use super::Arrays;
+use super::partitions::{self, MadePartitions};
 use crate::backend::Serves;
+use crate::partition::make::DriveToPartition;
 use crate::{convert, memory_devices};
 use ashlar_api::v1::growth::{Grow, Grown};
 use ashlar_api::{ApiError, codes};
@@ -13,6 +16,65 @@ use ashlar_units::ByteSize;
 
 impl Serves<Grow> for Arrays {
     async fn serve(&self, mut call: Grow) -> Result<Grown, ApiError> {
+        if call.whole {
+            return self.grow(call).await;
+        }
+        for devices in [&mut call.devices, &mut call.destroy] {
+            *devices = partitions::inside(std::mem::take(devices)).await;
+        }
+        let drives = partitions::drives_among(call.devices.clone()).await;
+        if drives.is_empty() {
+            return self.grow(call).await;
+        }
+        let mut would = self.grow(Grow { dry_run: true, ..call.clone() }).await?;
+        let needed = self.engine.bytes_needed(&call.array).await.map_err(convert::refusal)?;
+        let (wanted, small) = by_size(&call, drives, needed).await;
+        partitions::check(&wanted).await?;
+        if call.dry_run {
+            would.notes.extend(notes(partitions::would(&wanted), &wanted, &small));
+            return Ok(would);
+        }
+        let made = MadePartitions::on(wanted.clone()).await?;
+        for devices in [&mut call.devices, &mut call.destroy] {
+            devices.iter_mut().for_each(|path| *path = made.swapped(path));
+        }
+        call.destroy.extend(made.paths());
+        let told = notes(made.told(), &wanted, &small);
+        let mut grown = made.end(self.grow(call).await).await?;
+        grown.notes.extend(told);
+        Ok(grown)
+    }
+}
+
+/// The drives that get a partition, and those whose partition would be smaller than a member.
+async fn by_size(
+    call: &Grow,
+    drives: Vec<String>,
+    needed: u64,
+) -> (Vec<DriveToPartition>, Vec<String>) {
+    let (mut wanted, mut small) = (Vec::new(), Vec::new());
+    for drive in drives {
+        match partitions::sizes(&drive).await.1 < needed {
+            true => small.push(drive),
+            false => {
+                let may_destroy = call.destroy.contains(&drive);
+                wanted.push(DriveToPartition { drive, may_destroy });
+            }
+        }
+    }
+    (wanted, small)
+}
+
+/// What is said of partitions that were made, and of drives that are used whole.
+fn notes(told: String, wanted: &[DriveToPartition], small: &[String]) -> Vec<String> {
+    let small_told =
+        format!("used whole, because a partition on it would be too small: {}", small.join(", "));
+    let partitions = (!wanted.is_empty()).then_some(told);
+    partitions.into_iter().chain((!small.is_empty()).then_some(small_told)).collect()
+}
+
+impl Arrays {
+    async fn grow(&self, mut call: Grow) -> Result<Grown, ApiError> {
         if call.devices.is_empty() {
             let message = "no device is named; nothing was changed";
             return Err(ApiError::new(codes::REQUEST_MALFORMED, message, "name the new drives"));
@@ -39,9 +101,7 @@ impl Serves<Grow> for Arrays {
         }
         Ok(grown(&call.array, call.dry_run, &report))
     }
-}
 
-impl Arrays {
     /// Its next start is to look for the new members, too.
     async fn has_grown(&self, array: &str) {
         if let Some(own) = self.running().await.iter().find(|it| it.name == array) {
