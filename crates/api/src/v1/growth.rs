@@ -16,8 +16,8 @@ pub struct Grow {
     /// Devices among them to overwrite even if they carry a signature.
     #[serde(default)]
     pub destroy: Vec<String>,
-    /// Use whole drives as they are. Default: a drive gets a partition first, so that other programs
-    /// see that it is taken.
+    /// Use whole drives as they are. Default: a drive gets a partition first, so that other
+    /// programs see that it is taken.
     #[serde(default)]
     pub whole: bool,
     /// Check everything, write nothing, tell what would be done.
