@@ -5,7 +5,7 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
-use ashlar_daemon::partition::make::{Wanted, check_all, make_all};
+use ashlar_daemon::partition::make::{DriveToPartition, check_all, make_all};
 use std::path::PathBuf;
 
 /// Put one partition of Ashlar's own type on each blank drive, and print the partitions.
@@ -28,8 +28,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
-    let wanted = |drive: String| Wanted { drive, may_destroy: false };
-    let drives: Vec<Wanted> = devices(&args.devices)?.into_iter().map(wanted).collect();
+    let wanted = |drive: String| DriveToPartition { drive, may_destroy: false };
+    let drives: Vec<DriveToPartition> = devices(&args.devices)?.into_iter().map(wanted).collect();
     check_all(&drives)?;
     if args.dry_run {
         return reach.tell(format_args!("each would get a partition; nothing was written"));
