@@ -36,7 +36,7 @@ pub enum Verb {
     Capture(crate::capture::Args),
     /// Compare two engines in turns, or two stored runs.
     Compare(Box<crate::compare::cli::Args>),
-    /// Attribute CPU time to engines, contexts, tasks and cores.
+    /// Show how much CPU time engines, interrupts, tasks and cores use.
     Cpu(Box<crate::cpu::verb::Args>),
     /// Inspect a server: its parts, its faults and its narrowest link.
     Inspect(crate::inspect::Args),

@@ -18,8 +18,9 @@ use std::path::Path;
 /// The daemon attaches the volume again at each start of the array, unless you give
 /// --not-remembered. Debian and RPM packages add the name /dev/ashlar/ARRAY.
 ///
-/// If the daemon dies, requests wait until it is back. A ublk device waits without a limit. A loop
-/// device waits for `keeper_wait_s` of the configuration [default: one hour], from Linux 6.9 on.
+/// If the daemon dies, requests wait until it is back. A ublk device waits without a limit. From
+/// Linux 6.9 on, a loop device waits as long as `keeper_wait_s` in the configuration says [default:
+/// one hour]. Before, its users get I/O errors.
 ///
 /// With `io_uring = true` in `[fuse]` of the configuration, requests of the file come over
 /// io_uring, which costs less CPU (Linux 6.14). If the daemon dies then, whoever has the file or

@@ -8,8 +8,8 @@ use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 /// Read every written stripe and compare data with parity, or the copies of a mirror.
 ///
 /// The command starts the scrub and returns at once; --wait waits for the end. A scrub always
-/// rewrites blocks that cannot be read and, with checksums, blocks whose checksum is wrong. It
-/// corrects other mismatches only with --repair; without, it reports them.
+/// rewrites blocks that cannot be read and, with checksums, blocks whose checksum is wrong. If data
+/// and parity, or the copies of a mirror, differ, it reports that; --repair corrects it.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

@@ -72,8 +72,8 @@ pub struct Args {
     /// Turns of each engine. Fewer than six decide nothing: no 95 % interval exists.
     #[arg(long, default_value_t = 6)]
     pub rounds: u32,
-    /// Loads, separated by commas: write and read (whole stripes), randread and randwrite (4 KiB),
-    /// or profiles of `lab run`, such as unaligned [default: the first four].
+    /// Loads, separated by commas: write, read (whole stripes), randread, randwrite (4 KiB), or the
+    /// name of a plan's profile, such as unaligned [default: the first four].
     #[arg(long = "load", value_name = "MIX", value_delimiter = ',')]
     pub loads: Vec<String>,
     /// Numbers of jobs, separated by commas: each load at each of them.

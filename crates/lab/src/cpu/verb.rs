@@ -14,7 +14,7 @@ use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Attribute CPU time to engines, contexts, tasks and cores.
+/// Show how much CPU time engines, interrupts, tasks and cores use.
 ///
 /// Looks at stacks, not at what a load generator says about itself: an engine's work in fio's
 /// context, in kworkers and in softirqs is charged to the engine.

@@ -49,7 +49,7 @@ pub struct Args {
         conflicts_with = "resume"
     )]
     to: Option<PathBuf>,
-    /// Continue the run in this directory. Its plan is in there.
+    /// Continue the run in this directory. Give no PLAN: the directory holds it.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
     /// Print every command and job file. Run nothing and write nothing.
