@@ -363,6 +363,6 @@ fn a_pool_grows_over_whole_drives_that_get_a_partition_first() {
     assert_eq!(path_of(&world, 7), drives[0].partition());
     assert_eq!(path_of(&world, 8), drives[1].partition());
     assert_eq!(path_of(&world, 9), drives[2].0);
-    is_seen_to_be_taken(&drives[1]);
     world.ok(&["stop", "tank0"]);
+    is_seen_to_be_taken(&drives[1]);
 }
