@@ -59,7 +59,7 @@ const fn of(page: &'static str, words: &'static str, how: How, why: &'static str
     Otherwise { page, words, how, why }
 }
 
-const OTHERWISE: [Otherwise; 14] = [
+const OTHERWISE: [Otherwise; 16] = [
     of(INSTALL, "just deb", LeftOut, "the machine has no compiler, and gets the package made"),
     of(FIRST, "/dev/sd[b-i]", Means("/dev/sd[j-q]"), "the first array has the drives"),
     of(FIRST, "--domain enclosure", LeftOut, "the machine has no enclosures"),
@@ -67,6 +67,8 @@ const OTHERWISE: [Otherwise; 14] = [
     of(FIRST, "/dev/sdb,/dev/sdc", Means("/dev/sdj,/dev/sdk"), "the first array has the drives"),
     of(FIRST, "/dev/sdd,/dev/sde", Means("/dev/sdl,/dev/sdm"), "the first array has the drives"),
     of(FIRST, "/dev/sdf,/dev/sdg", Means("/dev/sdn,/dev/sdo"), "the first array has the drives"),
+    of(FIRST, "ashlar grow", LeftOut, "the machine has too few drives; end_to_end grows pools"),
+    of(FIRST, "job pause pool0", LeftOut, "nothing grows here"),
     of(RECOVER, "ssh host", Means("sh -c"), "there is no other machine"),
     of(REPLACE, "ashlar locate", LeftOut, "no bay here has a light"),
     of(REPLACE, "ashlar re-add", After("ashlar fail tank0 2"), "a drive must be out"),
