@@ -2,7 +2,7 @@
 //!
 //! What must stay true: nothing is written before `sfdisk` is known to be here. Only what is
 //! outside the partition is overwritten to take a table away, and only while nobody has the drive.
-//! A partition that holds a member or spare is not taken away by [`undo`]. sfdisk writes the table
+//! A partition that holds a member or spare is not taken away by `undo`. sfdisk writes the table
 //! and has the kernel read it.
 
 use super::{EDGE_BYTES, TYPE, check, drive, partition_bytes, refused, table};
