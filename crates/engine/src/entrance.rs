@@ -54,6 +54,13 @@ impl Entrance {
         self.local.borrow().clone()
     }
 
+    /// The share that is here, if its volume has limits.
+    #[inline]
+    pub(crate) fn limited(&self) -> Option<Rc<LocalArray>> {
+        let local = self.local.borrow();
+        local.as_ref().filter(|local| local.array.tuning.limiter.is_set()).map(Rc::clone)
+    }
+
     /// Whether requests wait here for another start of the array.
     pub(crate) fn is_shut(&self) -> bool {
         self.is_shut.get()
@@ -73,7 +80,7 @@ impl Entrance {
         if self.is_shut.get() {
             return Ok(None);
         }
-        let local = self.local().ok_or(VolumeErrorKind::Stopped)?;
+        let local = self.local.borrow().as_ref().map(Rc::clone).ok_or(VolumeErrorKind::Stopped)?;
         self.requests.set(self.requests.get() + 1);
         Ok(Some(Inside { entrance: self, local }))
     }

@@ -30,10 +30,7 @@ impl ArrayVolume {
 
     /// Into the array: at once, or when it has started again.
     async fn enter(&self) -> Result<Inside<'_>, VolumeErrorKind> {
-        match self.entrance.try_enter()? {
-            Some(inside) => Ok(inside),
-            None => Box::pin(self.entrance.enter()).await,
-        }
+        Box::pin(self.entrance.enter()).await
     }
 }
 
@@ -46,9 +43,8 @@ impl Volume for ArrayVolume {
     }
 
     async fn turn(&self, transfer: Transfer, bytes: u64) {
-        let Some(local) = self.entrance.local() else { return };
-        if local.array.tuning.limiter.is_set() {
-            Box::pin(turn(&local, transfer, bytes)).await;
+        if let Some(local) = self.entrance.limited() {
+            Box::pin(async move { turn(&local, transfer, bytes).await }).await;
         }
     }
 
@@ -58,7 +54,11 @@ impl Volume for ArrayVolume {
 
     async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
         let extent = request.extent;
-        let inside = self.enter().await.map_err(|kind| VolumeError::new(kind, extent))?;
+        // Without a future of its own where it is open: that is the way of every request.
+        let inside = match self.entrance.try_enter() {
+            Ok(Some(inside)) => inside,
+            _ => self.enter().await.map_err(|kind| VolumeError::new(kind, extent))?,
+        };
         match submit(&inside.local, request).await {
             Err(_) if inside.local.array.is_handed_over() => std::future::pending().await,
             result => result,
