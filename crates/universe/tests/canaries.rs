@@ -87,7 +87,7 @@ fn first_seed(canary: Canary) -> u64 {
         Canary::ParityOnlyBlockNotAsked => 115,
         Canary::ParityOnlyLostLeft => 45,
         Canary::TornBatchTaken => 110,
-        Canary::CopySpeaksOn => 340,
+        Canary::CopySpeaksOn => 31_180,
         Canary::StoredUnproven => 55,
         _ => 0,
     }
