@@ -441,8 +441,8 @@ fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
             "ashlar: 'ashlar' requires a subcommand but one was not provided [subcommands: serve, \
              create, assemble, stop, destroy, rename, set, status, top, volumes, fail, locate, \
              replace, re-add, grow, spare, wipe, scrub, rebuild, job, attach, detach, events, \
-             notify, metrics, keeper, partition, examine, salvage, bench, lab, completions, man, openapi, \
-             help]; nothing was done; see 'ashlar --help'",
+             notify, metrics, keeper, partition, examine, salvage, bench, lab, completions, man, \
+             openapi, help]; nothing was done; see 'ashlar --help'",
         ),
     ] {
         assert_eq!(world.run(arguments).status.code(), Some(2), "{arguments:?}");
