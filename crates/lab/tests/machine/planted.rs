@@ -2,11 +2,71 @@
 
 use crate::devices::{Loop, Loops, Throttle};
 use crate::program::{LAB, said, word};
-use crate::{BESIDE, beside, cannot, measured, skipped};
+use crate::{BESIDE, beside, cannot, lab, measured, skipped};
 use ashlar_lab::record::ArrayCondition;
 use ashlar_lab::validity::Mark;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Three drives that can do 4 MiB a second each, because the plan's raw profile asks for no more,
+/// and an "array" that is a file in the page cache: its buffered `mix` cannot be true of such
+/// drives.
+fn above_its_drives(place: &Path, mix: &str) -> PathBuf {
+    for name in ["a", "b", "c", "array"] {
+        let content: Vec<u8> =
+            (0..2_u32 << 20).flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        std::fs::write(place.join(name), content).expect("written");
+    }
+    let raw = format!("[raw]\nrw={mix}\nbs=1m\nrate=4m\n");
+    std::fs::write(place.join("raw.fio"), raw).expect("written");
+    let cached = format!("[cached]\nrw={mix}\nbs=1m\ndirect=0\n");
+    std::fs::write(place.join("cached.fio"), cached).expect("written");
+    let shown = |name: &str| place.join(name).display().to_string();
+    let text = format!(
+        "question = \"is it true?\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
+         drives = [\"{}\", \"{}\", \"{}\"]\n[profiles]\nraw = \"raw.fio\"\n\
+         cached = \"cached.fio\"\n\
+         [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\n\
+         [[stages]]\nkind = \"raw.all\"\nprofiles = [\"raw\"]\ndepths = [1]\n\
+         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"cached\"]\ndepths = [1]\n",
+        shown("a"),
+        shown("b"),
+        shown("c"),
+        shown("array")
+    );
+    let plan = place.join("plan.toml");
+    std::fs::write(&plan, text).expect("written");
+    plan
+}
+
+#[test]
+fn a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report() {
+    let _machine = beside();
+    let test = "a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report";
+    if cannot(test, false, &["fio"]) {
+        return;
+    }
+    for mix in ["read", "write"] {
+        let place = tempfile::tempdir().expect("a directory");
+        let plan = above_its_drives(place.path(), mix);
+        let run = place.path().join("run");
+        let output = lab(&["run", word(&plan), "--to", word(&run), "--no-stacks"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let all = measured(&run);
+        let of = |condition| all.iter().filter(move |it| it.condition == condition);
+        let figure = of(ArrayCondition::Healthy).next().expect("the array was measured");
+        let rule = figure.findings.iter().find(|finding| finding.rule == "L29");
+        let reason = &rule.expect("the rule of ceilings").reason;
+        assert!(reason.contains("3 raw drives at once"), "{reason}");
+        assert_eq!(Mark::of(&figure.findings), Mark::Invalid);
+        assert!(of(ArrayCondition::Raw).all(|raw| !raw.findings.iter().any(|it| it.rule == "L29")));
+        let html = place.path().join("report.html");
+        let report = lab(&["report", word(&run), "--html", word(&html)]);
+        assert!(report.status.success(), "{}", said(&report));
+        let page = std::fs::read_to_string(&html).expect("there");
+        assert!(page.contains("INVALID") && page.contains("L29"), "{mix}");
+    }
+}
 
 /// Two devices whose reads the page cache answers, against members whose reads are throttled: what
 /// `compare` then says of both.

@@ -74,13 +74,6 @@ fn a_throttled_member_among_ten_is_named() {
     let found = checks(&run, "drives.slow_member").remove(0);
     assert_eq!(found.outcome, Outcome::Fail, "{found:?}");
     assert!(found.found.contains(slow.as_str()), "{slow} is not named: {found:?}");
-    // While it ran, the terminal would have named it, too.
-    let seconds = std::fs::read_to_string(run.join("seconds.jsonl")).expect("kept");
-    let last = seconds.lines().last().expect("two seconds of load");
-    let last: serde_json::Value = serde_json::from_str(last).expect("JSON");
-    let name = Path::new(slow).file_name().and_then(|it| it.to_str());
-    assert_eq!(last["slowest"].as_str(), name, "{seconds}");
-    assert!(last["bytes_per_s"].as_f64() > Some(0.0) && last["cores"].is_array(), "{seconds}");
     let rates = measured(&run);
     let slowest = rates.iter().min_by(|one, other| one.rate().total_cmp(&other.rate()));
     assert_eq!(slowest.map(|one| one.target.as_str()), Some(slow.as_str()));
@@ -132,6 +125,57 @@ fn reading_what_was_never_written_is_no_benchmark() {
 }
 
 #[test]
+fn a_truncated_result_and_a_file_that_is_none_are_one_line_and_garbage_before_one_is_passed_over() {
+    let _machine = beside();
+    let place = tempfile::tempdir().expect("a directory");
+    let whole = include_str!("../fio/two_jobs.json");
+    let path = place.path().join("result.json");
+    std::fs::write(&path, &whole[..whole.len() / 2]).expect("written");
+    let (code, line) = refused(&lab(&["lint", word(&path)]));
+    assert_eq!(code, Some(2), "{line}");
+    assert!(line.contains("truncated") || line.contains("ends in the middle"), "{line}");
+    std::fs::write(&path, format!("fio: this is no JSON\nnor this\n{whole}")).expect("written");
+    let output = lab(&["lint", word(&path)]);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    std::fs::write(&path, b"\xff\xfe{ \x00 ]").expect("written");
+    let (code, line) = refused(&lab(&["lint", word(&path)]));
+    assert_eq!(code, Some(2), "{line}");
+}
+
+#[test]
+fn empty_samples_are_one_line() {
+    let _machine = beside();
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("perf.txt");
+    std::fs::write(&path, "").expect("written");
+    let words = ["cpu", "--cores", "2", "--seconds", "1", "--from"];
+    let (code, line) = refused(&lab(&[&words[..], &[word(&path)]].concat()));
+    assert_eq!(code, Some(2), "{line}");
+    std::fs::write(&path, "no stacks here\nand none here\n").expect("written");
+    let (code, line) = refused(&lab(&[&words[..], &[word(&path)]].concat()));
+    assert_eq!(code, Some(2), "{line}");
+}
+
+#[test]
+fn a_missing_tool_is_named_with_the_package_to_install() {
+    let _machine = beside();
+    let place = tempfile::tempdir().expect("a directory");
+    std::fs::write(place.path().join("a"), noise(1 << 20)).expect("written");
+    let plan = plan(place.path(), &[("a", "rr-4k")]);
+    let run = place.path().join("run");
+    let without = |words: &[&str]| {
+        let path = place.path().join("no-programs");
+        Command::new(LAB).args(words).env("PATH", path).output().expect("started")
+    };
+    let (code, line) = refused(&without(&["run", word(&plan), "--to", word(&run), "--no-stacks"]));
+    assert_eq!(code, Some(2), "{line}");
+    assert!(line.contains("fio") && line.contains("install"), "{line}");
+    let (code, line) = refused(&without(&["cpu", "--seconds", "1"]));
+    assert_eq!(code, Some(2), "{line}");
+    assert!(line.contains("perf") && line.contains("install"), "{line}");
+}
+
+#[test]
 fn without_permission_it_is_one_line_and_nothing_is_begun() {
     let _machine = beside();
     let test = "without_permission_it_is_one_line_and_nothing_is_begun";
@@ -169,6 +213,36 @@ fn without_permission_it_is_one_line_and_nothing_is_begun() {
         assert_eq!(code, Some(2), "{line}");
         assert!(line.contains("may not sample") && line.contains("root"), "{line}");
     }
+}
+
+#[test]
+fn a_target_that_vanishes_in_the_middle_ends_the_run_and_what_was_measured_stays() {
+    let _machine = beside();
+    let test = "a_target_that_vanishes_in_the_middle_ends_the_run_and_what_was_measured_stays";
+    if cannot(test, false, &["fio"]) {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    for name in ["a", "b"] {
+        std::fs::write(place.path().join(name), noise(1 << 20)).expect("written");
+    }
+    let plan = plan(place.path(), &[("a", "rr-4k"), ("b", "rr-4k")]);
+    // The second one goes when the first one has been measured.
+    let mut text = std::fs::read_to_string(&plan).expect("there");
+    let gone = place.path().join("b");
+    text = text.replacen(
+        "[[stages]]",
+        &format!("take_out = [[\"rm\", \"{}\"]]\n[[stages]]", gone.display()),
+        1,
+    );
+    text.push_str("[[stages]]\nkind = \"degraded\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n");
+    std::fs::write(&plan, text).expect("written");
+    let run = place.path().join("run");
+    let output = lab(&["run", word(&plan), "--to", word(&run), "--no-stacks"]);
+    let (code, line) = refused(&output);
+    assert_eq!(code, Some(2), "{line}");
+    assert_eq!(measured(&run).len(), 2, "both healthy figures: {line}");
+    assert!(lab(&["report", word(&run)]).status.success());
 }
 
 #[test]
