@@ -18,8 +18,10 @@ use std::rc::Rc;
 pub(crate) struct Entrance {
     pub(crate) worker: Rc<Worker>,
     local: RefCell<Option<Rc<LocalArray>>>,
-    /// As the last share that was here says.
+    /// What does not change while the array runs.
     facts: VolumeFacts,
+    /// Bytes of the volume while no share is here: a growth before has made it larger.
+    size_bytes: Cell<u64>,
     is_shut: Cell<bool>,
     /// Requests that are inside.
     requests: Cell<usize>,
@@ -32,6 +34,7 @@ impl Entrance {
         Rc::new(Entrance {
             worker: Rc::clone(&local.worker),
             facts: local.facts.clone(),
+            size_bytes: Cell::new(local.facts.size_bytes),
             local: RefCell::new(Some(Rc::clone(local))),
             is_shut: Cell::new(false),
             requests: Cell::new(0),
@@ -44,14 +47,16 @@ impl Entrance {
         &self.facts.name
     }
 
-    /// The facts of the volume, as far as they do not change while the array runs.
-    pub(crate) fn facts(&self) -> &VolumeFacts {
-        &self.facts
-    }
-
-    /// The share that is here.
-    pub(crate) fn local(&self) -> Option<Rc<LocalArray>> {
-        self.local.borrow().clone()
+    /// The facts of the volume. Its size never falls, also while the array starts again.
+    pub(crate) fn facts(&self) -> VolumeFacts {
+        let facts = self.facts.clone();
+        match self.local.borrow().as_deref() {
+            None => VolumeFacts { size_bytes: self.size_bytes.get(), ..facts },
+            Some(LocalArray { array, .. }) => {
+                let (read_only, size_bytes) = (array.is_read_only(), array.volume_bytes());
+                VolumeFacts { read_only, size_bytes, ..facts }
+            }
+        }
     }
 
     /// The share that is here, if its volume has limits.
@@ -110,7 +115,9 @@ impl Entrance {
     /// Unless it is shut and nobody is inside.
     pub(crate) fn vacate(&self) {
         assert!(self.is_shut.get() && self.requests.get() == 0, "clients were waited for");
-        *self.local.borrow_mut() = None;
+        if let Some(local) = self.local.take() {
+            self.size_bytes.set(local.array.volume_bytes());
+        }
     }
 
     /// Whoever waits goes in, to this share. None: the array could not be started again.

@@ -36,10 +36,7 @@ impl ArrayVolume {
 
 impl Volume for ArrayVolume {
     fn facts(&self) -> VolumeFacts {
-        let facts = self.entrance.facts().clone();
-        let Some(local) = self.entrance.local() else { return facts };
-        let (read_only, size_bytes) = (local.array.is_read_only(), local.array.volume_bytes());
-        VolumeFacts { read_only, size_bytes, ..facts }
+        self.entrance.facts()
     }
 
     async fn turn(&self, transfer: Transfer, bytes: u64) {
