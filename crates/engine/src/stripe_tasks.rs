@@ -11,7 +11,7 @@ use crate::local_array::LocalArray;
 use crate::stripe::work::{Answer, StripeWork};
 use crate::worker::Worker;
 use ashlar_volume::VolumeErrorKind;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 /// Start one more task of this worker.
@@ -35,10 +35,10 @@ async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
     let _under_way = local.begin();
     match piece {
         StripeWork::Write(stripe_write) => {
-            done(changing(local, merge::write(local, stripe_write)).await)
+            done(changing(local, pin!(merge::write(local, stripe_write))).await)
         }
         StripeWork::Zero(stripe_zero) => {
-            done(changing(local, trim::zero_stripe(local, stripe_zero)).await)
+            done(changing(local, pin!(trim::zero_stripe(local, stripe_zero))).await)
         }
         StripeWork::Reconstruct(read) => match reconstruct::read_stripe(local, read).await {
             Ok(buffer) => Answer::Data(buffer),
@@ -57,7 +57,8 @@ async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
     }
 }
 
-async fn changing<T>(local: &LocalArray, change: impl Future<Output = T>) -> T {
+/// `change` is pinned where it was made: by value it would be moved, twice.
+async fn changing<T>(local: &LocalArray, change: Pin<&mut impl Future<Output = T>>) -> T {
     let count = &local.changes_under_way;
     count.set(count.get() + 1);
     let done = change.await;
