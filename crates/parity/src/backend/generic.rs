@@ -75,10 +75,8 @@ impl<const STREAM: bool> Action for Generate<STREAM> {
         if STREAM {
             lanes.prefetch(source.wrapping_add(at + PREFETCH_BYTES));
         }
-        // SAFETY: `at` is inside the source.
-        let from = unsafe { source.add(at) };
-        // SAFETY: so is the vector at it.
-        unsafe { lanes.load(from) }
+        // SAFETY: the vector at `at` is inside the source.
+        unsafe { lanes.load(source.wrapping_add(at)) }
     }
 
     #[inline(always)]
@@ -136,10 +134,8 @@ impl<const STREAM: bool> Action for Update<STREAM> {
         let old = unsafe { Generate::<STREAM>::fetch(lanes, pass, column, at) };
         // SAFETY: there is a companion for each source.
         let new = *unsafe { pass.companions.get_unchecked(column) };
-        // SAFETY: `at` is inside the companion.
-        let from = unsafe { new.add(at) };
-        // SAFETY: companions of an update can be read.
-        lanes.xor(old, unsafe { lanes.load(from) })
+        // SAFETY: companions of an update can be read, and `at` is inside this one.
+        lanes.xor(old, unsafe { lanes.load(new.wrapping_add(at)) })
     }
 
     #[inline(always)]
@@ -180,6 +176,8 @@ struct Loop<'a, L: Lanes, A, const XOR: bool, const HORNER: bool, const REST: us
     factors: [[L::Prepared; STRIPS_MAX]; REST],
     /// Every row has coefficient 1 for column 0, as all parity rows do: nothing to multiply there.
     first_is_plain: bool,
+    /// Those of the top source, in registers where there are enough.
+    top: [L::Factor; REST],
     action: PhantomData<A>,
 }
 
@@ -200,22 +198,34 @@ where
     let first_row = pass.outputs.len() - REST;
     let factors = prepare_factors::<L, REST>(lanes, pass, first_row);
     let first_is_plain = REST > 0 && pass.rows[first_row..].iter().all(|row| row[0] == 1);
+    let last = pass.sources.len() - 1;
+    let top = factors.map(|factors| lanes.factor(factors[last]));
     let action = PhantomData;
-    let this = Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, first_is_plain, action };
+    let this =
+        Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, first_is_plain, top, action };
     let wide = const { unroll::<L, A>(XOR as usize + HORNER as usize + REST, REST) };
     let end = pass.start + pass.bytes;
     let mut differs = lanes.zero();
     let mut at = pass.start;
+    // P and others of a stripe of which one strip changes: P is not multiplied, and the factors of
+    // the others stay in registers.
+    let is_lone = const { !XOR && REST > 1 } && last == 0 && pass.rows[first_row][0] == 1;
+    let lone_wide = if REST == 2 { UNROLL_MAX } else { wide };
+    while is_lone && at < end {
+        // SAFETY: `lone_wide` vectors from `at` are inside the pass: its length is whole blocks.
+        differs = unsafe { this.block::<true>(at, lone_wide, differs) };
+        at += lone_wide * L::BYTES;
+    }
     while at + wide * L::BYTES <= end {
         // SAFETY: `wide` vectors from `at` are inside the pass.
-        differs = unsafe { this.block(at, wide, differs) };
+        differs = unsafe { this.block::<false>(at, wide, differs) };
         at += wide * L::BYTES;
     }
     // One row of any coefficients is also what is left over: see `dispatch`. All others are whole
     // blocks.
     while const { !XOR && REST == 1 } && at < end {
         // SAFETY: the length is a multiple of 64 and so of a vector.
-        differs = unsafe { this.block(at, 1, differs) };
+        differs = unsafe { this.block::<false>(at, 1, differs) };
         at += L::BYTES;
     }
     debug_assert!(at == end, "bytes that no block covers");
@@ -255,20 +265,26 @@ where
     L: Lanes,
     A: Action,
 {
-    /// One block: `wide` vectors from `at`, of every source.
+    /// One block: `wide` vectors from `at`, of every source. `LONE`: there is one source, and the
+    /// first row has coefficient 1 for it.
     ///
     /// # Safety
     /// `wide` is at most [`UNROLL_MAX`], and that many vectors from `at` are inside the pass.
     #[inline(always)]
-    unsafe fn block(&self, at: usize, wide: usize, differs: L::Vector) -> L::Vector {
+    unsafe fn block<const LONE: bool>(
+        &self,
+        at: usize,
+        wide: usize,
+        differs: L::Vector,
+    ) -> L::Vector {
         let zeros = [self.lanes.zero(); UNROLL_MAX];
         let mut sums = Sums::<L, REST> { p: zeros, q: zeros, rest: [zeros; REST] };
-        let mut column = self.pass.sources.len();
+        let mut column = if LONE { 1 } else { self.pass.sources.len() };
         if column % 2 == 1 {
             column -= 1;
             // SAFETY: `column` is the last source.
             let a = unsafe { self.fetch(column, at, wide) };
-            self.add_one(&mut sums, column, &a, wide);
+            self.add_one::<LONE>(&mut sums, &a, wide);
         } else if HORNER {
             sums.q = [self.lanes.horner_start(self.lanes.zero()); UNROLL_MAX];
         }
@@ -326,10 +342,9 @@ where
 
     /// Adds the top source where their number is odd.
     #[inline(always)]
-    fn add_one(
+    fn add_one<const LONE: bool>(
         &self,
         sums: &mut Sums<L, REST>,
-        column: usize,
         a: &[L::Vector; UNROLL_MAX],
         wide: usize,
     ) {
@@ -341,10 +356,10 @@ where
                 sums.q[n] = self.lanes.horner_start(a);
             }
         }
-        for (rest, factors) in sums.rest.iter_mut().zip(&self.factors) {
-            let factor = self.lanes.factor(factors[column]);
+        for (row, (rest, factor)) in sums.rest.iter_mut().zip(self.top).enumerate() {
             for n in 0..wide {
-                rest[n] = self.lanes.mul(a[n], factor);
+                let is_plain = LONE && row == 0;
+                rest[n] = if is_plain { a[n] } else { self.lanes.mul(a[n], factor) };
             }
         }
     }
