@@ -18,7 +18,7 @@ use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{self as layout, Stripe, strips_of};
 use ashlar_ring::{Pending, within};
-use ashlar_units::{BLOCK_BYTES, Extent, StripSet, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, Nanos, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -45,7 +45,21 @@ pub(super) async fn read(
             true => start(local, first, buffer),
             false => reconstruct_part(local, first, buffer, Missing { slow, ..Missing::default() }),
         };
-        return finish(local, started).await;
+        let Started::Straight(part, began, mut pending) = started else {
+            return finish(local, started).await;
+        };
+        if local.array.checksums.is_some() {
+            return straight(local, part, began, pending).await;
+        }
+        // What is there is not passed on to futures of its own.
+        let Some(outcome) = answered(&mut pending).await else {
+            return straight(local, part, began, pending).await;
+        };
+        note_end(local, &began, local.worker.handle.turn_now());
+        return match plain(local, &began, Some(outcome)) {
+            Ok(buffer) => Ok(buffer),
+            Err(outcome) => Box::pin(judged(local, part, began, outcome)).await,
+        };
     }
     read_parts(local, extent, buffer).await
 }
@@ -241,14 +255,53 @@ async fn straight(
     began: Began,
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let member = began.member();
     let asked = local.worker.handle.turn_now();
     let outcome = before_deadline(local, part.stripe, pending).await;
-    let (tally, now) = (local.tally(member), local.worker.handle.turn_now());
+    note_end(local, &began, asked);
+    match plain(local, &began, outcome) {
+        Ok(buffer) => Ok(buffer),
+        Err(outcome) => judged(local, part, began, outcome).await,
+    }
+}
+
+/// The read has ended, or was given up on; it was awaited since `asked`.
+fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
+    let (tally, now) = (local.tally(began.member()), local.worker.handle.turn_now());
     tally.read_latency.record(now.since(began.at));
     tally.timings.note_read(began.at, asked, now);
-    // It may have crossed a write that met no room, or its place may have another use by now.
-    if local.array.room.has_torn() || local.array.places_version() != began.version {
+}
+
+/// The buffer of a read that went well, if that is all there is to know.
+///
+/// # Errors
+/// The outcome, for [`judged`].
+fn plain(
+    local: &LocalArray,
+    began: &Began,
+    outcome: Option<Option<Outcome>>,
+) -> Result<BufMut, Option<Option<Outcome>>> {
+    if local.array.checksums.is_some() || is_doubtful(local, began) {
+        return Err(outcome);
+    }
+    match outcome {
+        Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) => Ok(buffer),
+        outcome => Err(outcome),
+    }
+}
+
+/// Whether it may have crossed a write that met no room, or its place may have another use by now.
+fn is_doubtful(local: &LocalArray, began: &Began) -> bool {
+    local.array.room.has_torn() || local.array.places_version() != began.version
+}
+
+/// What came of a read.
+async fn judged(
+    local: &Rc<LocalArray>,
+    part: StripPart,
+    began: Began,
+    outcome: Option<Option<Outcome>>,
+) -> Result<BufMut, VolumeErrorKind> {
+    if is_doubtful(local, &began) {
         return Box::pin(elsewhere(local, part, Missing::default())).await;
     }
     if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
@@ -327,6 +380,14 @@ async fn elsewhere(
     }
 }
 
+/// What is there by now: most reads of memory are done, and many of a busy ring. No timer for those.
+fn answered(pending: &mut Pending<Outcome>) -> impl Future<Output = Option<Option<Outcome>>> {
+    poll_fn(|context| match Pin::new(&mut *pending).poll(context) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => Poll::Ready(None),
+    })
+}
+
 /// The outcome, or `None` when the read deadline passes first and somebody else could serve the
 /// read.
 async fn before_deadline(
@@ -334,12 +395,7 @@ async fn before_deadline(
     stripe: Stripe,
     mut pending: Pending<Outcome>,
 ) -> Option<Option<Outcome>> {
-    // Most reads of memory, and many of a busy ring, are done by now: no timer for those.
-    let at_once = poll_fn(|context| match Pin::new(&mut pending).poll(context) {
-        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => Poll::Ready(None),
-    });
-    if let Some(outcome) = at_once.await {
+    if let Some(outcome) = answered(&mut pending).await {
         return Some(outcome);
     }
     if local.array.geometry_of(stripe).parity_strips() == 0 {
