@@ -58,7 +58,7 @@ pub(super) async fn read(
         note_end(local, &began, local.worker.handle.turn_now());
         return match plain(local, &began, Some(outcome)) {
             Ok(buffer) => Ok(buffer),
-            Err(outcome) => Box::pin(judged(local, part, began, outcome)).await,
+            Err(outcome) => Box::pin(not_plain(local, part, began, outcome)).await,
         };
     }
     read_parts(local, extent, buffer).await
@@ -258,49 +258,6 @@ async fn straight(
     let asked = local.worker.handle.turn_now();
     let outcome = before_deadline(local, part.stripe, pending).await;
     note_end(local, &began, asked);
-    match plain(local, &began, outcome) {
-        Ok(buffer) => Ok(buffer),
-        Err(outcome) => judged(local, part, began, outcome).await,
-    }
-}
-
-/// The read has ended, or was given up on; it was awaited since `asked`.
-fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
-    let (tally, now) = (local.tally(began.member()), local.worker.handle.turn_now());
-    tally.read_latency.record(now.since(began.at));
-    tally.timings.note_read(began.at, asked, now);
-}
-
-/// The buffer of a read that went well, if that is all there is to know.
-///
-/// # Errors
-/// The outcome, for [`judged`].
-fn plain(
-    local: &LocalArray,
-    began: &Began,
-    outcome: Option<Option<Outcome>>,
-) -> Result<BufMut, Option<Option<Outcome>>> {
-    if local.array.checksums.is_some() || is_doubtful(local, began) {
-        return Err(outcome);
-    }
-    match outcome {
-        Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) => Ok(buffer),
-        outcome => Err(outcome),
-    }
-}
-
-/// Whether it may have crossed a write that met no room, or its place may have another use by now.
-fn is_doubtful(local: &LocalArray, began: &Began) -> bool {
-    local.array.room.has_torn() || local.array.places_version() != began.version
-}
-
-/// What came of a read.
-async fn judged(
-    local: &Rc<LocalArray>,
-    part: StripPart,
-    began: Began,
-    outcome: Option<Option<Outcome>>,
-) -> Result<BufMut, VolumeErrorKind> {
     if is_doubtful(local, &began) {
         return Box::pin(elsewhere(local, part, Missing::default())).await;
     }
@@ -312,6 +269,52 @@ async fn judged(
     }
     // Boxed: rare, and it would make every read's future larger.
     Box::pin(around(local, part, began, outcome)).await
+}
+
+/// The read has ended, or was given up on; it was awaited since `asked`.
+fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
+    let (tally, now) = (local.tally(began.member()), local.worker.handle.turn_now());
+    tally.read_latency.record(now.since(began.at));
+    tally.timings.note_read(began.at, asked, now);
+}
+
+/// The buffer of a read that went well, if that is all there is to know: there are no checksums.
+///
+/// # Errors
+/// The outcome, for [`not_plain`].
+fn plain(
+    local: &LocalArray,
+    began: &Began,
+    outcome: Option<Option<Outcome>>,
+) -> Result<BufMut, Option<Option<Outcome>>> {
+    match outcome {
+        Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) }))
+            if !is_doubtful(local, began) =>
+        {
+            Ok(buffer)
+        }
+        outcome => Err(outcome),
+    }
+}
+
+/// Whether it may have crossed a write that met no room, or its place may have another use by now.
+fn is_doubtful(local: &LocalArray, began: &Began) -> bool {
+    local.array.room.has_torn() || local.array.places_version() != began.version
+}
+
+/// The part in another way: the read is in doubt although it went well, or the member did not
+/// deliver.
+async fn not_plain(
+    local: &Rc<LocalArray>,
+    part: StripPart,
+    began: Began,
+    outcome: Option<Option<Outcome>>,
+) -> Result<BufMut, VolumeErrorKind> {
+    let is_read = matches!(&outcome, Some(Some(Outcome { result: Ok(()), buffer: Some(_) })));
+    match is_read || is_doubtful(local, &began) {
+        true => elsewhere(local, part, Missing::default()).await,
+        false => around(local, part, began, outcome).await,
+    }
 }
 
 /// The buffer, if it is what was written. If it is not, or the read crossed a write, the stripe's
