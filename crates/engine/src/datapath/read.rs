@@ -383,7 +383,7 @@ async fn elsewhere(
     }
 }
 
-/// What is there by now: most reads of memory are done, and many of a busy ring. No timer for those.
+/// What is there by now: no timer for it. Most reads of memory are done, and many of a busy ring.
 fn answered(pending: &mut Pending<Outcome>) -> impl Future<Output = Option<Option<Outcome>>> {
     poll_fn(|context| match Pin::new(&mut *pending).poll(context) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
