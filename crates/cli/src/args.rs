@@ -23,7 +23,7 @@ const WITHOUT_DAEMON: [&str; 8] =
     sizes!(),
     "\n\nExit codes: 0: done. 1: refused, or a scrub or the lab found something wrong. \
      2: command line not understood. 3: done in part. The help of `status --check`, `salvage` and \
-     `lab` says where theirs differ."
+     `lab` lists codes of their own."
 ))]
 pub struct Args {
     /// Control socket of the daemon [default: /run/ashlar/control.sock for root,

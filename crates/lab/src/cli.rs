@@ -17,8 +17,8 @@ pub const BEGIN: &str = "Where to begin:
   ashlar lab report runs/first
 
 `ashlar lab COMMAND --help` has an example of each. Only the commands `run`, `compare` and \
-`qualify` write to devices: to those named with --destroy, and to devices without any data that \
-the lab recognises. `cpu` and `trace` run the command that you give them, whatever it does.";
+`qualify` write to devices: to those named with --destroy, and to those on which the lab finds no \
+known data. `cpu` and `trace` run the command that you give them, whatever it does.";
 
 /// What `lab` is asked for.
 #[derive(clap::Args, Debug)]

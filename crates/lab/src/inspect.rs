@@ -43,8 +43,9 @@ use topology::{Given, Topology};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab inspect --from before-repair --svg bottleneck.svg")]
 pub struct Args {
-    /// Inspect this directory, made by `lab capture`, instead of this machine; or files with
-    /// outputs of dmidecode, lspci, smp_discover and others, of any name. Repeatable.
+    /// Inspect a directory made by `lab capture` instead of this machine. Saved output of
+    /// dmidecode, lspci, smp_discover and others is understood too, whatever the files' names.
+    /// Repeatable.
     #[arg(long, value_name = "PATH")]
     from: Vec<PathBuf>,
 

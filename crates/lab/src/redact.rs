@@ -47,8 +47,8 @@ pub struct Args {
     /// Directory for the copy; created if it does not exist, else it must be empty.
     to: PathBuf,
 
-    /// Secret that turns each real name into its replacement. The same secret gives the same
-    /// replacements [default: a random one, used once].
+    /// Secret for making replacement names: the same name and secret always give the same
+    /// replacement. The same secret gives the same replacements [default: a random one, used once].
     #[arg(long, value_name = "TEXT")]
     salt: Option<String>,
 }

@@ -18,9 +18,9 @@ pub struct Args {
     #[arg(required_unless_present_any = ["scan", "incremental"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Find members, group them by array, and start each array that is complete. An array that
-    /// lacks members waits for them and then starts degraded. An array that ran last on another
-    /// host starts only if --name or --uuid names it.
+    /// Find members, group them by array, and start each array that is complete. An incomplete
+    /// array starts degraded if its missing members do not appear in time. An array that ran last
+    /// on another host starts only if --name or --uuid names it.
     #[arg(long, short, conflicts_with_all = FORCES)]
     scan: bool,
 
@@ -53,9 +53,9 @@ pub struct Args {
     accept_dirty_degraded: bool,
 
     /// Start although the map of written stripes is damaged on all members. Stripes that were never
-    /// written then return old contents of the devices instead of zeros. Also needed if the
-    /// directory `written`, beside the control socket of a killed daemon, is gone. Stripes that
-    /// were first written since the last FLUSH may then be lost, as after a power cut.
+    /// written then return old contents of the devices instead of zeros. Also needed if the daemon
+    /// was killed and the directory `written` beside its control socket no longer exists. Stripes
+    /// that were first written since the last FLUSH may then be lost, as after a power cut.
     #[arg(long)]
     accept_lost_map: bool,
 
@@ -64,8 +64,8 @@ pub struct Args {
     #[arg(long)]
     accept_serials: bool,
 
-    /// After a split brain, use the data of this side. `ashlar examine` prints the UUID of each
-    /// side as `incarnation`.
+    /// After a split brain, use the data of the members with this UUID. `ashlar examine` prints it
+    /// as `incarnation`.
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
@@ -73,8 +73,8 @@ pub struct Args {
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 
-    /// Do not remember the array. A later daemon starts it only if a scan finds it or the
-    /// configuration names it.
+    /// Do not record the array for later starts of the daemon. The daemon then starts it only if a
+    /// scan finds it or the configuration names it.
     #[arg(long, conflicts_with = "scan")]
     not_remembered: bool,
 

@@ -20,11 +20,11 @@ use std::path::Path;
 ///
 /// If the daemon dies, requests wait until it is back. A ublk device waits without a limit. From
 /// Linux 6.9 on, a loop device waits as long as `keeper_wait_s` in the configuration says [default:
-/// one hour]. Before, its users get I/O errors.
+/// one hour]. On older kernels, programs that use the loop device get I/O errors.
 ///
-/// With `io_uring = true` in `[fuse]` of the configuration, requests of the file come over
-/// io_uring, which costs less CPU (Linux 6.14). If the daemon dies then, whoever has the file or
-/// the loop device open gets errors at once.
+/// With `io_uring = true` in `[fuse]` of the configuration, the kernel passes requests for the file
+/// to the daemon through io_uring. This needs Linux 6.14 and costs less CPU. With this setting, if
+/// the daemon dies, programs that have the file or the loop device open get errors at once.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

@@ -128,7 +128,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
     via: Option<ViaName>,
 
-    /// With --via: number of turns. Figures are medians of the turns.
+    /// With --via: how often to repeat each measurement. Figures are medians.
     #[arg(long, value_name = "COUNT", default_value_t = 3, requires = "via")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     turns: u16,

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 /// The array is ready at once. It needs no initial sync: blocks that were never written read as
 /// zeros.
 ///
-/// A whole drive gets a partition of Ashlar's own type first, which becomes the member. Other
-/// programs then see that the drive is taken.
+/// Ashlar creates a partition of its own type on a whole drive, and uses this partition as the
+/// member. Other programs then see that the drive is taken.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
     sizes!(),
@@ -31,8 +31,8 @@ pub struct Args {
     /// Name of the array and of its volume.
     name: String,
 
-    /// Drives, partitions or files in slot order, or only memory devices: memory:SIZE or
-    /// memory:NAME:SIZE. Memory devices lose their data when the daemon ends.
+    /// Drives, partitions or files, in slot order. An array for trials has memory devices instead:
+    /// memory:SIZE or memory:NAME:SIZE. Memory devices lose their data when the daemon ends.
     #[arg(required_unless_present_any = ["drives", "domains"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
@@ -42,8 +42,8 @@ pub struct Args {
     #[arg(short, long)]
     level: LevelChoice,
 
-    /// Number of devices that you expect, without spares. Any other number is refused, for instance
-    /// if a shell pattern matched too many drives [default: no check].
+    /// Refuse to create the array unless exactly this many devices are named, spares not counted.
+    /// This catches a shell pattern that matches too many drives [default: no check].
     #[arg(short = 'n', long, value_name = "COUNT")]
     raid_devices: Option<usize>,
 
@@ -98,8 +98,8 @@ pub struct Args {
     #[arg(long)]
     whole: bool,
 
-    /// Do not remember the array. A later daemon starts it only if a scan finds it or the
-    /// configuration names it.
+    /// Do not record the array for later starts of the daemon. The daemon then starts it only if a
+    /// scan finds it or the configuration names it.
     #[arg(long)]
     not_remembered: bool,
 

@@ -29,8 +29,8 @@ const SETS: usize = 8;
 #[derive(clap::Args, Debug)]
 #[group(skip)]
 pub struct DeclusteredArgs {
-    /// Spread narrow stripes over all drives: each helps to rebuild any other. At level 5, 6, 7.3
-    /// or n+m.
+    /// Spread narrow stripes over all drives, so that every drive takes part in a rebuild. At level
+    /// 5, 6, 7.3 or n+m.
     #[arg(long)]
     pub declustered: bool,
 
@@ -38,15 +38,16 @@ pub struct DeclusteredArgs {
     #[arg(long, value_name = "COUNT")]
     stripe_width: Option<usize>,
 
-    /// Spare space within a declustered array, in drives [default: 0]. It can hold the rebuilt data
-    /// of that many failed drives. Ashlar copies the data back when you replace a drive.
+    /// Reserve space for spares inside a declustered array: this many drives' worth [default: 0].
+    /// It can hold the rebuilt data of that many failed drives. Ashlar copies the data back when
+    /// you replace a drive.
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
 
-    /// Spread each stripe over failure domains of a declustered array: drives that share an
-    /// `enclosure`, a `path` or an `hba`, as the kernel names them, or NAME=DEVICE,DEVICE... for
-    /// each domain. Each domain holds as few strips of a stripe as possible. All domains need the
-    /// same number of drives [default: none].
+    /// Spread each stripe over failure domains of a declustered array: `enclosure`, `path` or `hba`
+    /// group the drives by what they share, as the kernel tells it. Or give NAME=DEVICE,DEVICE...
+    /// for each domain. Each domain holds as few strips of a stripe as possible. All domains need
+    /// the same number of drives [default: none].
     #[arg(long = "domain", value_name = "WORD|LIST", conflicts_with = "drives")]
     domains: Vec<DomainChoice>,
 

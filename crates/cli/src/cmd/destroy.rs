@@ -8,8 +8,8 @@ use std::io::IsTerminal;
 
 /// Destroy a running array: stop it and erase the RAID metadata of its devices. Its data is lost.
 ///
-/// Refused while clients use it. In a terminal, asks for the array's name. Elsewhere --confirm is
-/// needed.
+/// Refused while clients use it. In a terminal, you must type the array's name to confirm.
+/// Elsewhere --confirm is needed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar destroy tank0 --confirm tank0")]
 pub struct Args {

@@ -10,8 +10,8 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Remove a block device that is still open, if its array did not start again after the daemon
-    /// was killed. The program that has it open gets I/O errors.
+    /// Remove the block device although a program has it open. Only for a killed daemon whose array
+    /// did not start again. The program gets I/O errors.
     #[arg(long)]
     give_up: bool,
 }

@@ -9,12 +9,12 @@ use ashlar_api::words::span;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Grow a declustered array over more drives. This erases the new devices. A whole drive gets a
-/// partition first.
+/// Grow a declustered array over more drives. This erases the new devices. Whole drives are
+/// partitioned before they join.
 ///
 /// Clients wait for about a second when the growth begins. Then part of the data moves to the new
-/// drives while the array serves. The volume is larger when all of it has moved. See its progress
-/// with `ashlar status`, and pause it with `ashlar job pause`.
+/// drives while the array stays online. The new room is there when the move is complete. See its
+/// progress with `ashlar status`, and pause it with `ashlar job pause`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
     sizes!(),

@@ -28,8 +28,7 @@ enum Action {
         /// Only those of this array.
         array: Option<String>,
     },
-    /// Wait until a job has ended. Exit code 1 if it ended before it was done, or left wrong
-    /// blocks.
+    /// Wait until a job has ended. Exit code 1 if it ended early, or if blocks remain wrong.
     Wait {
         /// The job.
         #[arg(value_name = "ARRAY/NUMBER")]

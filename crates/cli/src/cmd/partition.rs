@@ -10,8 +10,9 @@ use std::path::PathBuf;
 
 /// Put one partition of Ashlar's own type on each blank drive, and print the partitions.
 ///
-/// `create`, `replace` and `spare add` do this by themselves with whole drives. This command is for
-/// devices that they use as they are, such as loop devices, and for preparing drives.
+/// `create`, `replace` and `spare add` do this by themselves with whole drives. Use this command to
+/// prepare drives in advance, or for devices that those commands do not partition, such as loop
+/// devices.
 ///
 /// Other programs see a member on a whole drive as blank and may overwrite it. Installers, mkfs,
 /// blkid, wipefs and parted recognise a partition. Needs the program sfdisk, and no daemon.

@@ -19,7 +19,7 @@ pub struct Args {
     /// The member to replace: slot number, path or serial.
     member: String,
 
-    /// The new device. This erases it. A whole drive gets a partition first.
+    /// The new device. This erases it. Whole drives are partitioned before they join.
     device: PathBuf,
 
     /// Erase the new device even if it holds a file system, a partition table or other RAID. Repeat

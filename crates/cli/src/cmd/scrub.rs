@@ -5,11 +5,12 @@ use crate::reach::Reach;
 use crate::wait;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 
-/// Read every written stripe and compare data with parity, or the copies of a mirror.
+/// Read every written stripe; check that parity matches data, or that copies are equal.
 ///
 /// The command starts the scrub and returns at once; --wait waits for the end. A scrub always
-/// rewrites blocks that cannot be read and, with checksums, blocks whose checksum is wrong. If data
-/// and parity, or the copies of a mirror, differ, it reports that; --repair corrects it.
+/// rewrites blocks that cannot be read and, with checksums, blocks whose checksum is wrong. A scrub
+/// reports where data and parity, or the copies of a mirror, differ. With --repair it also corrects
+/// them.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Run the daemon: start arrays and export their volumes.
 ///
 /// SIGTERM and SIGINT stop all arrays cleanly. So does SIGUSR2, but it leaves volumes attached.
-/// Their requests wait for the next daemon.
+/// Requests to these volumes wait until the next daemon runs.
 ///
 /// Arrays and exports come from a TOML file, from options, or later from other commands.
 #[derive(clap::Args, Debug)]
@@ -29,7 +29,8 @@ pub struct Args {
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Spare pool of the array on DEVICE. Repeatable, in order of preference [default: spares].
+    /// Spare pool of the array that the arguments DEVICE start. Repeatable, in order of preference
+    /// [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
     spare_pools: Vec<String>,
 
@@ -58,8 +59,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     nvme_tcp: Vec<String>,
 
-    /// Allow NVMe/TCP, which is not encrypted. Whoever can reach the addresses sees the data.
-    /// Unless the configuration lists hosts with secrets, they may also destroy every volume.
+    /// Allow NVMe/TCP, which is not encrypted. Whoever can reach the addresses or see the network
+    /// traffic can read the data. Unless the configuration lists hosts with secrets, they may also
+    /// destroy every volume.
     #[arg(long)]
     nvme_tcp_trusted_network: bool,
 
@@ -100,8 +102,8 @@ pub struct Args {
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u16>,
 
-    /// SIMD instruction set that computes parity. A wrong name prints all names [default: the
-    /// fastest one of this CPU].
+    /// SIMD instruction set to use for parity. A wrong name prints all names [default: the fastest
+    /// one of this CPU].
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 

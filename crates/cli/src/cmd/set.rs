@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 
 /// Show or change tunables of a running array.
 ///
-/// If `remember` is set below `[start]` of the configuration, changes survive a restart. They
-/// override the configuration. For limits and `space_wait_s`, 0 means no limit.
+/// Changes survive a restart if the section `[start]` of the configuration sets `remember`. They
+/// override the configuration. 0 means no limit, also for `space_wait_s`, the time that writes wait
+/// for space on full members.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples: ashlar set tank0; ashlar set tank0 job_floor=64M slow_member=avoid; \
@@ -26,11 +27,11 @@ pub struct Args {
     #[arg(value_name = "NAME=VALUE")]
     changes: Vec<String>,
 
-    /// Change the values until the array stops, and do not remember them.
+    /// Change the values only until the array stops.
     #[arg(long)]
     not_remembered: bool,
 
-    /// Forget what was set by hand. The next start takes the values of the configuration.
+    /// Discard the values that this command set. The next start takes those of the configuration.
     #[arg(long, conflicts_with_all = ["changes", "not_remembered"])]
     forget: bool,
 }

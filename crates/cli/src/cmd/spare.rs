@@ -16,7 +16,8 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Add a device as a spare. This erases the device. A whole drive gets a partition first.
+    /// Add a device as a spare. This erases the device. Whole drives are partitioned before they
+    /// join.
     #[command(after_help = sizes!())]
     Add {
         /// The device.
@@ -29,8 +30,8 @@ enum Action {
         #[arg(long, value_name = "DEVICE")]
         destroy: Option<PathBuf>,
         /// Declare that the device writes blocks of this size (4K or more) atomically, even when
-        /// power fails. Arrays with policy log trust this from their next start on and log less. If
-        /// it is wrong, a power cut together with a lost drive can corrupt data.
+        /// power fails. From their next start on, arrays with policy log rely on this statement and
+        /// log less. If it is wrong, a power cut together with a lost drive can corrupt data.
         #[arg(long, value_name = "SIZE")]
         atomic_write: Option<ByteSize>,
         /// Use a whole drive as it is, without a partition. Other programs then see it as blank.

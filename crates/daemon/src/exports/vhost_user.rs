@@ -12,6 +12,7 @@ use crate::serve::PREDECESSOR_WAIT;
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{Engine, WorkerContext, event_names as names};
+use ashlar_ring::mailbox::{Sender, mailbox};
 use ashlar_ring::until;
 use ashlar_session::{
     Acceptor, Listen, SessionCounters, SessionEntry, SessionLimits, Sessions, listen,
@@ -58,6 +59,8 @@ struct Socket {
 struct About {
     /// Somebody has the volume.
     is_taken: AtomicBool,
+    /// Takes the size after a growth, for the client.
+    sizes: Mutex<Option<Sender<u64>>>,
     sessions: Arc<SessionCounters>,
     counters: Arc<VhostCounters>,
 }
@@ -184,6 +187,9 @@ impl Place {
         let (entry, mut ended) = self.shared.sessions.enter(&context.handle(), u64::MAX);
         entry.opened(&self.volume);
         entry.began();
+        // Before the size is looked at: no growth is missed.
+        let (sizes_in, sizes) = mailbox(&context.handle());
+        locked(&about.sizes).replace(sizes_in);
         let server = VhostServer {
             handle: context.handle(),
             ring,
@@ -198,7 +204,8 @@ impl Place {
             let open = sessions.count_open();
             sessions.total.fetch_add(1, Ordering::Relaxed);
             let starting = |start| place.start(start);
-            let end = server.serve(socket, async { ended.receive().await }, starting).await;
+            let ended = async { ended.receive().await };
+            let end = server.serve(socket, ended, sizes, starting).await;
             drop(open);
             place.ended(entry, end);
         });
@@ -223,6 +230,7 @@ impl Place {
 
     /// A client is gone, and all its queues have ended.
     fn ended(&self, entry: SessionEntry, end: Result<(), SessionError>) {
+        locked(&self.about.sizes).take();
         self.about.is_taken.store(false, Ordering::Release);
         drop(entry);
         let error = match end {
@@ -281,6 +289,16 @@ impl Export for VhostExports {
 
     fn volume_started<'a>(&'a self, volume: &'a str) -> Work<'a, Option<String>> {
         Box::pin(self.open(volume))
+    }
+
+    fn volume_grew<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
+        let size = self.engine.array(volume).ok().map(|it| it.volume_bytes());
+        if let (Some(size), Some(socket)) = (size, locked(&self.sockets).get(volume))
+            && let Some(sizes) = &*locked(&socket.about.sizes)
+        {
+            sizes.send(size);
+        }
+        Box::pin(std::future::ready(()))
     }
 
     fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {

@@ -6,6 +6,7 @@
 
 use crate::config::{CACHE_MODE_AT, CONFIG_BYTES, QUEUES_MAX, config, feature, offered};
 use crate::counters::VhostCounters;
+use crate::growth::Growth;
 use crate::in_flight::{self, InFlight};
 use crate::memory::GuestMemory;
 use crate::queue::{Cause, News, QueueStart, Report, Reporter, Told};
@@ -17,6 +18,7 @@ use ashlar_ring::{Handle, Notifier};
 use ashlar_session::SessionLimits;
 use ashlar_volume::VolumeFacts;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerocopy::IntoBytes;
@@ -33,7 +35,9 @@ pub(crate) enum Answer {
 
 /// What a device is made of.
 pub(crate) struct DeviceSetting {
+    /// As of the connection.
     pub(crate) facts: VolumeFacts,
+    pub(crate) growth: Rc<Growth>,
     pub(crate) counters: Arc<VhostCounters>,
     pub(crate) limits: SessionLimits,
 }
@@ -124,6 +128,7 @@ impl<P: Fn(QueueStart)> Device<P> {
                 Ok(Answer::Obeyed)
             }
             ask::GET_QUEUE_COUNT => Ok(word(u64::from(QUEUES_MAX))),
+            ask::SET_BACKEND_CHANNEL => self.set_channel(message),
             ask::SET_OWNER => Ok(Answer::Obeyed),
             ask::RESET_OWNER => {
                 self.stop_all().await;
@@ -220,11 +225,23 @@ impl<P: Fn(QueueStart)> Device<P> {
         Ok(Answer::Obeyed)
     }
 
+    fn set_channel(&self, mut message: Message) -> Result<Answer, SessionError> {
+        let request = message.request;
+        if self.protocol & protocol::NOTICES == 0 {
+            return Err(SessionError::NotSpoken { request });
+        }
+        let channel = message.files.pop().ok_or(SessionError::Malformed { request })?;
+        self.setting.growth.listen_at(channel);
+        Ok(Answer::Obeyed)
+    }
+
     fn tell_config(&self, content: &[u8]) -> Option<Answer> {
         let (head, rest) = wire::config(content)?;
         let offset = usize::try_from(head.offset).ok()?;
         let end = offset.checked_add(rest.len())?;
-        let mut told = config(&self.setting.facts, self.is_volatile()).to_vec();
+        let size_bytes = self.setting.growth.size_bytes();
+        let facts = VolumeFacts { size_bytes, ..self.setting.facts.clone() };
+        let mut told = config(&facts, self.is_volatile()).to_vec();
         told.resize(end.max(CONFIG_BYTES), 0);
         let bytes = [head.as_bytes(), &told[offset..end]].concat();
         (bytes.len() <= wire::CONTENT_BYTES_MAX).then_some(Answer::Content(bytes))

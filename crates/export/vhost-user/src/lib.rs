@@ -14,6 +14,7 @@
 //! Map, in reading order:
 //! - `session`: one connection; its messages
 //! - `device`: what the frontend has said, and the queues that run because of it
+//! - `growth`: the size of a device, and telling of a new one
 //! - `queue`: the requests of one queue, on one worker
 //! - `vring`: a ring in the guest's memory
 //! - `chain`: pure; the descriptors of a request
@@ -30,6 +31,7 @@ mod chain;
 mod config;
 mod counters;
 mod device;
+mod growth;
 #[doc(hidden)]
 pub mod hostile;
 mod in_flight;

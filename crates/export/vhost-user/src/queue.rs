@@ -344,7 +344,9 @@ impl<V: Volume> Served<V> {
         let memory = self.vring.memory();
         chain.gather(memory, self.vring.table(), head)?;
         let parts = spans::take_apart(memory, chain)?;
-        let (status, bytes) = match parts.asked.admit(&self.facts) {
+        // What is not in the volume as of the last look may be in it by now.
+        let admitted = parts.asked.admit(&self.facts);
+        let (status, bytes) = match admitted.or_else(|_| parts.asked.admit(&self.volume.facts())) {
             Err(status) => (status, 0),
             Ok(request) => {
                 self.counters.count(&request);

@@ -8,11 +8,13 @@
 use crate::chain::Fault;
 use crate::counters::VhostCounters;
 use crate::device::{Answer, Device, DeviceSetting};
+use crate::growth::Growth;
 use crate::memory::MemoryError;
 use crate::queue::QueueStart;
 use crate::wire::{self, CONTENT_BYTES_MAX, HEADER_BYTES, Header, REGIONS_MAX, flag};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_ring::{Handle, Ring, within};
+use ashlar_ring::mailbox::Receiver;
+use ashlar_ring::{Handle, Ring, until, within};
 use ashlar_session::SessionLimits;
 use ashlar_units::to_usize;
 use ashlar_volume::VolumeFacts;
@@ -20,6 +22,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -104,8 +107,8 @@ enum Woken {
 }
 
 impl VhostServer {
-    /// Serve one connection until the frontend leaves or `ended` resolves. `place` hands each queue
-    /// to a worker, which serves it with a [`QueueServer`](crate::QueueServer); if it drops the
+    /// Serve one connection until the frontend leaves or `ended` resolves. `sizes` brings the
+    /// volume's size in bytes after each growth. `place` hands each queue to a worker, which serves it with a [`QueueServer`](crate::QueueServer); if it drops the
     /// queue instead, that is not served.
     ///
     /// When this resolves no queue runs any more.
@@ -119,18 +122,23 @@ impl VhostServer {
         &self,
         socket: OwnedFd,
         ended: impl Future<Output = ()>,
+        sizes: Receiver<u64>,
         place: impl Fn(QueueStart),
     ) -> Result<(), SessionError> {
+        let growth = Rc::new(Growth::new(self.facts.size_bytes));
         let setting = DeviceSetting {
             facts: self.facts.clone(),
+            growth: Rc::clone(&growth),
             counters: Arc::clone(&self.counters),
             limits: self.limits.clone(),
         };
         let mut device = Device::new(&self.handle, setting, place);
         let inbound = Inbound { server: self, socket: Arc::new(socket) };
-        let result = inbound.hear(&mut device, pin!(ended)).await;
+        let ended = pin!(ended);
+        let heard = inbound.hear(&mut device, ended);
+        let result = until(heard, growth.follow(self, sizes)).await;
         device.stop_all().await;
-        result
+        result.expect("following sizes has no end")
     }
 }
 

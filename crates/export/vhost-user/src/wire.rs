@@ -72,6 +72,8 @@ pub mod ask {
     pub const GET_QUEUE_COUNT: u32 = 17;
     /// Serve a ring, or do not.
     pub const SET_RING_ENABLED: u32 = 18;
+    /// The socket at which the frontend hears notices.
+    pub const SET_BACKEND_CHANNEL: u32 = 21;
     /// What the device says of itself.
     pub const GET_CONFIG: u32 = 24;
     /// What the driver says to it.
@@ -82,19 +84,27 @@ pub mod ask {
     pub const SET_IN_FLIGHT: u32 = 32;
 }
 
+/// What we tell a frontend unasked.
+pub mod notice {
+    /// The configuration is another one.
+    pub const CONFIG_CHANGED: u32 = 2;
+}
+
 /// Parts of the protocol.
 pub mod protocol {
     /// Several rings.
     pub const MULTI_QUEUE: u64 = 1 << 0;
     /// A frontend may wait until a message was obeyed.
     pub const REPLY_ACK: u64 = 1 << 3;
+    /// We may tell the frontend something: see [`notice`](super::notice).
+    pub const NOTICES: u64 = 1 << 5;
     /// Configuration is read and written by messages.
     pub const CONFIG: u64 = 1 << 9;
     /// The frontend keeps what is under way.
     pub const IN_FLIGHT: u64 = 1 << 12;
 
     /// What is spoken here.
-    pub const SPOKEN: u64 = MULTI_QUEUE | REPLY_ACK | CONFIG | IN_FLIGHT;
+    pub const SPOKEN: u64 = MULTI_QUEUE | REPLY_ACK | NOTICES | CONFIG | IN_FLIGHT;
 }
 
 /// A number about a ring.
@@ -221,6 +231,11 @@ pub fn reply(request: u32, content: &[u8]) -> Vec<u8> {
     let bytes = u32::try_from(content.len()).expect("short");
     let header = Header { request, flags: flag::VERSION | flag::REPLY, bytes };
     [header.as_bytes(), content].concat()
+}
+
+/// A message without content to the frontend, which does not answer it: see [`mod@notice`].
+pub fn notice(request: u32) -> Vec<u8> {
+    Header { request, flags: flag::VERSION, bytes: 0 }.as_bytes().to_vec()
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ use std::process::ExitCode;
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --to runs/first --member drive0 \
                   --member drive1 --member drive2 --member drive3\n  \
                   ashlar lab compare runs/today runs/baseline --worse-below 0.95\n\n\
-                  With engines the exit code is 0, or 1 if a figure is INVALID; \
-                  with stored runs 0 if no case is worse, 1 if one is. 2: it could not be done."
+                  Exit code: 0 done; 1 a figure is INVALID, or a case of stored runs is WORSE; \
+                  2 could not run."
 )]
 pub struct Args {
     /// First engine, or the directory of the newer run.
@@ -46,11 +46,11 @@ pub struct Args {
     /// its path. Repeatable.
     #[arg(long, value_name = "WHAT")]
     pub destroy: Vec<String>,
-    /// Shell command that comes before A is made: a setting of a device, of an array or of the
-    /// kernel. Repeatable.
+    /// Shell command that changes a setting for the first side, A, before it is measured: of a
+    /// device, an array or the kernel. Repeatable.
     #[arg(long, value_name = "CMD")]
     pub set_a: Vec<String>,
-    /// Shell command that takes the setting back, after A was taken away. Repeatable.
+    /// Shell command that restores the setting after A was measured. Repeatable.
     #[arg(long, value_name = "CMD")]
     pub unset_a: Vec<String>,
     /// The same of B.
@@ -69,7 +69,8 @@ pub struct Args {
     /// lose; none with device:PATH].
     #[arg(long)]
     pub losses: Option<u32>,
-    /// Turns of each engine. Fewer than six decide nothing: no 95 % interval exists.
+    /// How often to measure each engine; the engines alternate. Fewer than six decide nothing: no
+    /// 95 % interval exists.
     #[arg(long, default_value_t = 6)]
     pub rounds: u32,
     /// Loads, separated by commas: write, read (whole stripes), randread, randwrite (4 KiB), or the
@@ -98,8 +99,8 @@ pub struct Args {
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// With two runs: a case is WORSE if it reaches less than this share of the older run. Exit
-    /// code 1 if one is.
+    /// When comparing two stored runs: a case is WORSE if its rate is below this share of the older
+    /// run's rate. Exit code 1 if one is.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     pub worse_below: f64,
 }

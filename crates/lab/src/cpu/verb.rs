@@ -50,7 +50,8 @@ pub struct Args {
     #[arg(long, value_enum, requires = "from")]
     pub unit: Option<UnitFlag>,
 
-    /// TOML file with function groups of your own; they override those of the lab. Repeatable.
+    /// TOML file that assigns functions to named groups of the CPU profile. It overrides the lab's
+    /// own groups. Repeatable.
     #[arg(long, value_name = "FILE")]
     pub groups: Vec<PathBuf>,
 

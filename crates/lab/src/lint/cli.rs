@@ -57,14 +57,15 @@ pub struct Args {
     /// Whether the drives coalesce interrupts.
     #[arg(long, value_name = "on|off", value_parser = on_off)]
     coalescing: Option<bool>,
-    /// A rate that no result can exceed, in bytes per second: NAME=7.8g. Repeatable.
+    /// Upper limit of any result, in bytes per second, such as the rate of a link: NAME=7.8g, with
+    /// any name. Repeatable.
     #[arg(long, value_name = "NAME=BYTES", value_parser = ceiling)]
     ceiling: Vec<Ceiling>,
     /// The targets are on another machine. Drives and settings of this machine are not looked at.
     #[arg(long)]
     elsewhere: bool,
-    /// This target may be overwritten. Name a drive by its serial number, a file by its path.
-    /// Repeatable.
+    /// Judge the job as if this target may be overwritten; `lint` itself writes nothing. Name a
+    /// drive by its serial number, a file by its path. Repeatable.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }

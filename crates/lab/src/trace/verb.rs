@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long = "stripe-data", alias = "stripe", value_name = "SIZE", value_parser = size)]
     pub stripe: Option<u64>,
 
-    /// A member of the array. The trace then also counts the I/Os of members for each write.
+    /// A member of the array. The trace then also says how many member I/Os each write causes.
     /// Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub member: Vec<PathBuf>,

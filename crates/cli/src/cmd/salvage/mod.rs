@@ -25,13 +25,13 @@ use target::Target;
 ///
 /// Reads the members and writes the volume to a file. Needs no daemon and never writes to a member.
 /// Members may be damaged, cut short, stale or missing. Salvage reads each block, or reconstructs
-/// it from the other members, and says which blocks parity or checksums do not confirm. Without
-/// --to it only reports. It shares no code with the engine, so it works even where the engine has
-/// a fault.
+/// it from the other members, and lists the blocks that it cannot verify by parity or checksum.
+/// Without --to it only reports. It shares no code with the engine, so it works even where the
+/// engine has a fault.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar salvage /dev/sd[b-k] --to /mnt/big/tank0.img\n\n\
     Exit codes: 0: all there. 1: refused. 2: command line not understood. \
-    3: something is lost, in doubt or disagrees.")]
+    3: some blocks are lost, in doubt or inconsistent.")]
 pub struct Args {
     /// Members or copies of members, in any order. A drive stands for Ashlar's partition on it.
     #[arg(required = true, value_name = "MEMBER")]
@@ -62,8 +62,8 @@ pub struct Args {
     #[arg(long, visible_alias = "trust", value_name = "UUID", value_parser = uuid)]
     incarnation: Option<Uuid>,
 
-    /// Read the array that the metadata of MEMBER describes, for instance an older state. Members
-    /// that disagree are not read.
+    /// Take the description of the array from the metadata of MEMBER, for instance to read an older
+    /// state of the array. Members that disagree are not read.
     #[arg(long, value_name = "MEMBER", conflicts_with = "incarnation")]
     believe: Option<PathBuf>,
 }

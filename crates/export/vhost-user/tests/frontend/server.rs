@@ -3,7 +3,7 @@
 
 use crate::client::PATIENCE;
 use ashlar_iobuf::BufMut;
-use ashlar_ring::mailbox::{Sender, mailbox};
+use ashlar_ring::mailbox::{self, Sender, mailbox};
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule, until};
 use ashlar_session::SessionLimits;
 use ashlar_units::Extent;
@@ -41,11 +41,17 @@ pub struct Server {
     thread: JoinHandle<()>,
     ends: Receiver<Vec<Result<(), String>>>,
     kill: Sender<()>,
+    /// One for each connection.
+    sizes: Vec<Sender<u64>>,
+    size_bytes: Arc<AtomicU64>,
     pub counters: Arc<VhostCounters>,
     flushes: Arc<AtomicU64>,
 }
 
+/// Before it grows.
 pub const VOLUME_BYTES: u64 = 8 << 20;
+/// All that it can grow to.
+pub const GROWN_BYTES: u64 = 16 << 20;
 
 /// A server for these connections, all of them on one thread.
 pub fn start(sockets: Vec<UnixStream>, setting: Setting) -> Server {
@@ -53,72 +59,89 @@ pub fn start(sockets: Vec<UnixStream>, setting: Setting) -> Server {
     let (tell_ends, ends) = channel();
     let (counters, flushes) = (Arc::<VhostCounters>::default(), Arc::<AtomicU64>::default());
     let own = (Arc::clone(&counters), Arc::clone(&flushes));
+    let size_bytes = Arc::new(AtomicU64::new(VOLUME_BYTES));
+    let own_size = Arc::clone(&size_bytes);
     let thread = std::thread::spawn(move || {
         let ring = Ring::new(RingConfig::of(64)).expect("these tests need io_uring");
         let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
         let (kill, mut killed) = mailbox(&executor.handle());
-        tell.send(kill).expect("the test waits");
-        let volume = MemVolume::new("disk", VOLUME_BYTES);
+        let mailboxes = sockets.iter().map(|_| mailbox(&executor.handle()));
+        let (sizes, grown): (Vec<_>, Vec<_>) = mailboxes.unzip();
+        tell.send((kill, sizes)).expect("the test waits");
+        let volume = MemVolume::new("disk", GROWN_BYTES);
         if setting.is_read_only {
             volume.set_read_only();
         }
-        let volume = TestVolume { volume, setting };
-        let all = serve_all(executor.handle(), (ring, volume.clone()), (sockets, setting), own.0);
+        let volume = TestVolume { volume, setting, size_bytes: own_size };
+        let serving = Serving { handle: executor.handle(), ring, volume: volume.clone(), setting };
+        let sockets = sockets.into_iter().zip(grown).collect();
+        let all = serving.serve_all(sockets, own.0);
         let ended = executor.block_on(until(all, killed.receive()));
         own.1.store(volume.volume.flush_count(), Ordering::Relaxed);
         // A test that does not want to know has gone on.
         let _gone = tell_ends.send(ended.unwrap_or_default());
     });
-    Server { thread, ends, kill: told.recv().expect("the server starts"), counters, flushes }
+    let (kill, sizes) = told.recv().expect("the server starts");
+    Server { thread, ends, kill, sizes, size_bytes, counters, flushes }
 }
 
-async fn serve_all(
+/// What the connections of a server share.
+struct Serving {
     handle: Handle,
-    (ring, volume): (Ring, TestVolume),
-    (sockets, setting): (Vec<UnixStream>, Setting),
-    counters: Arc<VhostCounters>,
-) -> Vec<Result<(), String>> {
-    let mut limits = SessionLimits::default();
-    if let Some(patience) = setting.patience {
-        (limits.handshake_time, limits.payload_time) = (patience, patience);
-    }
-    let serve = |socket: UnixStream| {
-        let server = VhostServer {
-            handle: handle.clone(),
-            ring: ring.clone(),
-            facts: volume.facts(),
-            limits: limits.clone(),
-            counters: Arc::clone(&counters),
-        };
-        let (ring, volume) = (ring.clone(), volume.clone());
-        async move {
-            let place = |start| {
-                if setting.is_full {
-                    return drop(start);
-                }
-                let (handle, ring) = (server.handle.clone(), ring.clone());
-                let volume = volume.clone();
-                let queue = QueueServer { handle, ring, volume, start };
-                server.handle.spawn(queue.serve());
+    ring: Ring,
+    volume: TestVolume,
+    setting: Setting,
+}
+
+impl Serving {
+    async fn serve_all(
+        self,
+        sockets: Vec<(UnixStream, mailbox::Receiver<u64>)>,
+        counters: Arc<VhostCounters>,
+    ) -> Vec<Result<(), String>> {
+        let Serving { handle, ring, volume, setting } = self;
+        let mut limits = SessionLimits::default();
+        if let Some(patience) = setting.patience {
+            (limits.handshake_time, limits.payload_time) = (patience, patience);
+        }
+        let serve = |(socket, sizes): (UnixStream, mailbox::Receiver<u64>)| {
+            let server = VhostServer {
+                handle: handle.clone(),
+                ring: ring.clone(),
+                facts: volume.facts(),
+                limits: limits.clone(),
+                counters: Arc::clone(&counters),
             };
-            let served = server.serve(socket.into(), pending(), place).await;
-            served.map_err(|error| error.to_string())
-        }
-    };
-    let mut all: Vec<_> = sockets.into_iter().map(|socket| Box::pin(serve(socket))).collect();
-    let mut ends = vec![None; all.len()];
-    poll_fn(|context| {
-        for (session, end) in all.iter_mut().zip(&mut ends) {
-            if end.is_none()
-                && let Poll::Ready(ended) = session.as_mut().poll(context)
-            {
-                *end = Some(ended);
+            let (ring, volume) = (ring.clone(), volume.clone());
+            async move {
+                let place = |start| {
+                    if setting.is_full {
+                        return drop(start);
+                    }
+                    let (handle, ring) = (server.handle.clone(), ring.clone());
+                    let volume = volume.clone();
+                    let queue = QueueServer { handle, ring, volume, start };
+                    server.handle.spawn(queue.serve());
+                };
+                let served = server.serve(socket.into(), pending(), sizes, place).await;
+                served.map_err(|error| error.to_string())
             }
-        }
-        if ends.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    ends.into_iter().flatten().collect()
+        };
+        let mut all: Vec<_> = sockets.into_iter().map(|socket| Box::pin(serve(socket))).collect();
+        let mut ends = vec![None; all.len()];
+        poll_fn(|context| {
+            for (session, end) in all.iter_mut().zip(&mut ends) {
+                if end.is_none()
+                    && let Poll::Ready(ended) = session.as_mut().poll(context)
+                {
+                    *end = Some(ended);
+                }
+            }
+            if ends.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        ends.into_iter().flatten().collect()
+    }
 }
 
 impl Server {
@@ -133,6 +156,12 @@ impl Server {
         self.ends().0.pop().expect("one connection")
     }
 
+    /// The volume grows, and every connection is told.
+    pub fn grow(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
+        self.sizes.iter().for_each(|sizes| sizes.send(size_bytes));
+    }
+
     /// End it where it is.
     pub fn kill(self) {
         self.kill.send(());
@@ -145,11 +174,12 @@ impl Server {
 struct TestVolume {
     volume: MemVolume,
     setting: Setting,
+    size_bytes: Arc<AtomicU64>,
 }
 
 impl Volume for TestVolume {
     fn facts(&self) -> VolumeFacts {
-        self.volume.facts()
+        VolumeFacts { size_bytes: self.size_bytes.load(Ordering::Relaxed), ..self.volume.facts() }
     }
 
     async fn turn(&self, transfer: Transfer, bytes: u64) {
