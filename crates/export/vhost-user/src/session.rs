@@ -108,8 +108,9 @@ enum Woken {
 
 impl VhostServer {
     /// Serve one connection until the frontend leaves or `ended` resolves. `sizes` brings the
-    /// volume's size in bytes after each growth. `place` hands each queue to a worker, which serves it with a [`QueueServer`](crate::QueueServer); if it drops the
-    /// queue instead, that is not served.
+    /// volume's size in bytes after each growth. `place` hands each queue to a worker, which serves
+    /// it with a [`QueueServer`](crate::QueueServer); if it drops the queue instead, that is not
+    /// served.
     ///
     /// When this resolves no queue runs any more.
     ///

@@ -31,7 +31,8 @@ use std::process::ExitCode;
                         ashlar lab run plan.toml --dry-run\n  \
                         ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
                         ashlar lab run --resume results/monday\n\n\
-                        A plan is a TOML file that names fio jobs and how to run them (docs/lab/fio.md). \
+                        A plan is a TOML file that names fio jobs and how to run them: \
+                        docs/lab/fio.md. \
                         Exit code: 0 done, 1 refused, invalid figures or failed checks, \
                         2 could not run.")]
 pub struct Args {
