@@ -20,11 +20,9 @@ struct Host {
 impl Host {
     fn new(member_bytes: u64) -> Host {
         let folder = tempfile::tempdir().expect("a folder");
-        for number in 0..6 {
-            let member = std::fs::File::create(folder.path().join(format!("m{number}")));
-            member.and_then(|it| it.set_len(member_bytes)).expect("a file");
-        }
-        Host { folder, daemon: None }
+        let host = Host { folder, daemon: None };
+        host.members().iter().for_each(|member| sparse(member, member_bytes));
+        host
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -100,9 +98,10 @@ impl Host {
         });
     }
 
-    fn create(&self) {
+    fn create(&self, more: &[&str]) {
         let members = self.members().map(|path| path.display().to_string());
         let mut arguments = vec!["create", "tank", "--level", "raid6", "--strip-size", "16KiB"];
+        arguments.extend(more);
         arguments.extend(members.iter().map(String::as_str));
         self.ashlar(&arguments);
     }
@@ -114,6 +113,11 @@ impl Drop for Host {
             self.kill();
         }
     }
+}
+
+fn sparse(path: &Path, bytes: u64) {
+    let file = std::fs::File::create(path);
+    file.and_then(|it| it.set_len(bytes)).expect("a file");
 }
 
 /// What a machine needs to have the volume as its disk.
@@ -137,7 +141,7 @@ fn a_guest_has_a_volume_as_its_disk_and_its_file_systems_survive_lost_members() 
     let test = "a_guest_has_a_volume_as_its_disk_and_its_file_systems_survive_lost_members";
     let mut host = Host::new(320 << 20);
     host.serve(&[]);
-    host.create();
+    host.create(&[]);
     let socket = host.path("disks/tank.sock");
     let tend = |talk: &mut Talk| {
         talk.wait_for("two members are lost");
@@ -163,7 +167,7 @@ fn a_killed_daemon_is_a_pause_and_nothing_else_for_a_guest() {
     let test = "a_killed_daemon_is_a_pause_and_nothing_else_for_a_guest";
     let mut host = Host::new(120 << 20);
     host.serve(&[]);
-    host.create();
+    host.create(&[]);
     let socket = host.path("disks/tank.sock");
     let tend = |talk: &mut Talk| {
         talk.wait_for("under load");
@@ -192,5 +196,28 @@ fn a_killed_daemon_is_a_pause_and_nothing_else_for_a_guest() {
     println!("{said}");
     let scrub = host.ashlar(&["scrub", "--wait", "tank"]);
     assert!(scrub.contains("0 mismatches"), "{scrub}");
+    host.end();
+}
+
+#[test]
+fn a_guest_sees_its_disk_grow_and_uses_the_room() {
+    let test = "a_guest_sees_its_disk_grow_and_uses_the_room";
+    let member_bytes = 160 << 20;
+    let mut host = Host::new(member_bytes);
+    host.serve(&[]);
+    host.create(&["--declustered", "--stripe-width", "5", "--distributed-spares", "1"]);
+    let socket = host.path("disks/tank.sock");
+    let tend = |talk: &mut Talk| {
+        talk.wait_for("the pool grows");
+        let more = ["n0", "n1"].map(|name| host.path(name));
+        more.iter().for_each(|drive| sparse(drive, member_bytes));
+        let [first, second] = more.each_ref().map(|drive| drive.to_str().expect("a name"));
+        host.ashlar(&["grow", "tank", "--wait", first, second]);
+        talk.say("it has grown");
+    };
+    let beside = Beside { settings: &[], machine: machine(&socket), tend };
+    let Some(said) = run_beside(test, "vhost_grown.sh", beside) else { return };
+    println!("{said}");
+    host.wait_until("the machine has let go", |host| host.call(&["stop", "tank"]).status.success());
     host.end();
 }
