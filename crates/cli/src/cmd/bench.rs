@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(short, long, default_value = "6")]
     level: Level,
 
-    /// Parity strips of a stripe at level n+m: 4 to 32. Required there.
+    /// For level n+m: how many parity strips a stripe has, 4 to 32. Required there.
     #[arg(long, value_name = "COUNT")]
     parity: Option<u8>,
 

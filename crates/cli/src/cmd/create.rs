@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// Parity strips of a stripe at level n+m: 4 to 32. Required there.
+    /// For level n+m: how many parity strips a stripe has, 4 to 32. Required there.
     #[arg(long, alias = "synd-cnt", value_name = "COUNT")]
     parity: Option<u8>,
 
