@@ -48,7 +48,7 @@ pub struct Args {
     to: PathBuf,
 
     /// Secret for making replacement names: the same name and secret always give the same
-    /// replacement. The same secret gives the same replacements [default: a random one, used once].
+    /// replacement. [default: a random one, used once].
     #[arg(long, value_name = "TEXT")]
     salt: Option<String>,
 }

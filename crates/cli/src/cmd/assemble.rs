@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long)]
     accept_serials: bool,
 
-    /// After a split brain, use the data of the members with this UUID. `ashlar examine` prints it
+    /// After a split brain, use the data of the members for which `ashlar examine` prints this UUID
     /// as `incarnation`.
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,

@@ -59,9 +59,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     nvme_tcp: Vec<String>,
 
-    /// Allow NVMe/TCP, which is not encrypted. Whoever can reach the addresses or see the network
-    /// traffic can read the data. Unless the configuration lists hosts with secrets, they may also
-    /// destroy every volume.
+    /// Allow NVMe/TCP, which is not encrypted. Whoever sees the network traffic can read the data.
+    /// Unless the configuration lists hosts with secrets, whoever can reach the addresses may read
+    /// and destroy every volume.
     #[arg(long)]
     nvme_tcp_trusted_network: bool,
 

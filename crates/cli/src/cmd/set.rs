@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 /// Show or change tunables of a running array.
 ///
 /// Changes survive a restart if the section `[start]` of the configuration sets `remember`. They
-/// override the configuration. 0 means no limit, also for `space_wait_s`, the time that writes wait
-/// for space on full members.
+/// override the configuration. For limits, 0 means no limit. The same is true of `space_wait_s`,
+/// the time that writes wait for space on full members.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples: ashlar set tank0; ashlar set tank0 job_floor=64M slow_member=avoid; \

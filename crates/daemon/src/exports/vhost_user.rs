@@ -291,6 +291,7 @@ impl Export for VhostExports {
         Box::pin(self.open(volume))
     }
 
+    /// The client's guest sees the new size, if its frontend takes notices.
     fn volume_grew<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
         let size = self.engine.array(volume).ok().map(|it| it.volume_bytes());
         if let (Some(size), Some(socket)) = (size, locked(&self.sockets).get(volume))

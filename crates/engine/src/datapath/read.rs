@@ -258,17 +258,12 @@ async fn straight(
     let asked = local.worker.handle.turn_now();
     let outcome = before_deadline(local, part.stripe, pending).await;
     note_end(local, &began, asked);
-    if is_doubtful(local, &began) {
-        return Box::pin(elsewhere(local, part, Missing::default())).await;
+    match plain(local, &began, outcome) {
+        Ok(buffer) if local.array.checksums.is_none() => Ok(buffer),
+        Ok(buffer) => compared(local, part, began, buffer).await,
+        // Boxed: rare, and it would make every read's future larger.
+        Err(outcome) => Box::pin(not_plain(local, part, began, outcome)).await,
     }
-    if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
-        if local.array.checksums.is_none() {
-            return Ok(buffer);
-        }
-        return compared(local, part, began, buffer).await;
-    }
-    // Boxed: rare, and it would make every read's future larger.
-    Box::pin(around(local, part, began, outcome)).await
 }
 
 /// The read has ended, or was given up on; it was awaited since `asked`.
@@ -278,7 +273,7 @@ fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
     tally.timings.note_read(began.at, asked, now);
 }
 
-/// The buffer of a read that went well, if that is all there is to know: there are no checksums.
+/// The buffer of a read that went well and is not in doubt.
 ///
 /// # Errors
 /// The outcome, for [`not_plain`].

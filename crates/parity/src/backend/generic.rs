@@ -210,6 +210,7 @@ where
     // P and others of a stripe of which one strip changes: P is not multiplied, and the factors of
     // the others stay in registers.
     let is_lone = const { !XOR && REST > 1 } && last == 0 && pass.rows[first_row][0] == 1;
+    // One row of two is copied, so four vectors of each fit into 16 registers.
     let lone_wide = if REST == 2 { UNROLL_MAX } else { wide };
     while is_lone && at < end {
         // SAFETY: `lone_wide` vectors from `at` are inside the pass: its length is whole blocks.
