@@ -26,3 +26,12 @@ fn devices_that_others_end_and_daemons_that_end_with_users_leave_nothing_behind(
         println!("{said}");
     }
 }
+
+/// Linux 6.12 cannot resize a device: that is told, and a device made anew has the room.
+#[test]
+fn a_device_that_cannot_grow_with_its_volume_is_told_of_and_a_new_one_has_the_room() {
+    let test = "a_device_that_cannot_grow_with_its_volume_is_told_of_and_a_new_one_has_the_room";
+    if let Some(said) = run(test, "ublk_grown.sh", &[("RESIZES", "no")]) {
+        println!("{said}");
+    }
+}

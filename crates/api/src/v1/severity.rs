@@ -83,7 +83,7 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 61] = [
+pub const KINDS: [Kind; 62] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
@@ -97,6 +97,7 @@ pub const KINDS: [Kind; 61] = [
     kind("array.taken_over", Severity::Critical, "another process runs the array now"),
     kind("attachment.ended", Severity::Notice, "an attached volume ended"),
     kind("attachment.failed", Severity::Error, "an attached volume failed"),
+    kind("attachment.not_grown", Severity::Notice, "an attached volume grew, its device did not"),
     kind("attachment.resumed", Severity::Notice, "an attached volume is served again"),
     kind("block.lost", Severity::Critical, "a block cannot be returned"),
     kind("client.dropped", Severity::Notice, "a client was dropped"),

@@ -44,6 +44,9 @@ const END_MAX: Duration = Duration::from_secs(30);
 /// Somebody else ended an attached device. Fields: `device`.
 const ATTACHMENT_ENDED: &str = "attachment.ended";
 
+/// A volume has grown, and its device has not. Fields: `device`, `reason`.
+const ATTACHMENT_NOT_GROWN: &str = "attachment.not_grown";
+
 /// All attached volumes.
 pub struct UblkExports {
     engine: Engine,
@@ -182,6 +185,21 @@ impl UblkExports {
         });
     }
 
+    /// Give the device of a volume the size of the volume; one that keeps its size is told of.
+    async fn grow_device(&self, volume: &str) {
+        let Ok(bytes) = self.engine.array(volume).map(|it| it.volume_bytes()) else { return };
+        let growing = |it: &Attached| (it.device.growing(bytes), it.path.clone());
+        let found = locked(&self.attached).get(volume).map(growing);
+        let Some((growing, path)) = found else { return };
+        let Err(error) = aside(growing).await else { return };
+        let reason = match error.kind() {
+            io::ErrorKind::Unsupported => "the driver cannot before Linux 6.16".to_owned(),
+            _ => error.to_string(),
+        };
+        let fields = vec![("device", path), ("reason", reason)];
+        self.engine.events().record(ATTACHMENT_NOT_GROWN, volume, fields);
+    }
+
     async fn facts_of(&self, volume: &str) -> Result<VolumeFacts, ApiError> {
         let facts = self.engine.with_volume(0, volume, async |volume| volume.facts()).await;
         facts.map_err(convert::refusal)
@@ -248,6 +266,8 @@ impl UblkExports {
         let facts = facts.clone();
         let device = aside(move || Device::take_over(control, found, &facts)).await?;
         let path = self.run(volume, device).await?;
+        // It may have grown while nobody served it.
+        self.grow_device(volume).await;
         self.engine.events().record(ATTACHMENT_RESUMED, volume, vec![("device", path.clone())]);
         Ok(Some(path))
     }
@@ -297,6 +317,13 @@ impl Export for UblkExports {
 
     fn volume_started<'a>(&'a self, volume: &'a str) -> Work<'a, Option<String>> {
         Box::pin(self.take_over(volume))
+    }
+
+    fn volume_grew<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
+        Box::pin(async move {
+            let _changing = self.changing.lock().await;
+            self.grow_device(volume).await;
+        })
     }
 
     fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {

@@ -165,6 +165,16 @@ impl Control {
         read.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// Those of `wanted` that the driver has.
+    pub(crate) fn offered(&self, wanted: u64) -> u64 {
+        self.features & wanted
+    }
+
+    /// Give a device that is served another size, in sectors.
+    pub(crate) fn resize(&self, number: u32, sectors: u64) -> io::Result<()> {
+        self.ask(command::RESIZE, number, sectors, None).map(drop)
+    }
+
     /// Show the block device; waits until all its queues are served, and not for ever.
     pub(crate) fn start(&self, number: u32) -> io::Result<()> {
         self.ask_for(command::START, number)

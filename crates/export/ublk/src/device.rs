@@ -1,12 +1,14 @@
 //! One device from its making to its end; how a dead server's device is taken over.
 //!
 //! What must stay true: the order of the driver. Made, parameters, queues served, started; stopped,
-//! queues ended, deleted. A device that is taken over keeps its number, its queues and its size:
-//! file systems are mounted on it. Everything here waits for the driver (see `control`).
+//! queues ended, deleted. A device that is taken over keeps its number and its queues, and becomes
+//! no smaller: file systems are mounted on it. Everything here waits for the driver (see
+//! `control`).
 
 use crate::control::{Control, DeviceState, Found};
 use crate::limits::{misfit, parameters};
 use crate::wire::{DeviceInfo, feature};
+use ashlar_units::SECTOR_BYTES;
 use ashlar_volume::VolumeFacts;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -81,7 +83,8 @@ impl Device {
             features: feature::USER_RECOVER
                 | feature::REISSUE
                 | feature::IOCTL_NUMBERS
-                | feature::USER_COPY,
+                | feature::USER_COPY
+                | control.offered(feature::RESIZE),
             owner: Owner::of(&facts.uuid).0,
             ..DeviceInfo::default()
         };
@@ -131,6 +134,26 @@ impl Device {
         match self.is_taken_over {
             true => self.control.end_takeover(self.info.number),
             false => self.control.start(self.info.number),
+        }
+    }
+
+    /// What gives the device, once it is served, the size of its volume in bytes, if that is
+    /// larger. Its users see it at once.
+    ///
+    /// # Errors
+    /// `Unsupported` if the driver or the device cannot (before Linux 6.16, or made there); else
+    /// what the driver says. The device keeps its size then.
+    pub fn growing(&self, volume_bytes: u64) -> impl FnOnce() -> io::Result<()> + Send + use<> {
+        let (control, info) = (self.control.clone(), self.info);
+        let sectors = volume_bytes / SECTOR_BYTES;
+        move || {
+            if control.parameters(info.number)?.device_sectors >= sectors {
+                return Ok(());
+            }
+            match control.offered(info.features & feature::RESIZE) {
+                0 => Err(io::ErrorKind::Unsupported.into()),
+                _ => control.resize(info.number, sectors),
+            }
         }
     }
 

@@ -38,6 +38,8 @@ pub mod command {
     pub const DELETE_LATER: u32 = control(READ, 0x14);
     /// What it is like.
     pub const GET_PARAMETERS: u32 = control(READ, 0x09);
+    /// It has another size, in sectors (Linux 6.16).
+    pub const RESIZE: u32 = control(BOTH, 0x15);
 
     /// Wait for the first request of a tag.
     pub const FETCH: u32 = number(BOTH, 16, 0x20);
@@ -55,6 +57,8 @@ pub mod feature {
     pub const IOCTL_NUMBERS: u64 = 1 << 6;
     /// Data is copied by pread(2) and pwrite(2).
     pub const USER_COPY: u64 = 1 << 7;
+    /// A device can become larger while it is served (Linux 6.16).
+    pub const RESIZE: u64 = 1 << 10;
     /// Users other than root may have made it, and may use it.
     pub const UNPRIVILEGED: u64 = 1 << 5;
 }
@@ -264,6 +268,7 @@ mod tests {
             (command::GET_INFO, 0x8020_7502),
             (command::GET_FEATURES, 0x8020_7513),
             (command::DELETE_LATER, 0x8020_7514),
+            (command::RESIZE, 0xc020_7515),
             (command::FETCH, 0xc010_7520),
             (command::COMMIT_AND_FETCH, 0xc010_7521),
         ];
