@@ -162,3 +162,37 @@ fn a_pool_of_fourteen_grows_by_six_through_a_kill_and_a_lost_member() {
     kept.0.ok(&["detach", "tank0"]);
     assert!(kept.0.end().success());
 }
+
+/// Drives need ninety cells for a second growth, of 16 MiB each.
+#[test]
+fn a_pool_grows_twice_through_a_kill_and_a_third_growth_is_refused() {
+    const DRIVE: u64 = 2200 << 20;
+    let level = ["--level", "5", "--declustered", "--stripe-width", "3"];
+    let mut world = World::new();
+    world.create_of(DRIVE, 4, &[&level[..], &["--distributed-spares", "1"]].concat());
+    let drives = names("n", 3);
+    drives.iter().for_each(|name| world.sparse(name, DRIVE));
+    let noise = world.noise("noise", 256 << 20);
+    let noise_text = noise.to_str().expect("text");
+    run("nbdcopy", &[noise_text, &world.uri("tank0")]);
+    ok(&world, &grow(&drives[..1], &["--wait"]));
+    let once = volume_bytes(&world);
+    // So much is on the drives of the first growth too.
+    run("nbdcopy", &[noise_text, &world.uri("tank0")]);
+    ok(&world, &grow(&drives[1..2], &[]));
+    world.kill();
+    world.start(&["m0", "m1", "m2", "m3", "n0", "n1"]);
+    wait_for("the end of the second growth", || job(&world).is_none());
+    assert_eq!(members_in_sync(&world), 6);
+    assert!(volume_bytes(&world) > once);
+    let third = refused(&world, &grow(&drives[2..], &[]));
+    assert!(third.contains("has grown twice, which is the most"), "{third}");
+    let scrubbed = world.ok(&["scrub", "tank0", "--wait"]);
+    assert!(scrubbed.contains(" 0 mismatches"), "{scrubbed}");
+    world.ok(&["fail", "tank0", "4"]);
+    let copy = world.path("copy");
+    let (from, to) = (format!("if={}", world.uri("tank0")), format!("of={}", copy.display()));
+    run("qemu-img", &["dd", "-f", "raw", "-O", "raw", "bs=1M", "count=256", &from, &to]);
+    assert!(starts_with(&copy, &noise), "a member is missing, and the data is not right");
+    assert!(world.end().success());
+}
