@@ -40,3 +40,11 @@ fn nvme_cli_finds_identifies_writes_and_reserves_a_volume() {
         println!("{said}");
     }
 }
+
+#[test]
+fn the_kernels_host_sees_its_namespace_grow_and_uses_the_room() {
+    let test = "the_kernels_host_sees_its_namespace_grow_and_uses_the_room";
+    if let Some(said) = run(test, "nvme_grown.sh", &[]) {
+        println!("{said}");
+    }
+}
