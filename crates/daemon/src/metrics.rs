@@ -403,15 +403,19 @@ fn exports(text: &mut Text, exports: &[ExportStatus]) {
         text.family(name, kind, help);
         let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
         for it in exports {
-            let array = it.array.as_deref().unwrap_or_default();
-            let labels = [
-                ("protocol", it.protocol.as_str()),
-                ("address", it.address.as_str()),
-                ("array", array),
-            ];
-            text.sample(&sample, &labels, value(it));
+            text.sample(&sample, &labels_of(it), value(it));
         }
     }
+    let name = "ashlar_export_over_ring";
+    text.family(name, "gauge", "1 for a file whose requests come over io_uring.");
+    for it in exports.iter().filter(|it| it.protocol == "fuse") {
+        text.sample(name, &labels_of(it), u8::from(it.over_ring));
+    }
+}
+
+fn labels_of(it: &ExportStatus) -> [(&str, &str); 3] {
+    let array = it.array.as_deref().unwrap_or_default();
+    [("protocol", &it.protocol), ("address", &it.address), ("array", array)]
 }
 
 /// Arrays that are missing, and how events reach the operators.

@@ -12,6 +12,8 @@
 mod label;
 mod over_ring;
 mod places;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use super::ublk::UblkExports;
@@ -126,16 +128,8 @@ impl FuseExports {
         if let Some(before) = self.attached_before(array)? {
             return Ok(before);
         }
-        let not_over_ring = match self.entries_of_next() {
-            Ok(Some(entries)) if self.attach_over_ring(array, entries).await? => None,
-            Ok(Some(_)) => Some("the kernel did not begin with it".to_owned()),
-            Ok(None) => None,
-            Err(why) => Some(why),
-        };
-        let is_attached = locked(&self.attached).contains_key(array);
-        if !is_attached {
-            self.attach_anew(array, None).await?;
-        }
+        let (asked, patience) = (self.entries_of_next(), over_ring::patience());
+        let not_over_ring = self.attach_as_asked(array, asked, patience).await?;
         let answer = self.answer_of(array, true).map(|it| FuseAttached { not_over_ring, ..it });
         answer.ok_or_else(|| impossible(&self.folder, &io::ErrorKind::NotFound.into()))
     }

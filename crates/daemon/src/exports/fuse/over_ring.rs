@@ -10,6 +10,8 @@ use crate::exports::{Say, locked};
 use ashlar_api::ApiError;
 use ashlar_fuse::{Queues, RingOffer, possible_cpus, ring_offer};
 use ashlar_ring::affinity;
+use rustix::mount::{UnmountFlags, unmount};
+use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,21 +52,42 @@ impl FuseExports {
         }
     }
 
-    /// Attach over io_uring; whether the kernel goes along. If not, it is not attached.
-    pub(super) async fn attach_over_ring(
+    /// Attach with so many requests of each queue at the same time, if there is an answer before
+    /// `patience` ends; else the classic way. Why the classic way, if over io_uring was asked for.
+    pub(super) async fn attach_as_asked(
+        &self,
+        array: &str,
+        asked: Result<Option<usize>, String>,
+        patience: impl Future<Output = ()>,
+    ) -> Result<Option<String>, ApiError> {
+        let not_over_ring = match asked {
+            Ok(Some(entries)) if self.attach_over_ring(array, entries, patience).await? => {
+                return Ok(None);
+            }
+            Ok(Some(_)) => Some("the kernel did not begin with it".to_owned()),
+            Ok(None) => None,
+            Err(why) => Some(why),
+        };
+        self.attach_anew(array, None).await?;
+        Ok(not_over_ring)
+    }
+
+    /// Whether the kernel goes along. If not, it is not attached.
+    async fn attach_over_ring(
         &self,
         array: &str,
         entries: usize,
+        patience: impl Future<Output = ()>,
     ) -> Result<bool, ApiError> {
         self.attach_anew(array, Some(entries)).await?;
         let made = locked(&self.attached).get(array).map(|it| {
             (it.mount.file().to_owned(), it.label.device, it.shared.agreed.get().copied())
         });
         let Some((file, device, agreed)) = made else { return Ok(false) };
-        if agreed.is_some_and(|agreed| agreed.over_ring) && answers(&file).await {
+        if agreed.is_some_and(|agreed| agreed.over_ring) && answers(&file, patience).await {
             return Ok(true);
         }
-        abort(device);
+        abort(device, &file);
         if let Some(attached) = locked(&self.attached).get_mut(array) {
             // It can only fail because somebody else unmounted it.
             let _gone = attached.mount.unmount();
@@ -104,18 +127,29 @@ fn check_offer() -> Result<(), String> {
     }
 }
 
-/// Whether somebody who opens it gets an answer in time.
-async fn answers(file: &Path) -> bool {
+/// Ends when a new mount has had its time to answer.
+pub async fn patience() {
+    tokio::time::sleep(ANSWER_MAX).await;
+}
+
+/// Whether somebody who opens it gets an answer before `patience` ends.
+async fn answers(file: &Path, patience: impl Future<Output = ()>) -> bool {
     let at = file.to_owned();
     let opened = tokio::task::spawn_blocking(move || std::fs::File::open(at).map(drop));
-    let opened = tokio::time::timeout(ANSWER_MAX, opened).await;
-    matches!(opened, Ok(Ok(Ok(())))) && places::is_mounted(file)
+    let is_open = tokio::select! {
+        opened = opened => matches!(opened, Ok(Ok(()))),
+        () = patience => false,
+    };
+    is_open && places::is_mounted(file)
 }
 
 /// End all requests of a mount with errors.
-fn abort(device: u32) {
-    // Where that is not there, its users go on waiting until the daemon ends.
-    let _none = std::fs::write(format!("/sys/fs/fuse/connections/{device}/abort"), "1");
+fn abort(device: u32, file: &Path) {
+    let told = std::fs::write(format!("/sys/fs/fuse/connections/{device}/abort"), "1");
+    if told.is_err() {
+        // Where that is not mounted. If this user may not, others wait until the daemon ends.
+        let _kept = unmount(file, UnmountFlags::FORCE | UnmountFlags::DETACH);
+    }
 }
 
 #[cfg(test)]
