@@ -160,12 +160,12 @@ fn survives(kept: &mut Kept, place: &str, times: usize, end: fn(&mut World)) {
 }
 
 /// Have the daemon hand over to the next one, which is to be started.
-fn hand_over(world: &mut World) {
+pub fn hand_over(world: &mut World) {
     ask_to_hand_over(world);
     assert_eq!(world.ended().code(), Some(75), "it has handed over");
 }
 
-fn ask_to_hand_over(world: &World) {
+pub fn ask_to_hand_over(world: &World) {
     use rustix::process::{Pid, Signal, kill_process};
     let id = i32::try_from(world.id()).ok().and_then(Pid::from_raw).expect("an id");
     kill_process(id, Signal::USR2).expect("it runs");

@@ -1,14 +1,14 @@
 //! Attached files whose requests come over io_uring: the kernel repeats none of them, so the end of
 //! the daemon is an error for whoever has a file open, at once, and not a pause.
 
-use crate::kept::kills;
+use crate::kept::{ask_to_hand_over, hand_over, kills};
 use crate::tools::{skipped, wait_for};
 use crate::world::World;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -73,6 +73,14 @@ impl Asked {
     fn attach(&self, how: &[&str]) -> serde_json::Value {
         let arguments = [&["--json", "attach", "--not-remembered"], how, &["tank0"]].concat();
         serde_json::from_str(&self.world.ok(&arguments)).expect("JSON")
+    }
+
+    /// The metrics say of the attached file whether its requests come over io_uring.
+    fn expect_metric(&self, path: &str, is_over_ring: u8) {
+        let metrics = self.world.ok(&["metrics"]);
+        let labels = format!("protocol=\"fuse\",address=\"{path}\",array=\"tank0\"");
+        let line = format!("ashlar_export_over_ring{{{labels}}} {is_over_ring}\n");
+        assert!(metrics.contains(&line), "{metrics}");
     }
 }
 
@@ -163,18 +171,12 @@ fn a_killed_daemon_is_an_error_at_once_and_the_next_one_attaches_anew() {
     assert!(asked.world.end().success());
 }
 
-#[test]
-fn a_file_over_io_uring_is_detached_only_when_nobody_uses_it() {
-    let test = "a_file_over_io_uring_is_detached_only_when_nobody_uses_it";
-    let Some(mut asked) = Asked::new(test, "Y") else { return };
-    let attached = asked.attach(&["--file"]);
-    assert_eq!(asked.world.status()["exports"][1]["over_ring"], true, "{}", asked.world.status());
-    let path = place(&attached);
-    let all = AtomicU64::new(0);
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+/// Writers who get no error, before and after `tried`.
+fn undisturbed(path: &str, tried: impl FnOnce()) {
+    let (all, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let (path, all, is_over) = (&path, &all, &is_over);
+            let (all, is_over) = (&all, &is_over);
             scope.spawn(move || {
                 let file = File::options().write(true).open(path).expect("it is there");
                 while !is_over.load(Ordering::Relaxed) {
@@ -184,14 +186,47 @@ fn a_file_over_io_uring_is_detached_only_when_nobody_uses_it() {
             });
         }
         wait_for("some writes", || all.load(Ordering::Relaxed) > 4 * WRITERS);
-        let line = asked.world.refused(&["detach", "tank0"]);
+        tried();
         let before = all.load(Ordering::Relaxed);
         wait_for("more writes", || all.load(Ordering::Relaxed) > before + WRITERS);
         is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_file_over_io_uring_is_detached_only_when_nobody_uses_it() {
+    let test = "a_file_over_io_uring_is_detached_only_when_nobody_uses_it";
+    let Some(mut asked) = Asked::new(test, "Y") else { return };
+    let path = place(&asked.attach(&["--file"]));
+    assert_eq!(asked.world.status()["exports"][1]["over_ring"], true, "{}", asked.world.status());
+    asked.expect_metric(&path, 1);
+    undisturbed(&path, || {
+        let line = asked.world.refused(&["detach", "tank0"]);
         assert!(line.contains("open somewhere"), "{line}");
     });
     asked.world.ok(&["detach", "tank0"]);
     assert!(!Path::new(&path).exists());
+    assert!(asked.world.end().success());
+}
+
+#[test]
+fn a_daemon_with_a_file_over_io_uring_does_not_hand_over_and_says_so() {
+    let test = "a_daemon_with_a_file_over_io_uring_does_not_hand_over_and_says_so";
+    let Some(mut asked) = Asked::new(test, "Y") else { return };
+    let path = place(&asked.attach(&["--file"]));
+    undisturbed(&path, || {
+        ask_to_hand_over(&asked.world);
+        let why = format!(
+            "not handed over: users of {path} would get errors (its requests come over io_uring, \
+             and the kernel does not repeat them); detach 'tank0' first; it goes on here\n"
+        );
+        wait_for("a refusal", || asked.world.said().contains(&why));
+    });
+    asked.world.ok(&["detach", "tank0"]);
+    hand_over(&mut asked.world);
+    asked.world.start(&START);
+    check_content(&place(&asked.attach(&["--file"])), &[1]);
+    asked.world.ok(&["detach", "tank0"]);
     assert!(asked.world.end().success());
 }
 
@@ -207,6 +242,7 @@ fn a_kernel_that_does_not_offer_it_serves_files_that_survive() {
     assert!(told.contains("echo Y > /sys/module/fuse/parameters/enable_uring"), "{told}");
     let attached = asked.attach(&["--file"]);
     assert_eq!((&attached["over_ring"], &attached["survives"]), (&false.into(), &true.into()));
+    asked.expect_metric(&place(&attached), 0);
     let file = File::options().read(true).write(true).open(place(&attached)).expect("served");
     asked.world.kill();
     asked.world.start(&START);

@@ -9,7 +9,7 @@
 //! read-only.
 
 use crate::arrays::Arrays;
-use crate::exports::Say;
+use crate::exports::{Export, Say};
 
 /// The exit code of a process that has handed over (`EX_TEMPFAIL` of sysexits.h). The unit starts
 /// the next one for it.
@@ -47,5 +47,5 @@ async fn obstacle(arrays: &Arrays) -> Option<String> {
             return Some(format!("array '{name}' is in the memory of this process"));
         }
     }
-    None
+    arrays.exports.iter().find_map(Export::obstacle_to_hand_over)
 }

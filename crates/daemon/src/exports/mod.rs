@@ -119,6 +119,12 @@ pub trait Export: Any + Send + Sync {
     /// End everybody who uses the volume, and wait until they have let go of it; not for ever.
     fn drop_users_of<'a>(&'a self, volume: &'a str) -> Work<'a, ()>;
 
+    /// Why users of it would get errors if the daemon handed over: a line. `None` if they wait, or
+    /// connect again.
+    fn obstacle_to_hand_over(&self) -> Option<String> {
+        None
+    }
+
     /// The volumes that are attached.
     fn attached(&self) -> Vec<String> {
         Vec::new()

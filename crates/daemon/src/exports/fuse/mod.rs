@@ -453,6 +453,15 @@ impl Export for FuseExports {
         })
     }
 
+    fn obstacle_to_hand_over(&self) -> Option<String> {
+        let attached = locked(&self.attached);
+        let is_served = |it: &Attached| it.shared.serving.load(Ordering::Acquire) != 0;
+        attached.iter().filter(|(_, it)| is_served(it)).find_map(|(array, it)| {
+            let (file, lacks) = (&it.file, it.lacks.as_ref()?);
+            Some(format!("users of {file} would get errors ({lacks}); detach '{array}' first"))
+        })
+    }
+
     fn attached(&self) -> Vec<String> {
         locked(&self.attached).keys().cloned().collect()
     }
