@@ -26,7 +26,7 @@ use ashlar_ring::affinity;
 use ashlar_units::{MemberIdx, to_u64};
 use ashlar_volume::VolumeError;
 use clients::{FILL_BYTES, Part, drive, fill};
-use figures::{Look, summary};
+use figures::{Look, Looks, summary};
 use hollow::HollowOpener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -266,7 +266,7 @@ async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiEr
         efforts.push(done(effort.map_err(convert::refusal)?)?);
     }
     let after = Look::at(engine).await?;
-    Ok(summary(spec, &efforts, (&before, &after)))
+    Ok(summary(spec, &efforts, &Looks { before, after }))
 }
 
 fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {

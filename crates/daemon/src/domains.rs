@@ -88,7 +88,8 @@ pub fn cost(record: EnclosureRecord, geometry: &Geometry) -> String {
 /// wants that.
 pub fn check_replacement(
     array: &ArrayStatus,
-    (slot, bay): (MemberIdx, &Bay),
+    slot: MemberIdx,
+    bay: &Bay,
     is_wanted: bool,
 ) -> Result<String, ApiError> {
     let Some(record) = array.enclosures else { return Ok(String::new()) };

@@ -131,9 +131,9 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         watch: Arc::new(Watch::new(&options.config.drives)),
     };
     keep_telling(&arrays);
-    let begun = begin(&arrays, &options.config, &waits, &say);
-    let socket = (listener, &*options.socket);
-    let served = serve_until_signal(socket, &arrays, (begun, ready), &say).await;
+    let starting = Starting { begun: begin(&arrays, &options.config, &waits, &say), ready };
+    let control = ControlSocket { gate: listener, path: &options.socket };
+    let served = serve_until_signal(control, &arrays, starting, &say).await;
     let because = match &served {
         Ok(signal) => signal,
         Err(refusal) => refusal.code.as_str(),
@@ -359,6 +359,19 @@ async fn begin(
     Ok(())
 }
 
+/// Where calls come in.
+struct ControlSocket<'a> {
+    gate: Gate,
+    path: &'a Path,
+}
+
+/// What is configured, while it is being started.
+struct Starting<F> {
+    begun: F,
+    /// Told when it runs.
+    ready: watch::Sender<bool>,
+}
+
 /// Starts what is configured, and answers meanwhile and from then on, until a signal comes and no
 /// attached volume is in use, or a second signal comes, or all arrays are handed over. Which signal
 /// it was.
@@ -366,9 +379,9 @@ async fn begin(
 /// # Errors
 /// Why what is configured cannot be begun.
 async fn serve_until_signal(
-    (gate, socket): (Gate, &Path),
+    control: ControlSocket<'_>,
     arrays: &Arrays,
-    (begun, ready): (impl Future<Output = Result<(), ApiError>>, watch::Sender<bool>),
+    starting: Starting<impl Future<Output = Result<(), ApiError>>>,
     say: Say<'_>,
 ) -> Result<&'static str, ApiError> {
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut successor)) = (
@@ -388,12 +401,12 @@ async fn serve_until_signal(
         };
         tokio::select! {
             // It never ends by itself.
-            _ = control::answer(gate, arrays.clone()) => {}
+            _ = control::answer(control.gate, arrays.clone()) => {}
             () = gather => {}
         }
     });
 
-    let mut begun = pin!(begun);
+    let mut begun = pin!(starting.begun);
     let mut next_signal = async || {
         tokio::select! {
             _ = terminate.recv() => "SIGTERM",
@@ -408,9 +421,9 @@ async fn serve_until_signal(
     };
     let first = match is_begun {
         Ok(()) => {
-            ready.send_replace(true);
+            starting.ready.send_replace(true);
             unit::tell_ready();
-            say(&format!("serving, control socket {}", socket.display()));
+            say(&format!("serving, control socket {}", control.path.display()));
             loop {
                 tokio::select! {
                     _ = &mut server => return Ok(GONE),

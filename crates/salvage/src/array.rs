@@ -144,7 +144,7 @@ impl<I: ReadAt> Salvage<I> {
         if self.spares.is_empty() {
             return Some(geometry.strip_place(stripe, strip));
         }
-        self.spares.strip_place(geometry, (stripe, strip), &self.keepers())
+        self.spares.strip_place(geometry, stripe, strip, &self.keepers())
     }
 
     /// Whether a stripe was ever written. One that nobody can tell about was.

@@ -79,6 +79,14 @@ struct Device {
     batches: Option<Vec<Batch>>,
 }
 
+/// All that there is to judge by.
+struct Evidence<'a, I> {
+    images: &'a [I],
+    membership: &'a Membership,
+    devices: &'a HashMap<u64, Device>,
+    known: &'a Known<'a>,
+}
+
 /// The records of one update, by image.
 type Copies<'a> = BTreeMap<usize, &'a Record>;
 
@@ -112,19 +120,15 @@ impl Overlay {
             }
             devices.insert(log_tag, Device { image, batches });
         }
+        let evidence = Evidence { images, membership, devices: &devices, known };
         for (_, copies) in updates(&devices) {
-            overlay.judge((images, membership), &devices, &copies, known);
+            overlay.judge(&evidence, &copies);
         }
         overlay
     }
 
-    fn judge<I: ReadAt>(
-        &mut self,
-        (images, membership): (&[I], &Membership),
-        devices: &HashMap<u64, Device>,
-        copies: &Copies<'_>,
-        known: &Known<'_>,
-    ) {
+    fn judge<I: ReadAt>(&mut self, evidence: &Evidence<'_, I>, copies: &Copies<'_>) {
+        let Evidence { membership, devices, known, .. } = *evidence;
         let Some(record) = copies.values().next() else { return };
         let geometry = &membership.newest.geometry;
         let rows = u64::from(record.first_row) + u64::from(record.row_count);
@@ -145,7 +149,7 @@ impl Overlay {
             return;
         }
         if let Kind::ParityOnly(change) = record.kind
-            && !self.is_new((images, membership), devices, (record, change), known)
+            && !self.is_new(evidence, record, change)
         {
             self.summary.dropped += 1;
             return;
@@ -191,11 +195,11 @@ impl Overlay {
     /// later record must say what it is, or nobody can.
     fn is_new<I: ReadAt>(
         &mut self,
-        (images, membership): (&[I], &Membership),
-        devices: &HashMap<u64, Device>,
-        (record, change): (&Record, BlockChange),
-        known: &Known<'_>,
+        evidence: &Evidence<'_, I>,
+        record: &Record,
+        change: BlockChange,
     ) -> bool {
+        let Evidence { images, membership, devices, known } = *evidence;
         let newest = &membership.newest;
         let (stripe, strip) = (record.stripe, usize::from(change.strip));
         if strip >= newest.geometry.k() || record.row_count != 1 {

@@ -145,30 +145,22 @@ impl<I: ReadAt> Salvage<I> {
             let offset = logged.unwrap_or_else(|| self.offset(number));
             let mut bytes = [0; BLOCK];
             self.images[source.image].read_at(offset, &mut bytes).ok()?;
-            let is_right =
-                logged.is_some() || self.is_right(source, (stripe, strip, block), &bytes);
+            let is_right = logged.is_some()
+                || self.overlay.is_in_doubt(stripe, block)
+                || self.is_right(source, slot, number, &bytes);
             is_right.then_some(Cell { bytes, from_log: logged.is_some() })
         })
     }
 
     /// Whether nothing is known that says otherwise. Rows in doubt after a crash may be newer than
-    /// what is known of them.
-    fn is_right(
-        &self,
-        source: &Source,
-        (stripe, strip, block): (u64, usize, u64),
-        bytes: &[u8],
-    ) -> bool {
-        if self.overlay.is_in_doubt(stripe, block) {
-            return true;
-        }
-        let Some((slot, number)) = self.address(stripe, strip, block) else { return false };
+    /// what is known of them: do not ask for those.
+    fn is_right(&self, source: &Source, slot: usize, number: u64, bytes: &[u8]) -> bool {
         let known = self.known(source, number);
         known.is_none_or(|known| known == sum_of(slot, number, bytes))
     }
 
     fn known(&self, source: &Source, number: u64) -> Option<u32> {
-        self.sums.as_ref()?.known((source.image, &self.images[source.image]), number)
+        self.sums.as_ref()?.known(source.image, &self.images[source.image], number)
     }
 
     /// The slot of a block, and its number in the data area there; `None` if it is lost.
@@ -186,7 +178,9 @@ impl<I: ReadAt> Salvage<I> {
         let mut bytes = [0; BLOCK];
         self.images[source.image].read_at(self.offset(number), &mut bytes).ok()?;
         let is_logged = self.overlay.cell(source.image, stripe, block).is_some();
-        let is_wrong = !is_logged && !self.is_right(source, (stripe, strip, block), &bytes);
+        let is_wrong = !is_logged
+            && !self.overlay.is_in_doubt(stripe, block)
+            && !self.is_right(source, slot, number, &bytes);
         is_wrong.then(|| self.known(source, number)).flatten()
     }
 

@@ -54,7 +54,8 @@ impl Spares {
     pub fn strip_place<I: ReadAt>(
         &self,
         geometry: &Geometry,
-        (stripe, strip): (u64, usize),
+        stripe: u64,
+        strip: usize,
         keepers: &[Keeper<'_, I>],
     ) -> Option<StripPlace> {
         let Some(map) = &geometry.declustered else {

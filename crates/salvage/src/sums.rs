@@ -33,7 +33,7 @@ impl Sums {
     }
 
     /// What is known of block `block` of the data area of image number `at`.
-    pub fn known<I: ReadAt>(&self, (at, image): (usize, &I), block: u64) -> Option<u32> {
+    pub fn known<I: ReadAt>(&self, at: usize, image: &I, block: u64) -> Option<u32> {
         let page = block / SUMS;
         let mut latest = self.latest.borrow_mut();
         let kept = latest.get_mut(at)?;

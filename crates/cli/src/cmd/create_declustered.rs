@@ -151,7 +151,7 @@ pub fn asked(args: &DeclusteredArgs, wish: &Wish) -> Result<Asked, Fault> {
         let message = "--drives is for drives that are not there; nothing was written";
         return Err(Fault::usage(message, "add --dry-run, or name the devices"));
     }
-    let (data_strips, parity_strips, spares) = code(args, wish, wish.devices.len())?;
+    let Code { data_strips, parity_strips, spares } = code(args, wish, wish.devices.len())?;
     refuse_spares_of_domains(args, spares)?;
     let level = match (wish.level, parity_strips) {
         (LevelChoice::Level(level), _) => level,
@@ -248,12 +248,15 @@ fn refuse_spares_of_domains(args: &DeclusteredArgs, spares: usize) -> Result<(),
     Err(Fault::usage(message, "leave out --domain or the distributed spares"))
 }
 
-/// Data and parity strips, and spares.
-fn code(
-    args: &DeclusteredArgs,
-    wish: &Wish,
-    drives: usize,
-) -> Result<(usize, usize, usize), Fault> {
+/// What a stripe is made of, and how many drives' worth of spares there are.
+#[derive(Clone, Copy)]
+struct Code {
+    data_strips: usize,
+    parity_strips: usize,
+    spares: usize,
+}
+
+fn code(args: &DeclusteredArgs, wish: &Wish, drives: usize) -> Result<Code, Fault> {
     match wish.level {
         LevelChoice::Draid(draid) => {
             if draid.members.is_some_and(|members| members != drives) {
@@ -268,10 +271,11 @@ fn code(
                     "leave out --stripe-width and --distributed-spares",
                 ));
             }
-            Ok((draid.data_strips_on(drives), draid.parity_strips, draid.spares))
+            let data_strips = draid.data_strips_on(drives);
+            Ok(Code { data_strips, parity_strips: draid.parity_strips, spares: draid.spares })
         }
         LevelChoice::Level(level) => {
-            let parity = match level {
+            let parity_strips = match level {
                 Level::Raid5 => 1,
                 Level::Raid6 => 2,
                 Level::Raid7 => 3,
@@ -282,15 +286,18 @@ fn code(
                 }
             };
             let width = args.stripe_width.unwrap_or(10);
-            Ok((width.saturating_sub(parity), parity, args.distributed_spares.unwrap_or(0)))
+            let data_strips = width.saturating_sub(parity_strips);
+            let spares = args.distributed_spares.unwrap_or(0);
+            Ok(Code { data_strips, parity_strips, spares })
         }
     }
 }
 
 fn layout(args: &DeclusteredArgs, wish: &Wish, drives: &Drives) -> Result<Declustered, Fault> {
-    let (data_strips, parity_strips, spare_columns) = code(args, wish, drives.count)?;
-    refuse_spares_of_domains(args, spare_columns)?;
-    let plan = domain_plan(args, (data_strips, parity_strips), spare_columns)?;
+    let code = code(args, wish, drives.count)?;
+    refuse_spares_of_domains(args, code.spares)?;
+    let plan = domain_plan(args, code)?;
+    let Code { data_strips, parity_strips, spares: spare_columns } = code;
     let parts = DeclusteredParts {
         data_strips,
         parity_strips,
@@ -309,11 +316,8 @@ fn layout(args: &DeclusteredArgs, wish: &Wish, drives: &Drives) -> Result<Declus
 }
 
 /// How the layout holds the failure domains.
-fn domain_plan(
-    args: &DeclusteredArgs,
-    (data_strips, parity_strips): (usize, usize),
-    spares: usize,
-) -> Result<Option<DomainPlan>, Fault> {
+fn domain_plan(args: &DeclusteredArgs, code: Code) -> Result<Option<DomainPlan>, Fault> {
+    let Code { data_strips, parity_strips, spares } = code;
     let Some(grouped) = &args.grouped else { return Ok(None) };
     let wish = DomainWish {
         enclosures: grouped.domains.len(),

@@ -43,7 +43,9 @@ impl Arrays {
         let new_memory = self.memory.make(std::slice::from_mut(&mut call.device))?;
         let slot = Arrays::slot(&call.array, &members, &call.member)?;
         if let Some(has) = slot_of(&members, &call.device).await {
-            return already(&call.array, &call.device, (has, slot), is_filled(&members, has));
+            let is_asked = is_filled(&members, has);
+            let slots = Slots { has, wanted: slot, is_asked };
+            return already(&call.array, &call.device, slots);
         }
         self.refuse_if_in_use(&call.device).await?;
         let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
@@ -80,7 +82,7 @@ impl Arrays {
         };
         let path = PathBuf::from(&call.device);
         let bay = aside(move || Bay::at(&path)).await;
-        domains::check_replacement(array, (slot, &bay), call.other_domain)
+        domains::check_replacement(array, slot, &bay, call.other_domain)
     }
 }
 
@@ -99,7 +101,8 @@ impl Arrays {
         check_kind(&members, &call.device)?;
         self.memory.check(std::slice::from_ref(&call.device))?;
         if let Some(has) = slot_of(&members, &call.device).await {
-            return already(&call.array, &call.device, (has, has), true);
+            let slots = Slots { has, wanted: has, is_asked: true };
+            return already(&call.array, &call.device, slots);
         }
         self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
         let members = self.members(&call.array).await?;
@@ -203,14 +206,17 @@ async fn may_take(device: &str, may_destroy: bool) -> Result<(), ApiError> {
     aside(move || look::may_take(&device, may_destroy)).await
 }
 
-/// What is said of a device that is in slot `has` and was to be put into `wanted`. That it is there
-/// is what was asked for only if it was put there: `is_asked`.
-fn already(
-    array: &str,
-    device: &str,
-    (has, wanted): (MemberIdx, MemberIdx),
+/// Where a device is, and where it was to be.
+struct Slots {
+    has: MemberIdx,
+    wanted: MemberIdx,
+    /// It was put there, so that it is there is what was asked for.
     is_asked: bool,
-) -> Result<Done, ApiError> {
+}
+
+/// What is said of a device that is in a slot.
+fn already(array: &str, device: &str, slots: Slots) -> Result<Done, ApiError> {
+    let Slots { has, wanted, is_asked } = slots;
     let message = format!("{device} is in slot {has} of '{array}' already; nothing was changed");
     if has == wanted && is_asked {
         return Ok(Done::unchanged(message));

@@ -108,12 +108,15 @@ impl Look {
     }
 }
 
+/// Two looks.
+pub(super) struct Looks {
+    pub(super) before: Look,
+    pub(super) after: Look,
+}
+
 /// What the clients did between two looks.
-pub(super) fn summary(
-    spec: &BenchSpec,
-    efforts: &[ClientEffort],
-    (before, after): (&Look, &Look),
-) -> BenchResult {
+pub(super) fn summary(spec: &BenchSpec, efforts: &[ClientEffort], looks: &Looks) -> BenchResult {
+    let Looks { before, after } = looks;
     let requests: u64 = efforts.iter().map(|effort| effort.requests).sum();
     let pieces = after.pieces.iter().zip(&before.pieces).map(|(after, before)| after - before);
     let shares: Vec<WorkerShare> = efforts

@@ -32,7 +32,7 @@ use super::clients::FILL_BYTES;
 use super::{BenchResult, BenchSpec, Load, run};
 use ashlar_api::{ApiError, codes};
 use blocks::Blocks;
-use child::{Daemon, Folder, fault};
+use child::{Daemon, ExportLooks, Folder, fault};
 use load::{Asked, Effort, Until};
 use nbd::Nbd;
 use nvme::Nvme;
@@ -126,7 +126,7 @@ pub fn measure(spec: &ViaSpec) -> Result<ViaResult, ApiError> {
     }
     let mut turns = Vec::new();
     for _ in 0..spec.turns {
-        turns.push(turn(&bench, (&daemon, &mut *client), &mut peers, &asked)?);
+        turns.push(turn(&bench, &daemon, &mut *client, &mut peers, &asked)?);
     }
     drop((client, under));
     daemon.detach();
@@ -192,7 +192,8 @@ fn fill(client: &mut dyn Client, asked: &Asked, what: &str) -> Result<(), ApiErr
 /// The engine alone, then the export, then the peers.
 fn turn(
     bench: &BenchSpec,
-    (daemon, client): (&Daemon, &mut dyn Client),
+    daemon: &Daemon,
+    client: &mut dyn Client,
     peers: &mut [OtherExporter],
     asked: &Asked,
 ) -> Result<Turn, ApiError> {
@@ -200,7 +201,8 @@ fn turn(
     let before = daemon.look()?;
     let effort = client.drive(asked, Until::after(bench.run_time));
     let mut effort = effort.map_err(|error| fault("a request over the export failed", error))?;
-    let export = report::export_turn(&mut effort, (&before, &daemon.look()?));
+    let looks = ExportLooks { before, after: daemon.look()? };
+    let export = report::export_turn(&mut effort, &looks);
     let mut others = Vec::new();
     for peer in peers {
         let effort = peer.client.drive(asked, Until::after(bench.run_time));

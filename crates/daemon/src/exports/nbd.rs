@@ -93,7 +93,8 @@ impl NbdExports {
             let handle = context.handle();
             let acceptor = Acceptor { handle, ring, listener, sessions_max, sessions };
             context.handle().spawn(async move {
-                let error = acceptor.run(|socket| place(&engine, &shared, (socket, &tls))).await;
+                let error =
+                    acceptor.run(|socket| place(&engine, &shared, socket, tls.clone())).await;
                 let fields = vec![("reason", error.to_string())];
                 engine.events().record(names::LISTENER_FAILED, "", fields);
             });
@@ -197,7 +198,7 @@ fn terms(tls: &NbdTls) -> Result<TlsTerms, ApiError> {
 }
 
 /// Give a connection to the next worker in turn. A peer that has too many is closed at once.
-fn place(engine: &Engine, shared: &Arc<Shared>, (socket, tls): (OwnedFd, &Option<TlsTerms>)) {
+fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd, tls: Option<TlsTerms>) {
     let peer = peer_of(&socket);
     let seat = peer.map(|peer| shared.seats.take(peer, shared.seats_per_peer));
     if let Some(None) = seat {
@@ -207,16 +208,21 @@ fn place(engine: &Engine, shared: &Arc<Shared>, (socket, tls): (OwnedFd, &Option
     let seat = seat.flatten();
     let turn = shared.next_worker.fetch_add(1, Ordering::Relaxed);
     let shared = Arc::clone(shared);
-    let (own, tls) = (engine.clone(), tls.clone());
-    let serve = move |context: &WorkerContext| serve(context, (own, shared), (socket, seat, tls));
+    let (own, connection) = (engine.clone(), Connection { socket, seat, tls });
+    let serve = move |context: &WorkerContext| serve(context, own, shared, connection);
     engine.run_on(turn % engine.worker_count(), serve);
 }
 
-fn serve(
-    context: &WorkerContext,
-    (engine, shared): (Engine, Arc<Shared>),
-    (socket, seat, tls): (OwnedFd, Option<Seat>, Option<TlsTerms>),
-) {
+/// One that was let in.
+struct Connection {
+    socket: OwnedFd,
+    /// Of its peer.
+    seat: Option<Seat>,
+    tls: Option<TlsTerms>,
+}
+
+fn serve(context: &WorkerContext, engine: Engine, shared: Arc<Shared>, connection: Connection) {
+    let Connection { socket, seat, tls } = connection;
     let Some(ring) = context.ring() else { return };
     let handle = context.handle();
     let (entry, mut ended) = shared.sessions.enter(&handle, shared.limits.session.sessions_max);

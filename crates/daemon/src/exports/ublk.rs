@@ -237,7 +237,7 @@ impl UblkExports {
         let mut told = Vec::new();
         for found in found {
             let number = found.number();
-            match self.take_over_one(volume, &facts, (control.clone(), found)).await {
+            match self.take_over_one(volume, &facts, control.clone(), found).await {
                 Ok(Some(path)) => told.push(format!("{path} is served again")),
                 Ok(None) => {}
                 Err(error) => told
@@ -252,7 +252,8 @@ impl UblkExports {
         &self,
         volume: &str,
         facts: &VolumeFacts,
-        (control, found): (Control, Found),
+        control: Control,
+        found: Found,
     ) -> io::Result<Option<String>> {
         if found.state() == DeviceState::Dead {
             // It was cut off while it was made or ended: nobody uses it.

@@ -237,7 +237,7 @@ impl Gather {
         for (uuid, seen) in seen {
             match self.step(uuid, &seen, &ask) {
                 Ok(absent) => {
-                    starts.spawn(start(arrays.clone(), uuid, seen, (absent, spares.clone())))
+                    starts.spawn(start(arrays.clone(), uuid, seen, absent, spares.clone()))
                 }
                 Err(line) => {
                     lines.extend(line);
@@ -420,7 +420,8 @@ async fn start(
     arrays: Arrays,
     uuid: Uuid,
     seen: Seen,
-    (absent, spares): (Vec<u16>, Vec<String>),
+    absent: Vec<u16>,
+    spares: Vec<String>,
 ) -> String {
     let gather = &arrays.gather;
     let own = gather.remembered.of(uuid).unwrap_or_default();

@@ -47,7 +47,7 @@ impl KeeperProcess {
                 *connection = self.connected();
             }
             let Some(connection) = connection else { return Ok(Vec::new()) };
-            send(&*connection, (About::List, ""), &[])?;
+            send(&*connection, About::List, "", &[])?;
             let mut all: Vec<Held> = Vec::new();
             loop {
                 let Packet { about, name, descriptors } = answer(connection)?;
@@ -107,7 +107,7 @@ impl KeeperProcess {
     pub fn give_up(&self, name: &str) -> io::Result<()> {
         self.with_connection(|connection| match connection {
             Some(connection) => {
-                send(&*connection, (About::GiveUp, name), &[])?;
+                send(&*connection, About::GiveUp, name, &[])?;
                 done(connection)
             }
             None => Ok(()),
@@ -117,7 +117,7 @@ impl KeeperProcess {
     /// Ask it to end if it holds nothing.
     pub fn end(&self) {
         let asked = self.with_connection(|connection| match connection.take() {
-            Some(connection) => send(&connection, (About::End, ""), &[]),
+            Some(connection) => send(&connection, About::End, "", &[]),
             None => Ok(()),
         });
         // It ends by itself when this process is gone.
@@ -182,7 +182,7 @@ fn fresh() -> io::Result<OwnedFd> {
 fn hand_over(connection: &OwnedFd, name: &str, descriptors: &[Arc<OwnedFd>]) -> io::Result<()> {
     for some in descriptors.chunks(DESCRIPTORS_MAX) {
         let some: Vec<BorrowedFd<'_>> = some.iter().map(|it| it.as_fd()).collect();
-        send(connection, (About::Hold, name), &some)?;
+        send(connection, About::Hold, name, &some)?;
         done(connection)?;
     }
     Ok(())

@@ -59,7 +59,8 @@ pub struct Packet {
 /// As of sendmsg(2).
 pub fn send(
     socket: impl AsFd,
-    (about, name): (About, &str),
+    about: About,
+    name: &str,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let sign = SIGNS.iter().find(|(it, _)| *it == about).expect("every one has a sign").1;

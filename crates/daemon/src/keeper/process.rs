@@ -119,7 +119,7 @@ impl Keeper {
             About::Done | About::Refused => return Ok(false),
         };
         let answer = if is_done { About::Done } else { About::Refused };
-        send(connection, (answer, ""), &[])?;
+        send(connection, answer, "", &[])?;
         Ok(true)
     }
 
@@ -143,7 +143,7 @@ impl Keeper {
         for (name, held) in &self.held {
             for some in held.chunks(DESCRIPTORS_MAX) {
                 let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-                send(connection, (About::Hold, name), &some)?;
+                send(connection, About::Hold, name, &some)?;
             }
         }
         Ok(())

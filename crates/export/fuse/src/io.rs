@@ -63,6 +63,15 @@ pub struct FileIo<'a, V> {
     pub facts: &'a VolumeFacts,
 }
 
+/// A change of an extent.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    /// Where the extent and the content begin.
+    offset: u64,
+    content: Content<'a>,
+    fua: bool,
+}
+
 /// What a write puts into its extent.
 #[derive(Clone, Copy)]
 enum Content<'a> {
@@ -150,34 +159,31 @@ impl<V: Volume> FileIo<'_, V> {
     /// Change an extent: whole blocks as they are, and the parts of blocks at its ends by reading
     /// them first.
     async fn change(&self, extent: Extent, content: Content<'_>, fua: bool) -> Result<(), Errno> {
+        let change = Change { offset: extent.offset, content, fua };
         let unit = self.block_bytes();
         let inner_start = extent.offset.next_multiple_of(unit);
         let inner_end = extent.end() - extent.end() % unit;
         if inner_start > inner_end {
-            return self.change_part(extent, (extent, content), fua).await;
+            return self.change_part(extent, &change).await;
         }
         let head = Extent::new(extent.offset, inner_start - extent.offset);
         let inner = Extent::new(inner_start, inner_end - inner_start);
         let tail = Extent::new(inner_end, extent.end() - inner_end);
         if head.bytes > 0 {
-            self.change_part(head, (extent, content), fua).await?;
+            self.change_part(head, &change).await?;
         }
         if inner.bytes > 0 {
-            self.change_blocks(inner, (extent, content), fua).await?;
+            self.change_blocks(inner, &change).await?;
         }
         if tail.bytes > 0 {
-            self.change_part(tail, (extent, content), fua).await?;
+            self.change_part(tail, &change).await?;
         }
         Ok(())
     }
 
-    /// Change whole blocks. `content` begins where `all` begins.
-    async fn change_blocks(
-        &self,
-        blocks: Extent,
-        (all, content): (Extent, Content<'_>),
-        fua: bool,
-    ) -> Result<(), Errno> {
+    /// Change whole blocks.
+    async fn change_blocks(&self, blocks: Extent, change: &Change<'_>) -> Result<(), Errno> {
+        let Change { offset, content, fua } = *change;
         let data = match content {
             Content::Zeros { may_unmap } => {
                 let command = Command::WriteZeroes { may_unmap };
@@ -187,9 +193,9 @@ impl<V: Volume> FileIo<'_, V> {
         };
         for piece in pieces(blocks, self.request_bytes_max()) {
             self.volume.turn(Transfer::Write, piece.bytes).await;
-            let from = to_usize(piece.offset - all.offset);
+            let from = to_usize(piece.offset - offset);
             let range = from..from + to_usize(piece.bytes);
-            let payload = if all.offset == blocks.offset {
+            let payload = if offset == blocks.offset {
                 data.slice(range)
             } else {
                 // Bytes that do not begin on a block lie askew in memory too.
@@ -203,12 +209,8 @@ impl<V: Volume> FileIo<'_, V> {
     }
 
     /// Change a part of one block: read it, patch it, write it, while nobody else does that.
-    async fn change_part(
-        &self,
-        part: Extent,
-        (all, content): (Extent, Content<'_>),
-        fua: bool,
-    ) -> Result<(), Errno> {
+    async fn change_part(&self, part: Extent, change: &Change<'_>) -> Result<(), Errno> {
+        let Change { offset, content, fua } = *change;
         let block = part.widened_to(self.block_bytes());
         self.volume.turn(Transfer::Write, block.bytes).await;
         let _busy = self.take_block(block.offset).await;
@@ -218,7 +220,7 @@ impl<V: Volume> FileIo<'_, V> {
         match content {
             Content::Zeros { .. } => patch.fill(0),
             Content::Bytes(bytes) => {
-                let from = to_usize(part.offset - all.offset);
+                let from = to_usize(part.offset - offset);
                 patch.copy_from_slice(&bytes[from..from + to_usize(part.bytes)]);
             }
         }

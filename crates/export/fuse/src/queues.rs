@@ -128,7 +128,7 @@ async fn carry_out<V: Volume + 'static>(
         let data = entry.payload();
         payload[..data.len()].copy_from_slice(data);
         let (answer, back) =
-            worker.write(node, message.body::<WriteIn>(), (payload, data.len())).await;
+            worker.write(node, message.body::<WriteIn>(), payload, data.len()).await;
         payload = back;
         answer
     } else {

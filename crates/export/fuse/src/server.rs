@@ -84,7 +84,8 @@ impl<V: Volume + 'static> FuseServer<V> {
     /// # Errors
     /// There is no descriptor left.
     pub fn new(
-        (handle, ring): (Handle, Ring),
+        handle: Handle,
+        ring: Ring,
         device: Arc<OwnedFd>,
         volume: V,
     ) -> io::Result<FuseServer<V>> {
@@ -258,7 +259,7 @@ impl<V: Volume + 'static> Worker<V> {
             let body = message.body::<WriteIn>();
             let payload_bytes = message.payload_bytes();
             let (answer, payload) =
-                self.write(header.node, body, (slot.payload, payload_bytes)).await;
+                self.write(header.node, body, slot.payload, payload_bytes).await;
             slot.payload = payload;
             answer
         } else {
@@ -321,7 +322,8 @@ impl<V: Volume + 'static> Worker<V> {
         &self,
         node: u64,
         body: Option<WriteIn>,
-        (payload, payload_bytes): (BufMut, usize),
+        payload: BufMut,
+        payload_bytes: usize,
     ) -> (Result<Answer, Errno>, BufMut) {
         add(&self.server.counters.writes, 1);
         let payload = payload.freeze();

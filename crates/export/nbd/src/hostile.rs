@@ -64,7 +64,7 @@ fn handshake(rest: &mut &[u8], heard: &mut Heard) -> Option<Box<Agreement<MemVol
         }
         let data = take(rest, bytes)?;
         let mut replies = Vec::new();
-        let step = negotiation.answer(&exports, (number, data), &mut replies);
+        let step = negotiation.answer(&exports, number, data, &mut replies);
         assert!(replies.len() < REPLY_BYTES_MAX, "{} bytes of replies", replies.len());
         heard.options += 1;
         match step {

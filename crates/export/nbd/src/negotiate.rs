@@ -87,7 +87,8 @@ impl Negotiation {
     pub fn answer<E: Exports>(
         &mut self,
         exports: &E,
-        (number, data): (u32, &[u8]),
+        number: u32,
+        data: &[u8],
         out: &mut Vec<u8>,
     ) -> Step<E::Volume> {
         let mut replies = Replies { number, out };

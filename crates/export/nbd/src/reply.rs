@@ -125,38 +125,33 @@ impl ReplyHead {
             });
             return writer.at;
         }
+        let part = |part, is_last, bytes| Part { part, is_last, bytes };
         match self.body {
-            ReplyBody::Done => self.header(dialect, &mut writer, (PART_NONE, true, 0)),
+            ReplyBody::Done => self.header(dialect, &mut writer, part(PART_NONE, true, 0)),
             ReplyBody::Data { offset, bytes, is_last } => {
                 let all = 8 + u64::from(bytes);
-                self.header(dialect, &mut writer, (PART_OFFSET_DATA, is_last, all));
+                self.header(dialect, &mut writer, part(PART_OFFSET_DATA, is_last, all));
                 writer.put(&U64::new(offset));
             }
             ReplyBody::Status { payload_bytes } => {
-                let part = match dialect {
+                let status = match dialect {
                     Dialect::Extended => PART_BLOCK_STATUS_EXTENDED,
                     Dialect::Simple | Dialect::Structured => PART_BLOCK_STATUS,
                 };
-                self.header(dialect, &mut writer, (part, true, u64::from(payload_bytes)));
+                self.header(dialect, &mut writer, part(status, true, u64::from(payload_bytes)));
             }
-            ReplyBody::Error { error, message, offset, is_last } => {
-                self.encode_error(dialect, &mut writer, (error, message, offset, is_last));
-            }
+            ReplyBody::Error { .. } => self.encode_error(dialect, &mut writer),
         }
         writer.at
     }
 
-    fn encode_error(
-        &self,
-        dialect: Dialect,
-        writer: &mut Writer<'_>,
-        (error, message, offset, is_last): (NbdError, &str, Option<u64>, bool),
-    ) {
+    fn encode_error(&self, dialect: Dialect, writer: &mut Writer<'_>) {
+        let ReplyBody::Error { error, message, offset, is_last } = self.body else { return };
         let text = &message.as_bytes()[..message.floor_char_boundary(MESSAGE_BYTES_MAX)];
         let text_bytes = u16::try_from(text.len()).expect("cut above");
         let part = if offset.is_some() { PART_ERROR_OFFSET } else { PART_ERROR };
         let bytes = 6 + u64::from(text_bytes) + if offset.is_some() { 8 } else { 0 };
-        self.header(dialect, writer, (part, is_last, bytes));
+        self.header(dialect, writer, Part { part, is_last, bytes });
         writer.put(&U32::new(error.code()));
         writer.put(&U16::new(text_bytes));
         writer.put(text);
@@ -165,12 +160,8 @@ impl ReplyHead {
         }
     }
 
-    fn header(
-        &self,
-        dialect: Dialect,
-        writer: &mut Writer<'_>,
-        (part, is_last, bytes): (u16, bool, u64),
-    ) {
+    fn header(&self, dialect: Dialect, writer: &mut Writer<'_>, part: Part) {
+        let Part { part, is_last, bytes } = part;
         let flags = U16::new(if is_last { PART_IS_LAST } else { 0 });
         if dialect == Dialect::Extended {
             writer.put(&ExtendedHeader {
@@ -193,6 +184,13 @@ impl ReplyHead {
             });
         }
     }
+}
+
+/// What the header of a part says of it.
+struct Part {
+    part: u16,
+    is_last: bool,
+    bytes: u64,
 }
 
 struct Writer<'a> {

@@ -161,7 +161,7 @@ impl Handshake<'_> {
                 return Ok(None);
             };
             let mut replies = Vec::new();
-            let step = negotiation.answer(exports, (number, &data), &mut replies);
+            let step = negotiation.answer(exports, number, &data, &mut replies);
             if let Step::Drop(reason) = step {
                 return Err(SessionError::Handshake(reason));
             }
@@ -280,7 +280,7 @@ impl<V: Volume> Session<V> {
             match terms.admit(&head) {
                 Ok(NbdRequest::Disconnect) => return Ok(SessionEnd::Disconnected),
                 Ok(NbdRequest::Write { extent, fua }) => {
-                    self.receive_write(inbound, &head, (extent, fua)).await?;
+                    self.receive_write(inbound, &head, extent, fua).await?;
                 }
                 Ok(NbdRequest::Read(extent)) => self.start_read(&head, extent).await,
                 Ok(request) => self.start_job(&head, request, 0).await,
@@ -297,7 +297,8 @@ impl<V: Volume> Session<V> {
         &self,
         inbound: &mut Inbound,
         head: &RequestHead,
-        (extent, fua): (Extent, bool),
+        extent: Extent,
+        fua: bool,
     ) -> Result<(), SessionError> {
         let group = self.group_for(extent);
         for piece in pieces(extent, self.shared.piece_bytes_max()) {

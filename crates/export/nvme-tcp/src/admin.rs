@@ -152,17 +152,17 @@ impl<V: Volumes> AdminSession<V> {
             self.execute(command)
         };
         match answer {
-            Ok(Answer::Done { result, data }) => self.finish(id, (Status::SUCCESS, result), data),
+            Ok(Answer::Done { result, data }) => self.finish(id, Status::SUCCESS, result, data),
             Ok(Answer::Waits) => {}
             Ok(Answer::Abort { queue, command }) => self.abort(id, queue, command),
             Ok(Answer::AbortedRequest { command }) => {
-                self.finish(command, (Status::ABORT_REQUESTED, 0), Vec::new());
-                self.finish(id, (Status::SUCCESS, 0), Vec::new());
+                self.finish(command, Status::ABORT_REQUESTED, 0, Vec::new());
+                self.finish(id, Status::SUCCESS, 0, Vec::new());
             }
             Ok(Answer::SetPersistence { namespace, persists }) => {
                 self.set_persistence(id, namespace, persists);
             }
-            Err(status) => self.finish(id, (status, 0), Vec::new()),
+            Err(status) => self.finish(id, status, 0, Vec::new()),
         }
         self.tell_events();
     }
@@ -230,7 +230,7 @@ impl<V: Volumes> AdminSession<V> {
     }
 
     /// Answer a command.
-    fn finish(&self, id: u16, (status, result): (Status, u64), data: Vec<u8>) {
+    fn finish(&self, id: u16, status: Status, result: u64, data: Vec<u8>) {
         let mut completion = Completion::new(id, status, result);
         completion.queue_head = self.queue.borrow_mut().complete(id).into();
         if !status.is_success() {
@@ -251,21 +251,21 @@ impl<V: Volumes> AdminSession<V> {
         let admin = self.place.entry.admin.clone();
         let message = IoMessage::Abort { command, abort: id, admin };
         if !self.place.entry.tell_queue(queue, message) {
-            self.finish(id, (Status::SUCCESS, 1), Vec::new());
+            self.finish(id, Status::SUCCESS, 1, Vec::new());
         }
     }
 
     fn set_persistence(&self, id: u16, namespace: u32, persists: bool) {
         let table = self.target.table();
         let Some(entry) = table.entry(namespace).cloned() else {
-            return self.finish(id, (Status::INVALID_NAMESPACE, 0), Vec::new());
+            return self.finish(id, Status::INVALID_NAMESPACE, 0, Vec::new());
         };
         let (admin, host) = (self.place.entry.admin.clone(), self.place.entry.host.id);
         let store = Arc::clone(&self.target.config.store);
         (self.target.config.aside)(Box::new(move || {
             let state = &entry.state;
             let change = Change::Persist(persists);
-            let result = state.fence.change(&*store, (&state.nguid, host), &change).map(drop);
+            let result = state.fence.change(&*store, &state.nguid, host, &change).map(drop);
             admin.send(AdminMessage::Persisted { command: id, result });
         }));
     }
@@ -280,11 +280,11 @@ impl<V: Volumes> AdminSession<V> {
                     self.with(|it| it.reservation_notice(notice));
                 }
                 AdminMessage::Aborted { abort, was } => {
-                    self.finish(abort, (Status::SUCCESS, u64::from(!was)), Vec::new());
+                    self.finish(abort, Status::SUCCESS, u64::from(!was), Vec::new());
                 }
                 AdminMessage::Persisted { command, result } => {
                     let status = result.err().unwrap_or(Status::SUCCESS);
-                    self.finish(command, (status, 0), Vec::new());
+                    self.finish(command, status, 0, Vec::new());
                 }
                 AdminMessage::ShutDown => self.shut_down().await,
                 AdminMessage::End => return,
@@ -308,7 +308,7 @@ impl<V: Volumes> AdminSession<V> {
     /// Answer requests for events, if something happened.
     fn tell_events(&self) {
         while let Some((id, result)) = self.with(Controller::next_event) {
-            self.finish(id, (Status::SUCCESS, result), Vec::new());
+            self.finish(id, Status::SUCCESS, result, Vec::new());
         }
     }
 

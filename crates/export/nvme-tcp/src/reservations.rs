@@ -148,7 +148,8 @@ impl Fence {
     pub fn change(
         &self,
         store: &dyn ReservationStore,
-        (nguid, host): (&[u8; 16], HostId),
+        nguid: &[u8; 16],
+        host: HostId,
         change: &Change,
     ) -> Result<Notified, Status> {
         let _one_at_a_time = locked(&self.changing);

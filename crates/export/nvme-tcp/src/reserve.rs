@@ -57,7 +57,7 @@ impl<V: Volume> SlotShared<V> {
         let (state, store) = (Arc::clone(&namespace.state), Arc::clone(&self.target.config.store));
         let host = self.host;
         (self.target.config.aside)(Box::new(move || {
-            sender.send(state.fence.change(&*store, (&state.nguid, host), &change));
+            sender.send(state.fence.change(&*store, &state.nguid, host, &change));
         }));
         receiver.receive().await
     }

@@ -107,7 +107,7 @@ impl<V: Volumes> NvmeServer<V> {
         let limit = self.target.config.limits.session.handshake_time;
         let connected = within(&self.handle, limit, handshake.run(&mut inbound)).await;
         match connected.unwrap_or(Err(SessionError::HandshakeTimeout)) {
-            Ok(Some(connected)) => self.run(connected, &mut inbound, (&socket, local)).await,
+            Ok(Some(connected)) => self.run(connected, &mut inbound, &socket, local).await,
             Ok(None) => Ok(SessionEnd::Aborted),
             Err(error) => {
                 self.tell_fatal(&inbound, &socket, &error).await;
@@ -120,7 +120,8 @@ impl<V: Volumes> NvmeServer<V> {
         &self,
         connected: Connected,
         inbound: &mut PduInbound,
-        (socket, local): (&Rc<PlainSocket>, Option<IpAddr>),
+        socket: &Rc<PlainSocket>,
+        local: Option<IpAddr>,
     ) -> Result<SessionEnd, SessionError> {
         add(&self.target.counters.sessions.total, 1);
         self.volumes.began(connected.host_name());

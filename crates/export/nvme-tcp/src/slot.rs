@@ -56,7 +56,8 @@ impl<V: Volume> SlotShared<V> {
     pub fn new(
         handle: Handle,
         target: Arc<Target>,
-        (queue, host): (Queue, HostId),
+        queue: Queue,
+        host: HostId,
         out: Rc<Outbound>,
     ) -> Rc<SlotShared<V>> {
         let limits = &target.config.limits.session;

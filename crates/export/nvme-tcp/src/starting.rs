@@ -95,7 +95,8 @@ impl<V: Volume> Line<V> {
             pending.job.ticket = None;
             return Some(pending);
         };
-        self.ask(pending, (ticket, buffer), shared, now);
+        pending.job.ticket = Some(ticket);
+        self.ask(pending, buffer, shared, now);
         None
     }
 
@@ -109,16 +110,10 @@ impl<V: Volume> Line<V> {
         shared.jobs.push(Some(job));
     }
 
-    /// Ask for the data of a command.
-    fn ask(
-        &self,
-        pending: Pending<V>,
-        (ticket, data): (Ticket, BufMut),
-        shared: &SlotShared<V>,
-        now: Nanos,
-    ) {
+    /// Ask for the data of a command that has its ticket.
+    fn ask(&self, pending: Pending<V>, data: BufMut, shared: &SlotShared<V>, now: Nanos) {
         let mut job = pending.job;
-        (job.ticket, job.has_turn) = (Some(ticket), true);
+        job.has_turn = true;
         let r2t = self.transfers.borrow_mut().open(job.id, pending.asks);
         let r2t = r2t.expect("as many transfers as slots, and each holds one");
         let at = usize::from(r2t.transfer);
@@ -134,7 +129,7 @@ impl<V: Volume> Line<V> {
     /// The task: the first of the line, then the next.
     pub async fn run(&self, handle: &Handle, shared: &SlotShared<V>) -> Infallible {
         loop {
-            let Some(pending) = self.waiting.borrow_mut().pop_front() else {
+            let Some(mut pending) = self.waiting.borrow_mut().pop_front() else {
                 self.is_busy.set(false);
                 self.changed.changed().await;
                 continue;
@@ -149,7 +144,8 @@ impl<V: Volume> Line<V> {
                 continue;
             }
             let buffer = buffer_for(&pending).await;
-            self.ask(pending, (ticket, buffer), shared, handle.turn_now());
+            pending.job.ticket = Some(ticket);
+            self.ask(pending, buffer, shared, handle.turn_now());
         }
     }
 

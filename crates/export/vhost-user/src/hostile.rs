@@ -92,7 +92,7 @@ fn check(memory: &Plain<'_>, chain: &Chain, request: VhostRequest) {
             fits(extent);
             let bytes = usize::try_from(extent.bytes).expect("within a small volume");
             let mut payload = vec![0; bytes];
-            let loaded = spans::load(memory, (&chain.readable, 16), &mut payload);
+            let loaded = spans::load(memory, &chain.readable, 16, &mut payload);
             assert_eq!(loaded, Ok(()));
         }
         VhostRequest::Discard(extent) | VhostRequest::WriteZeroes { extent, .. } => fits(extent),

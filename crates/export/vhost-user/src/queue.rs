@@ -164,7 +164,7 @@ impl<V: Volume> QueueServer<V> {
         });
         let running = Slots::start(&handle, slots, || Rc::clone(&served).run_slot());
         let mut taker = Taker { served: &served, left: LeftBehind::default() };
-        let taken = taker.run(base, (&ring, &kick), &mut inbox).await;
+        let taken = taker.run(base, &ring, &kick, &mut inbox).await;
         let next = taker.left.next;
         for _ in 0..slots {
             served.jobs.push(None);
@@ -218,7 +218,8 @@ impl<V: Volume> Taker<'_, V> {
     async fn run(
         &mut self,
         base: u16,
-        (ring, kick): (&Ring, &Arc<OwnedFd>),
+        ring: &Ring,
+        kick: &Arc<OwnedFd>,
         inbox: &mut Receiver<Told>,
     ) -> Result<(), Fault> {
         self.begin(base)?;
@@ -377,7 +378,7 @@ impl<V: Volume> Served<V> {
             VhostRequest::Identify => {
                 let name = name(&self.facts);
                 let room = to_usize(chain.writable_bytes() - 1).min(name.len());
-                spans::store(self.vring.memory(), (&chain.writable, 0), &name[..room])?;
+                spans::store(self.vring.memory(), &chain.writable, 0, &name[..room])?;
                 return Ok((Status::Done, u32::try_from(room).expect("short")));
             }
         };
@@ -394,7 +395,7 @@ impl<V: Volume> Served<V> {
                 Err(error) => return Ok((self.status_of(error)?, 0)),
             };
             let skip = piece.offset - extent.offset;
-            spans::store(self.vring.memory(), (&chain.writable, skip), &data)?;
+            spans::store(self.vring.memory(), &chain.writable, skip, &data)?;
         }
         Ok((Status::Done, u32::try_from(extent.bytes).expect("some MiB")))
     }
@@ -410,7 +411,7 @@ impl<V: Volume> Served<V> {
             let _ticket = self.credit.ticket(piece.bytes).await;
             let mut buffer = self.volume.buffer(to_usize(piece.bytes)).await;
             let skip = to_u64(HEAD_BYTES) + (piece.offset - extent.offset);
-            spans::load(self.vring.memory(), (&chain.readable, skip), &mut buffer)?;
+            spans::load(self.vring.memory(), &chain.readable, skip, &mut buffer)?;
             let status = self.submit(Command::Write(buffer.freeze()), piece, is_durable).await?;
             if status != Status::Done {
                 return Ok(status);

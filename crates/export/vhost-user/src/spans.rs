@@ -29,11 +29,11 @@ pub fn take_apart(memory: &impl GuestBytes, chain: &Chain) -> Result<Parts, Faul
     let readable_bytes = readable_bytes.ok_or(Fault("a request without a head"))?;
     let last = chain.writable.last().ok_or(Fault("a request without room for a status"))?;
     let mut head = [0; HEAD_BYTES];
-    load(memory, (&chain.readable, 0), &mut head)?;
+    load(memory, &chain.readable, 0, &mut head)?;
     let mut range = None;
     if readable_bytes == to_u64(RANGE_BYTES) {
         let mut bytes = [0; RANGE_BYTES];
-        load(memory, (&chain.readable, head_bytes), &mut bytes)?;
+        load(memory, &chain.readable, head_bytes, &mut bytes)?;
         range = Some(bytes);
     }
     let writable_bytes = chain.writable_bytes() - 1;
@@ -47,7 +47,8 @@ pub fn take_apart(memory: &impl GuestBytes, chain: &Chain) -> Result<Parts, Faul
 /// The spans end before.
 pub fn load(
     memory: &impl GuestBytes,
-    (spans, skip): (&[Span], u64),
+    spans: &[Span],
+    skip: u64,
     into: &mut [u8],
 ) -> Result<(), Fault> {
     let mut done = 0;
@@ -66,11 +67,7 @@ pub fn load(
 ///
 /// # Errors
 /// The spans end before.
-pub fn store(
-    memory: &GuestMemory,
-    (spans, skip): (&[Span], u64),
-    from: &[u8],
-) -> Result<(), Fault> {
+pub fn store(memory: &GuestMemory, spans: &[Span], skip: u64, from: &[u8]) -> Result<(), Fault> {
     let mut done = 0;
     for part in runs(spans, skip) {
         let bytes = to_usize(part.bytes.min(to_u64(from.len() - done)));

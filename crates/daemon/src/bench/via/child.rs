@@ -277,15 +277,22 @@ pub(super) fn per(count: u64, requests: u64) -> f64 {
     count as f64 / requests.max(1) as f64
 }
 
-/// The difference of a counter of all workers between two looks.
-pub(super) fn grown(looks: (&ExportLook, &ExportLook), counter: fn(&WorkerStatus) -> u64) -> u64 {
-    let sum = |look: &ExportLook| look.workers.iter().map(counter).sum::<u64>();
-    let (before, after) = looks;
-    sum(after).saturating_sub(sum(before))
+/// Two looks.
+pub(super) struct ExportLooks {
+    pub(super) before: ExportLook,
+    pub(super) after: ExportLook,
 }
 
-/// Nanoseconds of CPU time between two looks.
-pub(super) fn cpu_nanos((before, after): (&ExportLook, &ExportLook)) -> u64 {
-    let nanos = after.cpu.saturating_sub(before.cpu).as_nanos();
-    u64::try_from(nanos).unwrap_or_else(|_| to_u64(usize::MAX))
+impl ExportLooks {
+    /// The difference of a counter of all workers.
+    pub(super) fn grown(&self, counter: fn(&WorkerStatus) -> u64) -> u64 {
+        let sum = |look: &ExportLook| look.workers.iter().map(counter).sum::<u64>();
+        sum(&self.after).saturating_sub(sum(&self.before))
+    }
+
+    /// Nanoseconds of CPU time.
+    pub(super) fn cpu_nanos(&self) -> u64 {
+        let nanos = self.after.cpu.saturating_sub(self.before.cpu).as_nanos();
+        u64::try_from(nanos).unwrap_or_else(|_| to_u64(usize::MAX))
+    }
 }

@@ -3,7 +3,7 @@
 //! What must stay true: CPU time beyond the engine is a difference of two figures of one turn;
 //! ratios are of one turn, too, and their medians are told.
 
-use super::child::{ExportLook, cpu_nanos, grown, per};
+use super::child::{ExportLooks, per};
 use super::load::Effort;
 use super::{BenchResult, Via, ViaSpec};
 use serde::Serialize;
@@ -112,20 +112,20 @@ pub(super) fn engine_turn(result: &BenchResult) -> EngineFigures {
 }
 
 /// The export in one turn; what is beyond the engine is not known yet.
-pub(super) fn export_turn(effort: &mut Effort, looks: (&ExportLook, &ExportLook)) -> ExportFigures {
+pub(super) fn export_turn(effort: &mut Effort, looks: &ExportLooks) -> ExportFigures {
     let requests = effort.requests();
     ExportFigures {
         figures: figures(effort),
-        cpu_ns_per_request: per(cpu_nanos(looks), requests),
+        cpu_ns_per_request: per(looks.cpu_nanos(), requests),
         beyond_engine_ns_per_request: 0.0,
-        system_calls_per_request: per(grown(looks, |it| it.system_calls), requests),
-        sleeps_per_request: per(grown(looks, |it| it.sleeps), requests),
-        wake_ups_per_request: per(grown(looks, |it| it.wake_ups), requests),
-        looks_per_request: per(grown(looks, |it| it.looks), requests),
-        looks_of_use_per_request: per(grown(looks, |it| it.looks_of_use), requests),
-        look_ns_per_request: per(grown(looks, |it| it.look_ns), requests),
-        hops_per_request: per(grown(looks, |it| it.hops), requests),
-        operations_per_request: per(grown(looks, |it| it.operations), requests),
+        system_calls_per_request: per(looks.grown(|it| it.system_calls), requests),
+        sleeps_per_request: per(looks.grown(|it| it.sleeps), requests),
+        wake_ups_per_request: per(looks.grown(|it| it.wake_ups), requests),
+        looks_per_request: per(looks.grown(|it| it.looks), requests),
+        looks_of_use_per_request: per(looks.grown(|it| it.looks_of_use), requests),
+        look_ns_per_request: per(looks.grown(|it| it.look_ns), requests),
+        hops_per_request: per(looks.grown(|it| it.hops), requests),
+        operations_per_request: per(looks.grown(|it| it.operations), requests),
     }
 }
 

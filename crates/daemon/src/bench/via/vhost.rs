@@ -77,7 +77,7 @@ impl Vhost {
         let event = || eventfd(0, EventfdFlags::CLOEXEC);
         let (kick, call) = (event()?, event()?);
         let frontend = Frontend(&stream);
-        frontend.introduce((&file, to_u64(bytes)))?;
+        frontend.introduce(&file, to_u64(bytes))?;
         frontend.start_ring(&kick, &call)?;
         Ok(Vhost { _stream: stream, memory, kick, call, available: 0, used: 0 })
     }
@@ -112,7 +112,7 @@ impl Frontend<'_> {
         Ok(u64::from_ne_bytes(number.try_into().map_err(io::Error::other)?))
     }
 
-    fn introduce(&self, (memory, bytes): (&OwnedFd, u64)) -> io::Result<()> {
+    fn introduce(&self, memory: &OwnedFd, bytes: u64) -> io::Result<()> {
         let features = self.ask(1)? & FEATURES;
         if features != FEATURES {
             return Err(io::Error::other("the server lacks event indices or version 1"));

@@ -202,29 +202,30 @@ impl FuseExports {
             agreed: Arc::default(),
             leave: Leave::new()?,
         };
-        let mut lacks = match entries {
+        let lacks = match entries {
             Some(_) => Some(over_ring::LACKS.to_owned()),
             None => {
                 let kept = self.keep(&label, &mount, already).await;
                 kept.err().map(|error| format!("its descriptors are not kept: {error}"))
             }
         };
-        self.start_servers(array, &mount, (&shared, entries));
+        let file = mount.file().display().to_string();
+        let mut attached = Attached { mount, file, label, lacks, entries, shared };
+        self.start_servers(array, &attached);
         let is_new = already == 0;
         if is_new {
-            wait_until(|| shared.agreed.get().is_some()).await;
-            let missing = match shared.agreed.get().map(|agreed| agreed.sends_again) {
+            let agreed = &attached.shared.agreed;
+            wait_until(|| agreed.get().is_some()).await;
+            let missing = match agreed.get().map(|agreed| agreed.sends_again) {
                 Some(true) => None,
                 Some(false) => Some("the kernel cannot send requests again (Linux 6.9 can)"),
                 None => Some("the kernel did not begin with it in time"),
             };
-            lacks = lacks.or(missing.map(str::to_owned));
-            if lacks.is_some() && entries.is_none() {
-                self.give_up(label.to_string()).await;
+            attached.lacks = attached.lacks.or(missing.map(str::to_owned));
+            if attached.lacks.is_some() && entries.is_none() {
+                self.give_up(attached.label.to_string()).await;
             }
         }
-        let file = mount.file().display().to_string();
-        let attached = Attached { mount, file, label, lacks, entries, shared };
         locked(&self.attached).insert(array.to_owned(), attached);
         Ok(())
     }
@@ -268,12 +269,8 @@ impl FuseExports {
         let _unheard = aside(move || keeper.give_up(&name)).await;
     }
 
-    fn start_servers(
-        &self,
-        array: &str,
-        mount: &Mount,
-        (shared, entries): (&Shared, Option<usize>),
-    ) {
+    fn start_servers(&self, array: &str, attached: &Attached) {
+        let Attached { mount, shared, entries, .. } = attached;
         for (worker, device) in (0..self.engine.worker_count()).zip(mount.devices()) {
             let (array, device, shared) = (array.to_owned(), Arc::clone(device), shared.clone());
             shared.serving.fetch_add(1, Ordering::AcqRel);

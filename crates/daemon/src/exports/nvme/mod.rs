@@ -203,10 +203,10 @@ fn place(serving: &Arc<Serving>, socket: OwnedFd) {
     let turn = serving.next_worker.fetch_add(1, Ordering::Relaxed);
     let own = Arc::clone(serving);
     let worker = turn % serving.engine.worker_count();
-    serving.engine.run_on(worker, move |context| serve(context, &own, (socket, seat)));
+    serving.engine.run_on(worker, move |context| serve(context, &own, socket, seat));
 }
 
-fn serve(context: &WorkerContext, serving: &Arc<Serving>, (socket, seat): (OwnedFd, Option<Seat>)) {
+fn serve(context: &WorkerContext, serving: &Arc<Serving>, socket: OwnedFd, seat: Option<Seat>) {
     let Some(ring) = context.ring() else { return };
     let handle = context.handle();
     let (entry, mut ended) = serving.sessions.enter(&handle, serving.sessions_max);

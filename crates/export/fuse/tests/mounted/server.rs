@@ -90,8 +90,7 @@ impl Mounted {
                 facts.request_bytes_max = setup.request_bytes_max;
                 facts.read_only = setup.read_only;
             });
-            let worker = (executor.handle(), ring);
-            let mut server = FuseServer::new(worker, device, volume)?;
+            let mut server = FuseServer::new(executor.handle(), ring, device, volume)?;
             server.queues = setup.over.queues();
             server.agreed = agreed;
             let counters = server.counters.clone();

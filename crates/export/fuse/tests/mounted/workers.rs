@@ -97,7 +97,7 @@ fn start_worker(device: &Arc<OwnedFd>, shared: &Shared) -> Worker {
         let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
         let handle = executor.handle();
         let volume = Common { bytes: shared.bytes, handle: handle.clone() };
-        let mut server = FuseServer::new((handle, ring), device, volume)?;
+        let mut server = FuseServer::new(handle, ring, device, volume)?;
         (server.counters, server.busy, server.leave) = (counted, shared.busy, shared.leave);
         executor.block_on(server.serve())
     });

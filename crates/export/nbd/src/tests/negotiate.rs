@@ -77,7 +77,7 @@ impl<E: Exports> Client<E> {
 
     fn send(&mut self, option: u32, data: &[u8]) -> (Replies, Step<E::Volume>) {
         let mut out = Vec::new();
-        let step = self.negotiation.answer(&self.exports, (option, data), &mut out);
+        let step = self.negotiation.answer(&self.exports, option, data, &mut out);
         let mut replies = Vec::new();
         let mut rest = &out[..];
         while !rest.is_empty() && option != 1 {

@@ -101,7 +101,7 @@ impl TestServer {
         let path = directory.path().join("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", path.display());
         let listener = listen(&Listen::Unix(path, 0o600)).unwrap();
-        TestServer::on(listener, (directory, uri), limits, volumes)
+        TestServer::on(listener, directory, uri, limits, volumes)
     }
 
     /// On a port of the loopback address.
@@ -110,12 +110,13 @@ impl TestServer {
         let socket = TcpListener::from(listener.try_clone().unwrap());
         let uri = format!("nbd://{}", socket.local_addr().unwrap());
         let directory = tempfile::tempdir().unwrap();
-        TestServer::on(listener, (directory, uri), Limits::default(), volumes)
+        TestServer::on(listener, directory, uri, Limits::default(), volumes)
     }
 
     fn on(
         listener: Arc<OwnedFd>,
-        (directory, uri): (tempfile::TempDir, String),
+        directory: tempfile::TempDir,
+        uri: String,
         limits: Limits,
         volumes: impl FnOnce() -> Vec<MemVolume> + Send + 'static,
     ) -> TestServer {
@@ -139,7 +140,7 @@ impl TestServer {
             let server =
                 NbdServer { handle: handle.clone(), ring, exports, limits, counters, tls: None };
             let stopping = Signal::new();
-            let serving = accept(&server, listener, (shared.2, stopping.clone()));
+            let serving = accept(&server, listener, shared.2, stopping.clone());
             executor.block_on(until(serving, stopped.receive()));
             stopping.notify_all();
             executor.block_on(settle(&handle, || Rc::strong_count(&clones) == own));
@@ -184,7 +185,8 @@ impl TestServer {
 async fn accept(
     server: &NbdServer<Watch>,
     listener: Arc<OwnedFd>,
-    (ends, stopping): (Arc<Mutex<Vec<String>>>, Signal),
+    ends: Arc<Mutex<Vec<String>>>,
+    stopping: Signal,
 ) {
     let acceptor = Acceptor {
         handle: server.handle.clone(),
