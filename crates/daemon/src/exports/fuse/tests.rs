@@ -1,5 +1,5 @@
-//! A mount that the kernel never begins to serve over io_uring. No queue of it is registered, so the
-//! kernel makes whoever opens its file wait.
+//! A mount that the kernel never begins to serve over io_uring. No queue of it is registered, so
+//! the kernel makes whoever opens its file wait.
 
 use super::FuseExports;
 use crate::exports::{Export, locked};
