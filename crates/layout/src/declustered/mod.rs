@@ -18,6 +18,7 @@
 //! - `spares`      which spare cell takes the place of a lost one
 //! - `states`      what loss, rebuild, return and copy-back do to the states of cells
 //! - `losses`      how much the stripe lost that lost most
+//! - `exposure`    how many losses stripes still survive, counted
 //! - `rebuild`     what to read for a rebuild, most endangered stripes first
 //! - `balance`     how evenly a rebuild uses the members, counted
 //! - `times`       capacity, time and exposure, beside a flat array of the same drives
@@ -25,6 +26,7 @@
 
 mod balance;
 mod domains;
+mod exposure;
 mod growth;
 mod growth_parts;
 mod losses;
@@ -41,6 +43,7 @@ mod times;
 
 pub use balance::RebuildLoad;
 pub use domains::{DomainError, DomainPlan, DomainWish, plan_domains};
+pub use exposure::{CellFate, Critical, Exposure};
 pub use growth_parts::{GROWTHS_MAX, GrowthParts, Growths};
 pub use moves::{CellMove, GrowthAt};
 pub use parts::{

@@ -6,6 +6,7 @@
 //! - `map`       there and back, and no stripe twice on a member or in a domain
 //! - `evenness`  equalities for prime numbers of members, bounds for others
 //! - `decoding`  every pair and triple of losses to 24 members
+//! - `exposure`  losses that stripes survive, counted strip by strip
 //! - `growth`    arrays that grow, at every frontier
 //! - `grown_reference` growth as a table in which cells are moved one by one
 //! - `grown_vectors` tests/golden/growth.txt, as `vectors`
@@ -19,6 +20,7 @@
 mod decoding;
 mod domains;
 mod evenness;
+mod exposure;
 mod grown_reference;
 mod grown_vectors;
 mod growth;
