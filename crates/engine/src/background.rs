@@ -13,6 +13,7 @@
 //! - `sparing`  a member went out, or is slow: a spare takes its slot
 //! - `spare_filling`  cells of lost members: rebuilt into distributed spares, copied back
 //! - `growing`  cells of an array that grows move to new members
+//! - `exposure` how many losses stripes still survive, counted
 //! - `drive`    a job at work: stripes under way, and tried again
 //! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
@@ -29,6 +30,7 @@ mod compare;
 mod course;
 pub(crate) mod discard;
 mod drive;
+mod exposure;
 mod filling;
 mod growing;
 mod job;

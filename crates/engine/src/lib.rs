@@ -56,6 +56,7 @@ mod engine_state;
 mod entrance;
 mod error;
 mod event;
+mod exposure;
 mod grow;
 mod identity;
 mod in_flight;
@@ -115,6 +116,7 @@ pub use metrics::{
 pub use room::Pause;
 pub use service::NewDevice;
 pub use spare::SpareStatus;
+pub use exposure::{ArrayExposure, CriticalStripes};
 pub use spare_cells::LostMember;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use stop::Stopped;

@@ -8,6 +8,7 @@ use crate::checksums::cache::CacheUsage;
 use crate::checksums::table::Checksums;
 use crate::engine::Engine;
 use crate::error::Refusal;
+use crate::exposure::ArrayExposure;
 use crate::identity::DeviceIdentity;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
@@ -103,6 +104,9 @@ pub struct ArrayStatus {
     pub members: Vec<MemberStatus>,
     /// Lost members whose cells are on distributed spares, or are to be.
     pub lost_members: Vec<LostMember>,
+    /// Stripes by the losses that they still survive, of arrays with distributed spares; `None`
+    /// while they are being counted.
+    pub exposure: Option<ArrayExposure>,
     /// Background work.
     pub jobs: Vec<crate::background::JobStatus>,
     /// How its last jobs ended, oldest first.
@@ -295,6 +299,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         replayed: local.coordinator().replayed.get(),
         members: slots.map(|slot| member_of(local, &superblock, slot)).collect(),
         lost_members: array.spare_cells.as_ref().map_or_else(Vec::new, |cells| cells.status()),
+        exposure: local.coordinator().exposure.status(array, local.worker.handle.turn_now()),
         jobs: crate::background::status(&local.array),
         ended_jobs: array.jobs.ends(),
         counts: array.counts(),

@@ -8,7 +8,7 @@
 use super::course::{Course, Reach};
 use super::job::JobSpec;
 use super::sparing::look_again;
-use super::{growing, notify, spare_filling, spawn, start, table};
+use super::{exposure, growing, notify, spare_filling, spawn, start, table};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
@@ -41,6 +41,7 @@ pub(crate) fn resume(local: &Rc<LocalArray>) {
         }
     }
     spare_filling::begin(local);
+    exposure::begin(local);
     growing::begin(local);
     if let Some(record) = superblock.jobs.iter().find(|job| job.kind == JobKind::Scrub) {
         let spec = JobSpec {

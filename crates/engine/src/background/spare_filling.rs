@@ -20,6 +20,7 @@ use super::{notify, spawn, table};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::{record, spare_states};
 use crate::event::names;
+use crate::exposure::{self, Batch};
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::spare_cells::SpareCells;
@@ -64,6 +65,14 @@ impl Fill {
         match self {
             Fill::Rebuild(origin) | Fill::CopyBack { origin, .. } => Some(origin),
             Fill::Empty { .. } => None,
+        }
+    }
+
+    /// The slice whose stripes it may make safer.
+    fn slice(self, map: &Declustered) -> Option<u64> {
+        match self {
+            Fill::Rebuild(origin) | Fill::CopyBack { origin, .. } => Some(origin.slice),
+            Fill::Empty { member, number } => Some(map.numbered_cell(member, number)?.slice),
         }
     }
 }
@@ -131,6 +140,7 @@ async fn run(local: Rc<LocalArray>) {
             continue;
         }
         if must_wait(&local, job.as_deref()) {
+            local.coordinator().exposure.stands_still();
             show(&local, job.as_deref());
             change.await;
             continue;
@@ -141,6 +151,7 @@ async fn run(local: Rc<LocalArray>) {
         let batch = next_batch(&local, cells, &mut pass).await;
         if batch.is_empty() {
             if complete_members(&local, cells).await {
+                notify(local.coordinator());
                 continue;
             }
             let is_blocked = !pass.blocked.is_empty();
@@ -188,6 +199,7 @@ fn show(local: &LocalArray, job: Option<&Job>) {
 
 /// Nothing is left that can be filled.
 fn end(local: &LocalArray, job: &mut Option<Rc<Job>>, is_blocked: bool) {
+    local.coordinator().exposure.stands_still();
     let Some(own) = job.as_ref() else { return };
     if is_blocked {
         local.array.record(names::JOB_BLOCKED, own.result_fields());
@@ -314,6 +326,7 @@ async fn fill(
     if version != pass.version {
         return;
     }
+    let done = Batch::begun(pass.lost, local.worker.handle.turn_now());
     everywhere(local, |_| {}).await;
     let origins = batch.iter().filter_map(|fill| fill.origin());
     let work = |strips| Work::FillCells { strips };
@@ -323,6 +336,8 @@ async fn fill(
     }
     batch.retain(|fill| fill.origin().is_none_or(|origin| !undone.contains(&origin)));
     pass.blocked.extend(undone);
+    let slices = batch.iter().filter_map(|fill| fill.slice(&cells.map()));
+    let before = exposure::before(&local.array, cells, slices);
     let mut next = cells.table().clone();
     for fill in batch {
         let changed = match fill {
@@ -337,7 +352,11 @@ async fn fill(
         }
     }
     match spare_states::commit(local, next, version).await {
-        Ok(true) => pass.version = cells.version(),
+        Ok(true) => {
+            pass.version = cells.version();
+            let done = done.ended(local.worker.handle.turn_now());
+            local.coordinator().exposure.filled(cells, &before, done);
+        }
         // If the members cannot take it, the array has said so.
         Ok(false) | Err(_) => {
             local.worker.handle.sleep(PAUSE).await;

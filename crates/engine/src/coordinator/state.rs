@@ -3,6 +3,7 @@
 use super::rounds::Rounds;
 use crate::background::jobs::Jobs;
 use crate::coordinator::marks::Marks;
+use crate::exposure::ExposureBoard;
 use crate::identity::KeptDrives;
 use crate::log::replay::summary::ReplaySummary;
 use crate::ownership::beats::Beats;
@@ -39,6 +40,7 @@ pub(crate) struct Coordinator {
     pub(super) marks: Marks,
     pub(super) drives: KeptDrives,
     pub(crate) jobs: Jobs,
+    pub(crate) exposure: ExposureBoard,
     pub(crate) looks: Looks,
     pub(crate) beats: Beats,
     pub(crate) silences: Silences,
@@ -72,6 +74,7 @@ impl Coordinator {
             marks,
             drives: KeptDrives::default(),
             jobs: Jobs::default(),
+            exposure: ExposureBoard::default(),
             looks: Looks::default(),
             beats: Beats::default(),
             silences: Silences::default(),

@@ -51,6 +51,13 @@ impl Exposure {
         Exposure { by_lost: zeros.clone(), waiting: zeros, beyond: 0 }
     }
 
+    /// Of so many stripes that lack nothing.
+    pub fn whole(parity_strips: usize, stripes: u64) -> Exposure {
+        let mut all = Exposure::none(parity_strips);
+        all.by_lost[0] = stripes;
+        all
+    }
+
     /// Of the stripes of a slice: `lost` are the members that may lack cells, and `fate` says of a
     /// data cell on them what became of it.
     pub fn of_slice(
