@@ -7,8 +7,8 @@ use crate::scrape;
 use crate::seats::Taken;
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{
-    self, ArrayCounters, ArrayState, ArrayStatus, LostMember, Pause, Replayed, ScrubResult, Share,
-    StageLatency,
+    self, ArrayCounters, ArrayState, ArrayStatus, CriticalStripes, Exposure, LostMember, Pause,
+    Replayed, ScrubResult, Share, StageLatency,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobEnd, JobKind, JobStatus};
@@ -133,6 +133,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         written_stripes: share(array.written_stripes),
         members: array.members.into_iter().map(member_status).collect(),
         lost_members: array.lost_members.into_iter().map(lost_member).collect(),
+        exposure: array.exposure.map(exposure),
         jobs: array.jobs.into_iter().map(job_status).collect(),
         ended_jobs: array.ended_jobs.into_iter().map(job_end).collect(),
         last_scrub: scrub_result(array.scrub_end, array.last_scrub),
@@ -149,6 +150,20 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             })
             .collect(),
         name: array.name,
+    }
+}
+
+fn exposure(of: ashlar_engine::ArrayExposure) -> Exposure {
+    let critical = |it: ashlar_engine::CriticalStripes| CriticalStripes {
+        survive: small(it.survive),
+        stripes: it.stripes,
+        waiting: it.waiting,
+        left_seconds: it.time_left.map(|left| left.as_secs()),
+    };
+    Exposure {
+        surviving: of.surviving,
+        beyond_parity: of.beyond_parity,
+        critical: of.critical.map(critical),
     }
 }
 

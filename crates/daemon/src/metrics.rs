@@ -36,6 +36,7 @@ pub fn openmetrics(status: &Status) -> String {
     arrays(&mut text, &status.arrays);
     starts(&mut text, &status.arrays);
     waits(&mut text, &status.arrays);
+    exposure(&mut text, &status.arrays);
     limits(&mut text, &status.arrays);
     counters(&mut text, &status.arrays);
     members(&mut text, &status.arrays);
@@ -134,6 +135,31 @@ fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
         text.family(name, "gauge", help);
         for array in arrays {
             text.sample(name, &[("array", &array.name)], value(array));
+        }
+    }
+}
+
+/// How many losses the stripes of arrays with distributed spares survive.
+fn exposure(text: &mut Text, arrays: &[ArrayStatus]) {
+    let exposed = || arrays.iter().filter_map(|it| Some((&*it.name, it.exposure.as_ref()?)));
+    let name = "ashlar_array_stripes";
+    text.family(name, "gauge", "Stripes by the further losses that they survive.");
+    for (array, exposure) in exposed() {
+        for (losses, stripes) in exposure.surviving.iter().enumerate() {
+            let losses = losses.to_string();
+            text.sample(name, &[("array", array), ("losses", &losses)], stripes);
+        }
+    }
+    let name = "ashlar_array_stripes_beyond_parity";
+    text.family(name, "gauge", "Stripes that lack more strips than parity replaces.");
+    for (array, exposure) in exposed() {
+        text.sample(name, &[("array", array)], exposure.beyond_parity);
+    }
+    let name = "ashlar_array_critical_left_seconds";
+    text.family(name, "gauge", "Time until the most endangered stripes are rebuilt, if known.");
+    for (array, exposure) in exposed() {
+        if let Some(left) = exposure.critical.and_then(|it| it.left_seconds) {
+            text.sample(name, &[("array", array)], left);
         }
     }
 }

@@ -13,7 +13,7 @@
 //! - `sparing`  a member went out, or is slow: a spare takes its slot
 //! - `spare_filling`  cells of lost members: rebuilt into distributed spares, copied back
 //! - `growing`  cells of an array that grows move to new members
-//! - `exposure` how many losses stripes still survive, counted
+//! - `exposure`  how many losses stripes still survive, counted
 //! - `drive`    a job at work: stripes under way, and tried again
 //! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
@@ -178,6 +178,7 @@ async fn set_paused(
     if job.is_paused.replace(is_paused) == is_paused {
         return Ok(());
     }
+    local.coordinator().exposure.stands_still();
     let name = if is_paused { names::JOB_PAUSED } else { names::JOB_RESUMED };
     local.array.record(name, job.fields());
     local.array.jobs.show(job.status());

@@ -128,9 +128,8 @@ impl ExposureBoard {
 
     /// Whether no member is lost.
     pub(crate) fn is_whole(array: &Array) -> bool {
-        let is_whole = |cells: &SpareCells| {
-            !cells.has_losses() && Moment::now(array, cells).gone.is_empty()
-        };
+        let is_whole =
+            |cells: &SpareCells| !cells.has_losses() && Moment::now(array, cells).gone.is_empty();
         array.spare_cells.as_deref().is_none_or(is_whole)
     }
 
@@ -211,9 +210,8 @@ impl ExposureBoard {
             return;
         }
         let mut batches = self.batches.borrow_mut();
-        let is_of_use = |old: &Batch| {
-            old.lost == batch.lost && batch.ended.since(old.ended) <= RATE_OVER
-        };
+        let is_of_use =
+            |old: &Batch| old.lost == batch.lost && batch.ended.since(old.ended) <= RATE_OVER;
         batches.retain(is_of_use);
         batches.push_back(batch);
     }
@@ -231,12 +229,7 @@ pub(crate) fn before(
 }
 
 /// Time until so many stripes that lack so many strips lack less.
-fn time_left(
-    batches: &VecDeque<Batch>,
-    lost: usize,
-    stripes: u64,
-    now: Nanos,
-) -> Option<Duration> {
+fn time_left(batches: &VecDeque<Batch>, lost: usize, stripes: u64, now: Nanos) -> Option<Duration> {
     let first = batches.front().filter(|batch| batch.lost == lost)?;
     let done: u64 = batches.iter().map(|batch| batch.stripes).sum();
     let passed = now.since(first.began).as_nanos();

@@ -104,6 +104,7 @@ pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;
 pub use error::Refusal;
 pub use event::{Event, EventLog, Occurrences, names as event_names};
+pub use exposure::{ArrayExposure, CriticalStripes};
 pub use grow::{GrowReport, GrowSpec};
 pub use identity::DeviceIdentity;
 pub use limits::{RateLimit, VolumeLimits};
@@ -116,7 +117,6 @@ pub use metrics::{
 pub use room::Pause;
 pub use service::NewDevice;
 pub use spare::SpareStatus;
-pub use exposure::{ArrayExposure, CriticalStripes};
 pub use spare_cells::LostMember;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use stop::Stopped;

@@ -344,6 +344,10 @@ pub struct ArrayStatus {
     /// Lost members of an array with distributed spares, until all their cells are in their places.
     #[serde(default)]
     pub lost_members: Vec<LostMember>,
+    /// Stripes of an array with distributed spares, by the losses that they survive. None while
+    /// they are being counted, and if an array that was started read-only lacks members.
+    #[serde(default)]
+    pub exposure: Option<Exposure>,
     /// What goes on in the background.
     pub jobs: Vec<JobStatus>,
     /// How the last jobs ended since assembly, oldest first; at most 32.
@@ -401,6 +405,32 @@ pub struct LostMember {
     pub spare_cells: u64,
     /// Cells on the device that replaces it.
     pub in_place_cells: u64,
+}
+
+/// Stripes of an array with distributed spares, written or not, by the losses that they survive.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Exposure {
+    /// Stripes by the number of further losses that they survive: first those that survive none,
+    /// last those that lack nothing.
+    pub surviving: Vec<u64>,
+    /// Stripes that lack more strips than parity replaces.
+    pub beyond_parity: u64,
+    /// The stripes that survive the fewest losses, if some lack anything and can be read.
+    pub critical: Option<CriticalStripes>,
+}
+
+/// The stripes that survive the fewest losses. They are rebuilt first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CriticalStripes {
+    /// Further losses that they survive.
+    pub survive: u16,
+    /// How many they are.
+    pub stripes: u64,
+    /// Those of them that wait: no spare is free for what they lack.
+    pub waiting: u64,
+    /// Seconds until all of them are rebuilt, at the rate of the last minute. None if that is
+    /// unknown: nothing is rebuilt, none of them was yet, or some of them wait.
+    pub left_seconds: Option<u64>,
 }
 
 /// An array whose writes wait for space.

@@ -1,8 +1,8 @@
 //! The screen of `ashlar status`: what is wrong stands out, what is right takes one line.
 
-use super::domains;
 use super::rate::progress;
 use super::table;
+use super::{domains, exposure};
 use ashlar_api::v1::array::{ArrayState, ArrayStatus, LostMember, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
@@ -154,6 +154,7 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         lines.push(member_line(member, array));
     }
     lines.extend(array.lost_members.iter().map(lost_member));
+    lines.extend(exposure::line(array));
     for job in array.jobs.iter().filter(|job| !job.is_rebuild() || job.slot.is_none()) {
         let found = match job.kind {
             JobKind::Scrub => format!("  {} mismatches", job.mismatches),

@@ -150,6 +150,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         members: Vec::new(),
         jobs: Vec::new(),
         lost_members: Vec::new(),
+        exposure: None,
         ended_jobs: Vec::new(),
         last_scrub: None,
         counters: Default::default(),

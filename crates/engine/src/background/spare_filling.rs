@@ -356,6 +356,9 @@ async fn fill(
             pass.version = cells.version();
             let done = done.ended(local.worker.handle.turn_now());
             local.coordinator().exposure.filled(cells, &before, done);
+            if job.is_paused.get() {
+                local.coordinator().exposure.stands_still();
+            }
         }
         // If the members cannot take it, the array has said so.
         Ok(false) | Err(_) => {

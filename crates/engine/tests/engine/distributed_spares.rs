@@ -388,3 +388,80 @@ fn openzfs_18286_a_returned_member_is_not_trusted_with_spare_cells() {
         })
         .done();
 }
+
+/// OpenZFS 18420: more drives fail while a rebuild to spare space is under way, as many as parity
+/// replaces, and clients write meanwhile.
+#[test]
+fn openzfs_18420_losses_in_the_middle_of_a_rebuild_leave_nothing_wrong() {
+    let (mut world, disks, _) = world_for(938, &two_spares());
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, two_spares()).await;
+            let model = filled(&engine, 938).await;
+            engine.fail("tank", MemberIdx(0)).await.expect("it may go");
+            engine.fail("tank", MemberIdx(4)).await.expect("it may go");
+            assert_eq!(status(&engine).await.tolerates, 0, "the rebuild has not ended");
+            let model = steps(&engine, 1, model, 50).await;
+            let model = audit(&engine, model).await;
+            until_rebuilt(&engine, &handle, 2).await;
+            let model = audit(&engine, model).await;
+            disks[7].vanish();
+            disks[8].vanish();
+            audit(&engine, model).await;
+        })
+        .done();
+}
+
+/// OpenZFS 14041: the second of two spares was never filled. Both are, whether the second loss
+/// comes after the rebuild of the first one or before it.
+#[test]
+fn openzfs_14041_the_second_spare_is_filled() {
+    for waits in [true, false] {
+        let (mut world, disks, _) = world_for(939, &two_spares());
+        let opener = world.opener();
+        world
+            .run(async move |handle| {
+                let engine = started(opener, &handle, two_spares()).await;
+                let model = filled(&engine, 939).await;
+                engine.fail("tank", MemberIdx(1)).await.expect("it may go");
+                if waits {
+                    until_rebuilt(&engine, &handle, 1).await;
+                }
+                engine.fail("tank", MemberIdx(7)).await.expect("it may go");
+                until_rebuilt(&engine, &handle, 2).await;
+                let lost = status(&engine).await.lost_members;
+                let columns: Vec<Option<usize>> = lost.iter().map(|it| it.spare_column).collect();
+                assert_eq!(columns, [Some(0), Some(1)]);
+                assert!(are_on_spares(&lost, 2), "{lost:?}");
+                disks[3].vanish();
+                disks[5].vanish();
+                audit(&engine, model).await;
+            })
+            .done();
+    }
+}
+
+/// OpenZFS 16547: two spare cells of a stripe were on one drive, whose loss took both. With two
+/// members on spares, any two others may go.
+#[test]
+fn openzfs_16547_two_spare_cells_of_a_stripe_are_on_two_drives() {
+    for third in 2..9 {
+        let fourth = if third == 8 { 2 } else { third + 1 };
+        let (mut world, disks, _) = world_for(940, &two_spares());
+        let opener = world.opener();
+        world
+            .run(async move |handle| {
+                let engine = started(opener, &handle, two_spares()).await;
+                let model = filled(&engine, 940).await;
+                for (lost, member) in [(1, 0), (2, 1)] {
+                    engine.fail("tank", MemberIdx(member)).await.expect("it may go");
+                    until_rebuilt(&engine, &handle, lost).await;
+                }
+                disks[third].vanish();
+                disks[fourth].vanish();
+                audit(&engine, model).await;
+            })
+            .done();
+    }
+}

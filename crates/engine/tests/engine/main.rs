@@ -22,6 +22,7 @@ mod distributed_spares;
 mod domains;
 mod drives;
 mod edges;
+mod exposure;
 mod faults;
 mod first_writes;
 mod governor;
