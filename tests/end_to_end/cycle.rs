@@ -213,13 +213,17 @@ fn distributed_spares_take_lost_members_and_give_them_back() {
         world.ok(&["fail", "tank0", slot]);
         let told = world.ok(&["rebuild", "wait", "tank0"]);
         assert!(told.contains("distributed spares"), "{told}");
-        assert_eq!(world.array()["tolerates"], 2);
+        let array = world.array();
+        assert_eq!(array["tolerates"], 2);
+        assert_eq!(array["exposure"]["critical"], serde_json::Value::Null, "{array}");
     }
     let shown = world.ok(&["status"]);
     assert!(shown.contains("distributed spare 0") && shown.contains("on spares"), "{shown}");
+    assert!(shown.contains("risk   all stripes survive 2 more losses"), "{shown}");
     for slot in ["6", "7"] {
         world.ok(&["fail", "tank0", slot]);
     }
+    no_spare_is_left(&world);
     assert!(Way::Nbd.holds(&world, &first), "wrong with four members out");
     let second = world.noise_from("second", DATA_BYTES, 77);
     Way::Nbd.write(&world, &second);
@@ -242,6 +246,28 @@ fn distributed_spares_take_lost_members_and_give_them_back() {
     let scrubbed = world.ok(&["scrub", "tank0", "--wait"]);
     assert!(scrubbed.contains(" 0 mismatches"), "{scrubbed}");
     assert_eq!(world.array()["counters"]["errors"], 0);
+}
+
+/// Stripes of the last two losses wait, and status and metrics say how many.
+fn no_spare_is_left(world: &World) {
+    let array = world.array();
+    let critical = &array["exposure"]["critical"];
+    assert_eq!(
+        (&critical["survive"], &critical["left_seconds"]),
+        (&0.into(), &().into()),
+        "{array}"
+    );
+    assert_eq!(critical["stripes"], critical["waiting"], "{array}");
+    let shown = world.ok(&["status"]);
+    assert!(
+        shown.contains("survive no more loss") && shown.contains("wait for a spare"),
+        "{shown}"
+    );
+    let metrics = world.ok(&["metrics"]);
+    let sample =
+        format!("ashlar_array_stripes{{array=\"tank0\",losses=\"0\"}} {}", critical["stripes"]);
+    assert!(metrics.contains(&sample), "{metrics}");
+    assert!(!metrics.contains("ashlar_array_critical_left_seconds{"), "{metrics}");
 }
 
 #[test]

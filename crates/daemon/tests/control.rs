@@ -270,6 +270,14 @@ fn metrics_are_sound_openmetrics() {
     );
     assert!(text.contains("ashlar_array_full_stripe_writes_total{array=\"tank0\"} 0\n"), "{text}");
     assert!(text.contains("ashlar_array_parity_only_records_total{array=\"tank0\"} 0\n"), "{text}");
+    for sample in [
+        "ashlar_array_stripes{array=\"tank0\",losses=\"0\"} 7\n",
+        "ashlar_array_stripes{array=\"tank0\",losses=\"2\"} 90\n",
+        "ashlar_array_stripes_beyond_parity{array=\"tank0\"} 3\n",
+        "ashlar_array_critical_left_seconds{array=\"tank0\"} 42\n",
+    ] {
+        assert!(text.contains(sample), "{sample} {text}");
+    }
     assert!(text.contains("ashlar_start_put_back{array=\"tank0\"} 5\n"), "{text}");
     assert!(text.contains("ashlar_start_rows_left{array=\"tank0\"} 2\n"), "{text}");
 }

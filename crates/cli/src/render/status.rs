@@ -497,4 +497,4 @@ fn limits_table(status: &Status) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

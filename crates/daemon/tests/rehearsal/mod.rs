@@ -3,8 +3,8 @@
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{
-    Appeared, ArrayState, ArrayStatus, Assemble, Create, Created, Destroy, Rename, Replayed, Scan,
-    Share, Stop,
+    Appeared, ArrayState, ArrayStatus, Assemble, Create, Created, CriticalStripes, Destroy,
+    Exposure, Rename, Replayed, Scan, Share, Stop,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{
@@ -150,7 +150,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         members: Vec::new(),
         jobs: Vec::new(),
         lost_members: Vec::new(),
-        exposure: None,
+        exposure: Some(exposure()),
         ended_jobs: Vec::new(),
         last_scrub: None,
         counters: Default::default(),
@@ -159,6 +159,13 @@ fn status_of(array: &Create) -> ArrayStatus {
         flush_latency: Default::default(),
         write_stages: Vec::new(),
     }
+}
+
+/// Of 8+2 stripes, 7 of which lack two strips.
+fn exposure() -> Exposure {
+    let left_seconds = Some(42);
+    let critical = CriticalStripes { survive: 0, stripes: 7, waiting: 0, left_seconds };
+    Exposure { surviving: vec![7, 0, 90], beyond_parity: 3, critical: Some(critical) }
 }
 
 /// Calls that the tests only send to see that they arrive at all.

@@ -6,7 +6,7 @@ use ashlar_api::v1::status::Status;
 use ashlar_layout::Level;
 
 /// A RAID 6 of `members` with the given states, as the daemon would send it.
-fn status(states: &[&str], jobs: &str) -> Status {
+pub(crate) fn status(states: &[&str], jobs: &str) -> Status {
     let latency = r#"{"count": 1, "us_p50": 80, "us_p99": 1200, "us_max": 9000}"#;
     let members: Vec<String> = states
         .iter()
