@@ -28,8 +28,8 @@ fn file_systems_of_fstab_are_mounted_after_reboots_power_cuts_and_lost_drives() 
         drives: &DRIVES,
         files: &[],
         slow: None,
-        // On a quiet machine a boot takes a minute.
-        patience_seconds: "400",
+        // On a quiet machine a boot takes a minute, on a busy one six.
+        patience_seconds: "1800",
     };
     let machine = match DebianMachine::new(&setting) {
         Ok(machine) => machine,

@@ -67,7 +67,7 @@ step_1() {
   ashlar attach tank 2>/run/told
   grep 'for /etc/fstab: /dev/ashlar/tank$' /run/told
   ashlar attach safe --via loop
-  until_so 60 test -b /dev/ashlar/tank -a -b /dev/ashlar/safe
+  until_so 240 test -b /dev/ashlar/tank -a -b /dev/ashlar/safe
   say "mkfs, fstab, mount"
   mkfs.xfs -q /dev/ashlar/tank
   mkfs.ext4 -q /dev/ashlar/safe
@@ -93,7 +93,7 @@ step_2() {
   write_down before_the_cut
   write_on /srv/tank &
   write_on /srv/safe &
-  until_so 60 test -e /run/under_way_tank -a -e /run/under_way_safe
+  until_so 240 test -e /run/under_way_tank -a -e /run/under_way_safe
 }
 
 step_3() {
@@ -135,11 +135,11 @@ step_5() {
   health_is 0
   without_trouble
   say "pull tank2"
-  until_so 60 test ! -e "${DRIVES}tank2"
+  until_so 240 test ! -e "${DRIVES}tank2"
   write_down without_tank2
   health_is 2
   say "plug tank2"
-  until_so 60 health_is 0
+  until_so 240 health_is 0
   told "virtio-tank2-part1 is back in 'tank'"
   no_mismatch
   echo 3 >/proc/sys/vm/drop_caches
@@ -180,7 +180,7 @@ survived() { # survived COMMAND...: the end of the daemon under load; its users 
   write_on /srv/safe &
   "$@"
   write_down "after_$1"
-  until_so 60 is_successor_of "$pid"
+  until_so 240 is_successor_of "$pid"
   touch /run/enough
   wait
   test ! -e /run/lost

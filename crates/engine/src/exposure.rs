@@ -51,7 +51,7 @@ pub struct CriticalStripes {
 #[derive(Default)]
 pub(crate) struct ExposureBoard {
     tally: RefCell<Option<Tally>>,
-    batches: RefCell<VecDeque<Batch>>,
+    batches: RefCell<VecDeque<Filled>>,
 }
 
 /// The slices that have been counted.
@@ -71,13 +71,13 @@ struct Moment {
 }
 
 /// Counts of the slices whose cells are being filled, as they are before.
-pub(crate) struct Before {
+pub(crate) struct CountsBefore {
     of: Moment,
     slices: BTreeMap<u64, Exposure>,
 }
 
 /// Cells that were filled together.
-pub(crate) struct Batch {
+pub(crate) struct Filled {
     /// Strips that its stripes lacked.
     lost: usize,
     began: Nanos,
@@ -86,15 +86,15 @@ pub(crate) struct Batch {
     stripes: u64,
 }
 
-impl Batch {
+impl Filled {
     /// That of stripes which lacked so much, and that begins now.
-    pub(crate) fn begun(lost: usize, now: Nanos) -> Batch {
-        Batch { lost, began: now, ended: now, stripes: 0 }
+    pub(crate) fn begun(lost: usize, now: Nanos) -> Filled {
+        Filled { lost, began: now, ended: now, stripes: 0 }
     }
 
     /// It ends now.
-    pub(crate) fn ended(self, now: Nanos) -> Batch {
-        Batch { ended: now, ..self }
+    pub(crate) fn ended(self, now: Nanos) -> Filled {
+        Filled { ended: now, ..self }
     }
 }
 
@@ -187,7 +187,7 @@ impl ExposureBoard {
     }
 
     /// The cells of a batch have been filled, and the table says so since this moment.
-    pub(crate) fn filled(&self, cells: &SpareCells, before: &Before, batch: Batch) {
+    pub(crate) fn filled(&self, cells: &SpareCells, before: &CountsBefore, batch: Filled) {
         let mut tally = self.tally.borrow_mut();
         let mut tally = tally.as_mut().filter(|tally| tally.of == before.of);
         let mut stripes = 0;
@@ -202,16 +202,16 @@ impl ExposureBoard {
         if let Some(tally) = tally {
             tally.of.version = cells.version();
         }
-        self.note(Batch { stripes, ..batch });
+        self.note(Filled { stripes, ..batch });
     }
 
-    fn note(&self, batch: Batch) {
+    fn note(&self, batch: Filled) {
         if batch.lost == 0 {
             return;
         }
         let mut batches = self.batches.borrow_mut();
         let is_of_use =
-            |old: &Batch| old.lost == batch.lost && batch.ended.since(old.ended) <= RATE_OVER;
+            |old: &Filled| old.lost == batch.lost && batch.ended.since(old.ended) <= RATE_OVER;
         batches.retain(is_of_use);
         batches.push_back(batch);
     }
@@ -222,14 +222,19 @@ pub(crate) fn before(
     array: &Array,
     cells: &SpareCells,
     slices: impl Iterator<Item = u64>,
-) -> Before {
+) -> CountsBefore {
     let of = Moment::now(array, cells);
     let slices = slices.map(|slice| (slice, of.count(cells, slice))).collect();
-    Before { of, slices }
+    CountsBefore { of, slices }
 }
 
 /// Time until so many stripes that lack so many strips lack less.
-fn time_left(batches: &VecDeque<Batch>, lost: usize, stripes: u64, now: Nanos) -> Option<Duration> {
+fn time_left(
+    batches: &VecDeque<Filled>,
+    lost: usize,
+    stripes: u64,
+    now: Nanos,
+) -> Option<Duration> {
     let first = batches.front().filter(|batch| batch.lost == lost)?;
     let done: u64 = batches.iter().map(|batch| batch.stripes).sum();
     let passed = now.since(first.began).as_nanos();
@@ -239,14 +244,14 @@ fn time_left(batches: &VecDeque<Batch>, lost: usize, stripes: u64, now: Nanos) -
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, ExposureBoard, time_left};
+    use super::{ExposureBoard, Filled, time_left};
     use ashlar_units::Nanos;
     use std::time::Duration;
 
-    fn batch(lost: usize, seconds: (u64, u64), stripes: u64) -> Batch {
+    fn batch(lost: usize, seconds: (u64, u64), stripes: u64) -> Filled {
         let [began, ended] =
             [seconds.0, seconds.1].map(|at| Nanos(0).after(Duration::from_secs(at)));
-        Batch { lost, began, ended, stripes }
+        Filled { lost, began, ended, stripes }
     }
 
     fn left(board: &ExposureBoard, lost: usize, stripes: u64, now_s: u64) -> Option<u64> {

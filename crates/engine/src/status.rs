@@ -105,8 +105,8 @@ pub struct ArrayStatus {
     /// Lost members whose cells are on distributed spares, or are to be.
     pub lost_members: Vec<LostMember>,
     /// Stripes by the losses that they still survive, of arrays with distributed spares; `None`
-    /// while they are being counted, and if members are lost of an array that is read only since its
-    /// start.
+    /// while they are being counted, and if members are lost of an array that is read-only since
+    /// its start.
     pub exposure: Option<ArrayExposure>,
     /// Background work.
     pub jobs: Vec<crate::background::JobStatus>,

@@ -20,7 +20,7 @@ use super::{notify, spawn, table};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::{record, spare_states};
 use crate::event::names;
-use crate::exposure::{self, Batch};
+use crate::exposure::{self, Filled};
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::spare_cells::SpareCells;
@@ -326,7 +326,7 @@ async fn fill(
     if version != pass.version {
         return;
     }
-    let done = Batch::begun(pass.lost, local.worker.handle.turn_now());
+    let done = Filled::begun(pass.lost, local.worker.handle.turn_now());
     everywhere(local, |_| {}).await;
     let origins = batch.iter().filter_map(|fill| fill.origin());
     let work = |strips| Work::FillCells { strips };
