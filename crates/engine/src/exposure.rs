@@ -269,7 +269,7 @@ mod tests {
         board.note(batch(2, (10, 20), 300));
         assert_eq!(left(&board, 2, 600, 20), Some(30));
         board.note(batch(2, (70, 80), 50));
-        assert_eq!(left(&board, 2, 500, 80), Some(87), "the first batch is too long ago");
+        assert_eq!(left(&board, 2, 500, 80), Some(100), "the first batch is too long ago");
     }
 
     #[test]
