@@ -15,15 +15,21 @@ use crate::rows::PARITY_ROWS;
 pub(crate) struct Groups(List<Shape, PARITY_MAX>);
 
 impl Groups {
-    /// Sorts the outputs (and their rows with them) into as few passes as the shapes allow: P and Q
-    /// together by Horner's rule, rows of ones by XOR, the others by multiplication, [`REST_MAX`] a
-    /// pass.
-    pub(crate) fn of_rows(
+    /// No passes yet.
+    pub(crate) const fn none() -> Groups {
+        Groups(List::new())
+    }
+
+    /// Sorts the outputs (and their rows with them) into as few passes as the shapes allow, and
+    /// adds those: P and Q together by Horner's rule, rows of ones by XOR, the others by
+    /// multiplication, [`REST_MAX`] a pass. Added in place: returned, the list would be copied.
+    pub(crate) fn add_rows(
+        &mut self,
         outputs: &mut List<*mut u8, PARITY_MAX>,
         rows: &mut List<&[u8], PARITY_MAX>,
         columns: usize,
-    ) -> Groups {
-        let mut groups = List::new();
+    ) {
+        let groups = &mut self.0;
         let is_p = |row: &&[u8]| row[..columns].iter().all(|&coefficient| coefficient == 1);
         let is_q = |row: &&[u8]| row[..columns] == PARITY_ROWS[1][..columns] && columns > 1;
         // Rows of ones first, one of them followed by Q.
@@ -48,7 +54,6 @@ impl Groups {
             groups.push_known(Shape::Any(rest));
             left -= rest;
         }
-        Groups(groups)
     }
 
     /// One shape for each pass, in the order of the outputs.

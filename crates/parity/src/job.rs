@@ -94,7 +94,8 @@ impl<'a> Job<'a> {
         assert!(self.rows.iter().all(|row| row.len() >= columns), "a source without coefficient");
         let tail = bytes % GRAIN;
         let whole = bytes - tail;
-        let groups = Groups::of_rows(&mut self.outputs, &mut self.rows, columns);
+        let mut groups = Groups::none();
+        groups.add_rows(&mut self.outputs, &mut self.rows, columns);
         let mut differs = self.run_whole(&groups, whole);
         if tail != 0 {
             differs |= self.run_tail(&groups, whole, tail);

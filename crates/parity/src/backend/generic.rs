@@ -173,7 +173,8 @@ struct Sums<L: Lanes, const REST: usize> {
 struct Loop<'a, L: Lanes, A, const XOR: bool, const HORNER: bool, const REST: usize> {
     lanes: L,
     pass: &'a Pass<'a>,
-    factors: [[L::Prepared; STRIPS_MAX]; REST],
+    /// Borrowed: moved in, a thousand bytes of them would be copied.
+    factors: &'a [[L::Prepared; STRIPS_MAX]; REST],
     /// Every row has coefficient 1 for column 0, as all parity rows do: nothing to multiply there.
     first_is_plain: bool,
     /// Those of the top source, in registers where there are enough.
@@ -196,10 +197,10 @@ where
     A: Action,
 {
     let first_row = pass.outputs.len() - REST;
-    let factors = prepare_factors::<L, REST>(lanes, pass, first_row);
+    let factors = &prepare_factors::<L, REST>(lanes, pass, first_row);
     let first_is_plain = REST > 0 && pass.rows[first_row..].iter().all(|row| row[0] == 1);
     let last = pass.sources.len() - 1;
-    let top = factors.map(|factors| lanes.factor(factors[last]));
+    let top = factors.each_ref().map(|factors| lanes.factor(factors[last]));
     let action = PhantomData;
     let this =
         Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, first_is_plain, top, action };
@@ -375,7 +376,7 @@ where
         wide: usize,
     ) {
         self.add_two_to_p_and_q(sums, [a, b], wide);
-        for (rest, factors) in sums.rest.iter_mut().zip(&self.factors) {
+        for (rest, factors) in sums.rest.iter_mut().zip(self.factors) {
             let factor_a = self.lanes.factor(factors[column + 1]);
             let factor_b = self.lanes.factor(factors[column]);
             for n in 0..wide {
@@ -397,7 +398,7 @@ where
         wide: usize,
     ) {
         self.add_two_to_p_and_q(sums, [a, b], wide);
-        for (rest, factors) in sums.rest.iter_mut().zip(&self.factors) {
+        for (rest, factors) in sums.rest.iter_mut().zip(self.factors) {
             let factor_a = self.lanes.factor(factors[1]);
             for n in 0..wide {
                 let product_a = self.lanes.mul(a[n], factor_a);
