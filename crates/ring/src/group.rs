@@ -26,7 +26,7 @@ pub(crate) struct Places<T> {
 /// What the halves of one group share.
 struct Place<T> {
     answers: Answers<T>,
-    /// Completions that were made.
+    /// Completions that were made, one bit each.
     asked: u8,
     /// Those that have ended, one bit each.
     ended: u8,
@@ -43,6 +43,8 @@ struct Place<T> {
 pub struct Group<T> {
     pool: Rc<Pool<T>>,
     place: usize,
+    /// Completions that were made.
+    made: u8,
 }
 
 /// The place was given up.
@@ -85,7 +87,7 @@ impl<T> Places<T> {
 
 impl<T> Place<T> {
     fn has_all(&self) -> bool {
-        self.ended.count_ones() == u32::from(self.asked)
+        self.ended == self.asked
     }
 
     fn take_answers(&mut self) -> Answers<T> {
@@ -97,7 +99,7 @@ impl<T> Completions<T> {
     /// A new group without answers to wait for.
     pub fn group(&self) -> Group<T> {
         let place = self.pool.groups.borrow_mut().take();
-        Group { pool: Rc::clone(&self.pool), place }
+        Group { pool: Rc::clone(&self.pool), place, made: 0 }
     }
 }
 
@@ -133,9 +135,10 @@ impl<T> Group<T> {
     pub fn completion(&mut self) -> Completion<T> {
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
-        let part = place.asked;
+        let part = self.made;
         assert!(usize::from(part) < GROUP_MAX, "a group has {GROUP_MAX} answers at most");
-        place.asked += 1;
+        self.made += 1;
+        place.asked |= 1 << part;
         Completion::of_group(Rc::clone(&self.pool), self.place, part)
     }
 

@@ -114,9 +114,25 @@ fn strips(update: BlockUpdate) -> impl Iterator<Item = StripIdx> {
     std::iter::once(update.strip).chain(update.parity.iter())
 }
 
-/// Where the row of each strip lies now, bytes from the member's start. Asked anew for the writes:
-/// a strip may have got another place meanwhile.
-fn places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> PerStrip<(MemberIdx, u64)> {
+/// Where the row of each strip lies, bytes from the member's start.
+type Places = PerStrip<(MemberIdx, u64)>;
+
+/// Where it may be read. Since the plan was made another device may have come into a slot, with
+/// nothing on it.
+fn readable_places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> Places {
+    let mut places = [None; GROUP_MAX];
+    for (place, strip) in places.iter_mut().zip(strips(update)) {
+        *place = local.array.readable_place(stripe, strip, update.rows.start);
+    }
+    places
+}
+
+/// Where it is written. Where there are spare cells, that is asked anew: since it was `read` there,
+/// a strip may have got another place.
+fn places(local: &LocalArray, stripe: Stripe, update: BlockUpdate, read: Places) -> Places {
+    if local.array.spare_cells.is_none() {
+        return read;
+    }
     let mut places = [None; GROUP_MAX];
     for (place, strip) in places.iter_mut().zip(strips(update)) {
         *place = Some(local.array.place(stripe, strip, update.rows.start));
@@ -136,7 +152,8 @@ pub(super) async fn write(
     let (mut buffers, _leave) = pin!(local.scratch.take(count, BLOCK_BYTES_USIZE)).await;
     local.counts().write_member_reads.add(to_u64(count));
     let is_timed = is_timed(local);
-    let mut reads = start_reads(local, stripe, update, &mut buffers, is_timed);
+    let read_places = readable_places(local, stripe, update);
+    let mut reads = start_reads(local, &read_places, &mut buffers, is_timed);
     let answers = reads.answers(local).await;
     let mut blocks = match old_blocks(local, update, &reads, answers) {
         Ok(blocks) => blocks,
@@ -147,7 +164,7 @@ pub(super) async fn write(
     clock.lap(local, WriteStage::Parity);
     clock.lap(local, WriteStage::Log);
     let pieces = pieces(update, payload, blocks);
-    let places = places(local, stripe, update);
+    let places = places(local, stripe, update, read_places);
     // Since the plan was made a member may have been lost, and its strips have got spare cells. Of
     // an array that grows, strips may be on their way to another place.
     let is_elsewhere = local.array.missing_slots() != 0
@@ -168,25 +185,24 @@ fn is_timed(local: &LocalArray) -> bool {
 
 fn start_reads(
     local: &LocalArray,
-    stripe: Stripe,
-    update: BlockUpdate,
+    places: &Places,
     buffers: &mut Vec<BufMut>,
     is_timed: bool,
 ) -> Commands {
     let mut commands = Commands::new(local, is_timed);
-    for (at, strip) in strips(update).enumerate() {
-        let buffer = buffers.pop().expect("one buffer for each strip of the update");
-        // Since the plan was made another device may have come into the slot, with nothing on it.
-        let Some(place) = local.array.readable_place(stripe, strip, update.rows.start) else {
+    let mut started = 0;
+    for (at, buffer) in buffers.drain(..).enumerate() {
+        let Some(place) = places[at] else {
             drop(commands.group.completion());
             continue;
         };
         commands.start(local, at, place, Command::Read(buffer));
         if commands.owners[at].is_some() {
             local.tally(place.0).begin_read(BLOCK_BYTES);
-            local.counts().member_reads.add(1);
+            started += 1;
         }
     }
+    local.counts().member_reads.add(started);
     commands
 }
 
@@ -253,14 +269,14 @@ fn pieces(update: BlockUpdate, payload: &Payload, blocks: PerStrip<BufMut>) -> P
 /// Store the pieces on devices that nothing replaces.
 async fn store(
     local: &Rc<LocalArray>,
-    places: &PerStrip<(MemberIdx, u64)>,
+    places: &Places,
     pieces: &PerStrip<Buf>,
     is_timed: bool,
 ) -> FailedMembers {
-    let mut writes = Commands::new(local, is_timed);
+    let (mut writes, mut asked) = (Commands::new(local, is_timed), 0);
     for (at, place) in places.iter().enumerate() {
         let (Some(place), Some(piece)) = (*place, &pieces[at]) else { continue };
-        local.counts().member_writes.add(1);
+        asked += 1;
         // A slot whose device has just been taken away is out: its content is carried by parity,
         // and the slots that were left out are recorded before the client is answered.
         writes.start(local, at, place, Command::Write(piece.clone()));
@@ -268,6 +284,7 @@ async fn store(
             local.tally(place.0).begin_write(BLOCK_BYTES);
         }
     }
+    local.counts().member_writes.add(asked);
     let answers = writes.answers(local).await;
     let mut bad = Bad::new();
     for (at, answer) in answers.into_iter().enumerate() {
@@ -302,7 +319,7 @@ fn note_written(local: &LocalArray, writes: &Commands, at: usize, owner: MemberD
 /// device.
 async fn blame_all(
     local: &Rc<LocalArray>,
-    places: &PerStrip<(MemberIdx, u64)>,
+    places: &Places,
     pieces: &PerStrip<Buf>,
     bad: Bad,
 ) -> FailedMembers {

@@ -21,7 +21,7 @@ use ashlar_ring::{Pending, within};
 use ashlar_units::{BLOCK_BYTES, Extent, Nanos, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -35,8 +35,8 @@ pub(super) async fn read(
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
     let array = &local.array;
-    let Some(first) = array.layouts.cut(extent).flat_map(|piece| parts(array, &piece)).next()
-    else {
+    let piece = array.layouts.cut(extent).next();
+    let Some(first) = piece.and_then(|piece| parts(array, &piece).next()) else {
         return Ok(buffer);
     };
     if first.extent.bytes == extent.bytes {
@@ -48,16 +48,14 @@ pub(super) async fn read(
         let Started::Straight(part, began, mut pending) = started else {
             return finish(local, started).await;
         };
-        if local.array.checksums.is_some() {
-            return straight(local, part, began, pending).await;
-        }
         // What is there is not passed on to futures of its own.
         let Some(outcome) = answered(&mut pending).await else {
-            return straight(local, part, began, pending).await;
+            return pin!(straight(local, part, began, pending)).await;
         };
         note_end(local, &began, local.worker.handle.turn_now());
         return match plain(local, &began, Some(outcome)) {
-            Ok(buffer) => Ok(buffer),
+            Ok(buffer) if array.checksums.is_none() => Ok(buffer),
+            Ok(buffer) => pin!(compared(local, part, began, buffer)).await,
             Err(outcome) => Box::pin(not_plain(local, part, began, outcome)).await,
         };
     }

@@ -17,6 +17,7 @@ use ashlar_layout as layout;
 use ashlar_ring::Pending;
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{Command, Reply, Request, VolumeError, VolumeErrorKind};
+use std::pin::pin;
 use std::rc::Rc;
 
 /// Carry out one request of a client.
@@ -36,7 +37,9 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
         Command::Read(buffer) => {
             counts.reads.add(1);
             counts.read_bytes.add(extent.bytes);
-            (read(local, extent, buffer).await.map(Reply::Data), &counters.read_latency)
+            // Pinned where it is: what is awaited by value is moved first.
+            let result = pin!(read(local, extent, buffer)).await;
+            (result.map(Reply::Data), &counters.read_latency)
         }
         Command::Write(bytes) => {
             counts.writes.add(1);

@@ -188,7 +188,8 @@ async fn write_block(
     clock: &mut StageClock,
 ) -> ControlFlow<Result<(), VolumeErrorKind>, Option<StripSet>> {
     let Some(update) = block::plan(local, payload) else { return ControlFlow::Continue(None) };
-    let failed = match block::write(local, update, payload, clock).await {
+    // Pinned where it is: by value it would be moved, twice.
+    let failed = match pin!(block::write(local, update, payload, clock)).await {
         block::Written::Unread(missing) => return ControlFlow::Continue(Some(missing.all())),
         block::Written::Stored(failed) => failed,
     };
