@@ -118,6 +118,8 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
         _ => Err(Refusal::cannot_run(
             "engine.unknown",
             format!("'{name}' is no engine that the lab can drive; nothing was done"),
+        )
+        .hint(
             "say ashlar, ashlar:POLICY, btrfs, mdadm or device:PATH; \
              settings follow as mdadm:group_thread_cnt=64",
         )),
@@ -169,6 +171,6 @@ pub fn is_there(program: &str) -> bool {
 pub(crate) fn word(path: &Path) -> Result<&str, Refusal> {
     path.to_str().ok_or_else(|| {
         let said = format!("{}: the name is not UTF-8; nothing was done", path.display());
-        Refusal::cannot_run("path.not_utf8", said, "give it another name")
+        Refusal::cannot_run("path.not_utf8", said).hint("give it another name")
     })
 }

@@ -8,7 +8,7 @@ use crate::adapter::commands::Commands;
 use crate::adapter::word;
 use crate::lint::live::extent::reads_zeros;
 use crate::lint::live::signature;
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub fn refuse_unless_named(
     for (at, target) in targets.iter().enumerate() {
         if targets[..at].contains(target) {
             let said = format!("{} was named twice; nothing was written", target.display());
-            return Err(Refusal::cannot_run("target.twice", said, "name each target once"));
+            return Err(Refusal::cannot_run("target.twice", said).hint("name each target once"));
         }
         refuse_one(commands, target, named)?;
     }
@@ -33,18 +33,18 @@ pub fn refuse_unless_named(
 }
 
 fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Result<(), Refusal> {
-    let facts = std::fs::metadata(target).map_err(|error| {
-        Refusal::file(target, &error, "nothing was written; name what is there")
-    })?;
+    let facts = std::fs::metadata(target).at(target, "nothing was written; name what is there")?;
     let is_block = facts.file_type().is_block_device();
     if !is_block && !facts.is_file() {
         let said = format!(
             "{} is neither a file nor a block device; nothing was written",
             target.display()
         );
-        return Err(Refusal::cannot_run("target.unusable", said, "name files or block devices"));
+        return Err(
+            Refusal::cannot_run("target.unusable", said).hint("name files or block devices")
+        );
     }
-    let real = std::fs::canonicalize(target).map_err(|error| Refusal::file(target, &error, ""))?;
+    let real = std::fs::canonicalize(target).at(target, "")?;
     if is_block {
         refuse_in_use(commands, &real)?;
     }
@@ -68,11 +68,8 @@ fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Resul
             };
             let say = wanted.unwrap_or_else(|| target.display().to_string());
             let said = format!("{} {carries}; nothing was written", target.display());
-            Err(Refusal::new(
-                "target.not_named",
-                said,
-                format!("if it may go, say --destroy {say}"),
-            ))
+            Err(Refusal::new("target.not_named", said)
+                .hint(format!("if it may go, say --destroy {say}")))
         }
     }
 }
@@ -108,12 +105,13 @@ fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> 
         );
         let hint =
             "is it there, and set up? lsblk lists block devices, losetup sets a loop device up";
-        return Err(Refusal::cannot_run("target.unknown", said, hint));
+        return Err(Refusal::cannot_run("target.unknown", said).hint(hint));
     }
     let listed = answer.stdout;
     let refused = |how: &str| {
         let said = format!("{} is {how}; nothing was written", device.display());
-        Err(Refusal::new("target.in_use", said, "let it go first; --destroy does not help here"))
+        Err(Refusal::new("target.in_use", said)
+            .hint("let it go first; --destroy does not help here"))
     };
     let mut lines = listed.lines();
     let own = lines.next().unwrap_or_default();

@@ -5,7 +5,7 @@
 
 use crate::metrics::latency::to_f64;
 use crate::record::CpuCost;
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,8 +32,7 @@ impl HostCpu {
     /// If /proc/stat cannot be read.
     pub fn now() -> Result<HostCpu, Refusal> {
         let path = Path::new("/proc/stat");
-        let text =
-            std::fs::read_to_string(path).map_err(|error| Refusal::file(path, &error, ""))?;
+        let text = std::fs::read_to_string(path).at(path, "")?;
         Ok(HostCpu::parsed(&text, crate::evidence::process::monotonic()))
     }
 

@@ -19,12 +19,12 @@ pub mod resources;
 pub mod server;
 pub mod topology;
 
-use crate::Refusal;
 use crate::metrics::bandwidth::Rate;
 use crate::record::Check;
 use crate::rules;
 use crate::source::{Source, bare, folder};
 use crate::validity::{Outcome, Severity};
+use crate::{AtPath, Refusal};
 use diagram::Measured;
 use models::{Library, ModelLine};
 use serde::Serialize;
@@ -219,7 +219,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let inspection = Inspection::of(server, before.as_ref(), given);
     if let Some(path) = &args.svg {
         std::fs::write(path, inspection.svg(&Measured::new()))
-            .map_err(|error| Refusal::file(path, &error, "choose a place that you may write to"))?;
+            .at(path, "choose a place that you may write to")?;
     }
     match json {
         true => crate::say!("{}", serde_json::to_string(&inspection).unwrap_or_default()),

@@ -65,4 +65,4 @@ pub mod validity;
 pub mod verdict;
 pub mod watch;
 
-pub use refusal::Refusal;
+pub use refusal::{AtPath, Refusal};

@@ -17,7 +17,7 @@ use crate::inspect::topology::Given;
 use crate::inspect::{Inspection, captured, look};
 use crate::plan::cli::{Order, carry_out};
 use crate::record::{ArrayCondition, Check, Record};
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use crate::rules;
 use crate::validity::{Mark, Outcome, Severity};
 use serde::Serialize;
@@ -85,8 +85,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         crate::say_part!("{EXAMPLE}");
         return Ok(ExitCode::SUCCESS);
     };
-    let text = std::fs::read_to_string(plan)
-        .map_err(|error| Refusal::file(plan, &error, "lab qualify --example prints one"))?;
+    let text = std::fs::read_to_string(plan).at(plan, "lab qualify --example prints one")?;
     let given = || Given { models: Library::default(), ..Given::default() };
     let name = args.reference.as_deref().unwrap_or_default();
     let is_capture = !name.is_empty() && !name.starts_with(SYNTHETIC);

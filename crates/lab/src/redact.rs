@@ -106,7 +106,7 @@ fn random() -> Result<String, Refusal> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         let said = format!("the kernel gives no random numbers: {error}");
-        Refusal::cannot_run("redact.no_salt", said, "give a --salt")
+        Refusal::cannot_run("redact.no_salt", said).hint("give a --salt")
     })?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }

@@ -1,6 +1,7 @@
 //! The one clear line: what happened, to what, what is still safe, what to do next.
 
-use std::fmt;
+use std::path::Path;
+use std::{fmt, io};
 
 /// Why the lab did not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -17,18 +18,26 @@ pub struct Refusal {
 
 impl Refusal {
     /// A check or a comparison that came out wrong, or a thing that was refused: exit code 1.
-    pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Refusal {
-        Refusal { code: code.to_owned(), message: message.into(), hint: hint.into(), exit: 1 }
+    pub fn new(code: &str, message: impl Into<String>) -> Refusal {
+        let (code, message) = (code.to_owned(), message.into());
+        Refusal { code, message, hint: String::new(), exit: 1 }
     }
 
     /// The lab could not run: a missing tool, no permission, bad input. Exit code 2.
-    pub fn cannot_run(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Refusal {
-        Refusal { exit: 2, ..Refusal::new(code, message, hint) }
+    pub fn cannot_run(code: &str, message: impl Into<String>) -> Refusal {
+        Refusal { exit: 2, ..Refusal::new(code, message) }
     }
 
     /// A file that could not be read or written: exit code 2.
-    pub fn file(path: &std::path::Path, error: &std::io::Error, hint: &str) -> Refusal {
-        Refusal::cannot_run("file.unusable", format!("{}: {error}", path.display()), hint)
+    pub fn file(path: &Path, error: &io::Error, hint: &str) -> Refusal {
+        Refusal::cannot_run("file.unusable", format!("{}: {error}", path.display())).hint(hint)
+    }
+
+    /// With what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+        self.hint = hint.into();
+        self
     }
 
     /// What the process exits with.
@@ -50,19 +59,34 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// What became of a file.
+pub trait AtPath<T> {
+    /// The same, where an error is a refusal that names the file and what to do next.
+    ///
+    /// # Errors
+    /// The error that it is.
+    fn at(self, path: &Path, hint: &str) -> Result<T, Refusal>;
+}
+
+impl<T> AtPath<T> for io::Result<T> {
+    fn at(self, path: &Path, hint: &str) -> Result<T, Refusal> {
+        self.map_err(|error| Refusal::file(path, &error, hint))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Refusal;
 
     #[test]
     fn a_refusal_is_one_line_whatever_is_in_it() {
-        let refusal = Refusal::new("x.y", "serial A\nB\tC", "look\r\nagain");
+        let refusal = Refusal::new("x.y", "serial A\nB\tC").hint("look\r\nagain");
         assert_eq!(refusal.to_string(), "serial A B C; look  again");
     }
 
     #[test]
     fn what_could_not_run_exits_with_two() {
-        assert_eq!(Refusal::new("a.b", "", "").exit_code(), 1);
-        assert_eq!(Refusal::cannot_run("a.b", "", "").exit_code(), 2);
+        assert_eq!(Refusal::new("a.b", "").exit_code(), 1);
+        assert_eq!(Refusal::cannot_run("a.b", "").exit_code(), 2);
     }
 }

@@ -5,7 +5,7 @@
 //! that line only, and is said.
 
 use crate::record::Record;
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -65,10 +65,10 @@ impl RunDir {
     pub fn create(path: &Path, facts: &RunFacts) -> Result<RunDir, Refusal> {
         RunDir::refuse_existing(path)?;
         let name = path.join("run.json");
-        std::fs::create_dir_all(path).map_err(|error| Refusal::file(path, &error, HINT))?;
+        std::fs::create_dir_all(path).at(path, HINT)?;
         let mut text = serde_json::to_string_pretty(facts).unwrap_or_default();
         text.push('\n');
-        std::fs::write(&name, text).map_err(|error| Refusal::file(&name, &error, HINT))?;
+        std::fs::write(&name, text).at(&name, HINT)?;
         Ok(RunDir { path: path.to_owned() })
     }
 
@@ -81,7 +81,7 @@ impl RunDir {
             return Ok(());
         }
         let said = format!("{} holds a run already; nothing was changed", path.display());
-        Err(Refusal::new("run.exists", said, "name another directory, or resume this one"))
+        Err(Refusal::new("run.exists", said).hint("name another directory, or resume this one"))
     }
 
     /// Open a run directory.
@@ -93,7 +93,8 @@ impl RunDir {
             return Ok(RunDir { path: path.to_owned() });
         }
         let said = format!("{} is not a run directory: it has no run.json", path.display());
-        Err(Refusal::cannot_run("run.missing", said, "name the directory that 'lab run' wrote"))
+        Err(Refusal::cannot_run("run.missing", said)
+            .hint("name the directory that 'lab run' wrote"))
     }
 
     /// Where it is.
@@ -107,18 +108,17 @@ impl RunDir {
     /// If it cannot be written; what was there stays.
     pub fn append(&self, record: &Record) -> Result<(), Refusal> {
         let name = self.path.join("records.jsonl");
-        let fault = |error: &std::io::Error| Refusal::file(&name, error, HINT);
         let mut line = serde_json::to_vec(record)
-            .map_err(|error| Refusal::cannot_run("record.unwritable", error.to_string(), ""))?;
+            .map_err(|error| Refusal::cannot_run("record.unwritable", error.to_string()))?;
         line.push(b'\n');
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
-        let mut file = options.open(&name).map_err(|error| fault(&error))?;
-        if has_torn_end(&mut file).map_err(|error| fault(&error))? {
+        let mut file = options.open(&name).at(&name, HINT)?;
+        if has_torn_end(&mut file).at(&name, HINT)? {
             line.insert(0, b'\n');
         }
-        file.write_all(&line).map_err(|error| fault(&error))?;
-        file.sync_data().map_err(|error| fault(&error))
+        file.write_all(&line).at(&name, HINT)?;
+        file.sync_data().at(&name, HINT)
     }
 
     /// Read everything.
@@ -128,10 +128,9 @@ impl RunDir {
     /// are told apart.
     pub fn read(&self) -> Result<Run, Refusal> {
         let name = self.path.join("run.json");
-        let text =
-            std::fs::read_to_string(&name).map_err(|error| Refusal::file(&name, &error, ""))?;
+        let text = std::fs::read_to_string(&name).at(&name, "")?;
         let facts: RunFacts = serde_json::from_str(&text).map_err(|error| {
-            Refusal::cannot_run("run.unreadable", format!("{}: {error}", name.display()), "")
+            Refusal::cannot_run("run.unreadable", format!("{}: {error}", name.display()))
         })?;
         let mut run = Run { facts, ..Run::default() };
         let name = self.path.join("records.jsonl");
@@ -141,7 +140,7 @@ impl RunDir {
             Err(error) => return Err(Refusal::file(&name, &error, "")),
         };
         for (at, line) in BufReader::new(file).split(b'\n').enumerate() {
-            let line = line.map_err(|error| Refusal::file(&name, &error, ""))?;
+            let line = line.at(&name, "")?;
             match serde_json::from_slice(&line) {
                 Ok(record) => run.records.push(record),
                 Err(_) if line.is_empty() => {}

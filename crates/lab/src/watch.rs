@@ -27,7 +27,7 @@ use crate::inspect::server::Server;
 use crate::inspect::topology::Given;
 use crate::meter::{Meter, PathLoad};
 use crate::record::{Check, CpuCost, Measurement, Record, ResourceTable};
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use crate::rules;
 use crate::source::Source;
 use crate::store::RunDir;
@@ -136,7 +136,7 @@ impl Watch {
         let Some((from, to)) = seen.measured(client) else {
             // Says why not.
             return Err(HostCpu::now().err().unwrap_or_else(|| {
-                Refusal::cannot_run("watch.blind", "/proc/stat was not there", "mount /proc")
+                Refusal::cannot_run("watch.blind", "/proc/stat was not there").hint("mount /proc")
             }));
         };
         let cpu = cost(&seen, (from, to), client);
@@ -186,7 +186,7 @@ impl Watch {
         let flow = self.fullest.borrow().as_ref().map_or_else(Measured::new, PathLoad::measured);
         let path = dir.path().join("bottleneck.svg");
         std::fs::write(&path, self.inspection.svg(&flow))
-            .map_err(|error| Refusal::file(&path, &error, "what was measured is still there"))
+            .at(&path, "what was measured is still there")
     }
 }
 
@@ -200,8 +200,7 @@ fn keep_topology(dir: &RunDir, source: &Source) -> Result<(), Refusal> {
     let Some(text) = source.output("lstopo-ascii", &argv).filter(|_| !path.exists()) else {
         return Ok(());
     };
-    std::fs::write(&path, text)
-        .map_err(|error| Refusal::file(&path, &error, "nothing was measured yet"))
+    std::fs::write(&path, text).at(&path, "nothing was measured yet")
 }
 
 /// Whether the machine is idle before the first load: what others do is in every figure.

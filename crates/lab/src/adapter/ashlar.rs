@@ -69,7 +69,7 @@ impl Ashlar {
             commands.pause(ASK_EVERY);
         }
         let said = "the daemon of ashlar does not answer; nothing was written";
-        Err(Refusal::cannot_run("engine.silent", said, "see ashlar.log in the run directory"))
+        Err(Refusal::cannot_run("engine.silent", said).hint("see ashlar.log in the run directory"))
     }
 }
 
@@ -185,7 +185,7 @@ impl Engine for Ashlar {
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {
         let status = self.ask(commands, &["status", ARRAY, "--json"], "is it idle?")?;
         let status: serde_json::Value = serde_json::from_str(&status).map_err(|error| {
-            Refusal::cannot_run("engine.unreadable", format!("status of ashlar: {error}"), "")
+            Refusal::cannot_run("engine.unreadable", format!("status of ashlar: {error}"))
         })?;
         Ok(status["arrays"][0]["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty()))
     }

@@ -104,7 +104,8 @@ impl Engine for Btrfs {
         self.gone.extend(members);
         let left = self.members.iter().enumerate().find(|(at, _)| !self.gone.contains(at));
         let (_, left) = left.ok_or_else(|| {
-            Refusal::new("member.needed", "all members of a btrfs cannot be taken out", "leave one")
+            Refusal::new("member.needed", "all members of a btrfs cannot be taken out")
+                .hint("leave one")
         })?;
         let mount = ["mount", "-t", "btrfs", "-o", "degraded", word(left)?, files_word];
         commands.succeed(&mount, "mount what is left")?;

@@ -1,7 +1,7 @@
 //! Running programs: for real, through the forensic log, or from a recorded transcript.
 
 use crate::evidence::{Evidence, Exit, Order};
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -61,7 +61,8 @@ pub trait Commands {
         let code =
             answer.code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
         let said = format!("{program} ended with {code} ({why}): {}", answer.complaint);
-        Err(Refusal::cannot_run("command.failed", said, "its outputs are kept under evidence/"))
+        Err(Refusal::cannot_run("command.failed", said)
+            .hint("its outputs are kept under evidence/"))
     }
 }
 
@@ -121,7 +122,7 @@ impl<'a> Live<'a> {
         };
         let said =
             format!("interrupted again, and left behind what these take away: {}", left.join("; "));
-        Err(Refusal::cannot_run("made.left_behind", said, kept))
+        Err(Refusal::cannot_run("made.left_behind", said).hint(kept))
     }
 
     /// Keep a command for whoever takes away what is left.
@@ -162,13 +163,13 @@ impl Commands for Live<'_> {
     }
 
     fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal> {
-        let (program, words) = argv.split_first().ok_or_else(|| {
-            Refusal::cannot_run("command.empty", "there is no program to start", "")
-        })?;
+        let (program, words) = argv
+            .split_first()
+            .ok_or_else(|| Refusal::cannot_run("command.empty", "there is no program to start"))?;
         let name = program.rsplit('/').next().unwrap_or(program);
         let log = self.evidence.dir().join(format!("{name}.log"));
-        let file = std::fs::File::create(&log).map_err(|error| Refusal::file(&log, &error, why))?;
-        let same = file.try_clone().map_err(|error| Refusal::file(&log, &error, why))?;
+        let file = std::fs::File::create(&log).at(&log, why)?;
+        let same = file.try_clone().at(&log, why)?;
         let child = std::process::Command::new(program)
             .args(words)
             .stdin(std::process::Stdio::null())
@@ -178,7 +179,7 @@ impl Commands for Live<'_> {
             .process_group(0)
             .spawn()
             .map_err(|error| {
-                Refusal::cannot_run("command.missing", format!("{program}: {error}"), why)
+                Refusal::cannot_run("command.missing", format!("{program}: {error}")).hint(why)
             })?;
         let process = child.id();
         self.begun.borrow_mut().push(child);
@@ -198,7 +199,7 @@ impl Commands for Live<'_> {
             let _gone_already = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         child.wait().map(|_| ()).map_err(|error| {
-            Refusal::cannot_run("command.lost", format!("process {process}: {error}"), "")
+            Refusal::cannot_run("command.lost", format!("process {process}: {error}"))
         })
     }
 
@@ -228,16 +229,16 @@ pub struct Unlogged;
 
 impl Commands for Unlogged {
     fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
-        let (program, words) = argv.split_first().ok_or_else(|| {
-            Refusal::cannot_run("command.empty", "there is no program to start", "")
-        })?;
+        let (program, words) = argv
+            .split_first()
+            .ok_or_else(|| Refusal::cannot_run("command.empty", "there is no program to start"))?;
         let output = std::process::Command::new(program)
             .args(words)
             .stdin(std::process::Stdio::null())
             .process_group(0)
             .output()
             .map_err(|error| {
-                Refusal::cannot_run("command.missing", format!("{program}: {error}"), why)
+                Refusal::cannot_run("command.missing", format!("{program}: {error}")).hint(why)
             })?;
         let complaint = String::from_utf8_lossy(&output.stderr);
         Ok(Answer {
@@ -250,7 +251,7 @@ impl Commands for Unlogged {
 
     fn begin(&self, argv: &[&str], _why: &str) -> Result<u32, Refusal> {
         let said = format!("{} is not begun in a dry run", argv.join(" "));
-        Err(Refusal::cannot_run("command.dry", said, ""))
+        Err(Refusal::cannot_run("command.dry", said))
     }
 
     fn end(&self, _process: u32) -> Result<(), Refusal> {
@@ -307,9 +308,9 @@ impl Recorded {
             Some((command, answer)) if command == typed => Ok(answer),
             Some((command, _)) => {
                 let said = format!("the transcript has '{command}', the adapter ran '{typed}'");
-                Err(Refusal::new("transcript.differs", said, ""))
+                Err(Refusal::new("transcript.differs", said))
             }
-            None => Err(Refusal::new("transcript.ended", format!("the adapter ran '{typed}'"), "")),
+            None => Err(Refusal::new("transcript.ended", format!("the adapter ran '{typed}'"))),
         }
     }
 }

@@ -36,11 +36,8 @@ impl Engine for HandedOver {
     fn create(&mut self, _commands: &dyn Commands, _wanted: &Wanted) -> Result<Served, Refusal> {
         if !self.path.exists() {
             let said = format!("{} does not exist; nothing was done", self.path.display());
-            return Err(Refusal::cannot_run(
-                "device.missing",
-                said,
-                "name a device or a file that is there",
-            ));
+            return Err(Refusal::cannot_run("device.missing", said)
+                .hint("name a device or a file that is there"));
         }
         Ok(Served { path: self.path.clone(), way: "as it was handed over".to_owned() })
     }
@@ -49,16 +46,16 @@ impl Engine for HandedOver {
         Err(Refusal::new(
             "engine.cannot",
             "the lab does not know what stands behind a device that was handed over",
-            "take members out by that engine's own means and measure again",
-        ))
+        )
+        .hint("take members out by that engine's own means and measure again"))
     }
 
     fn put_in(&mut self, _commands: &dyn Commands, _member: usize) -> Result<(), Refusal> {
         Err(Refusal::new(
             "engine.cannot",
             "the lab does not know what stands behind a device that was handed over",
-            "put members in by that engine's own means and measure again",
-        ))
+        )
+        .hint("put members in by that engine's own means and measure again"))
     }
 
     fn is_busy(&self, _commands: &dyn Commands) -> Result<bool, Refusal> {

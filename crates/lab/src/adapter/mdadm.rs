@@ -70,7 +70,9 @@ impl Engine for Mdadm {
             let kept = commands.succeed(&["cat", &read], "is the tuning in effect?")?.stdout;
             if kept.trim() != value {
                 let said = format!("{name} of md is {} although {value} was set", kept.trim());
-                return Err(Refusal::new("tunable.ignored", said, "this kernel does not take it"));
+                return Err(
+                    Refusal::new("tunable.ignored", said).hint("this kernel does not take it")
+                );
             }
         }
         Ok(Served { path: PathBuf::from(ARRAY), way: "the block device".to_owned() })

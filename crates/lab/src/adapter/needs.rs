@@ -62,7 +62,7 @@ pub fn refuse_missing(mut needs: Vec<Need>) -> Result<(), Refusal> {
         return Ok(());
     }
     let said = format!("missing: {}; nothing was started", missing.join(", "));
-    Err(Refusal::cannot_run("needs.missing", said, "install what is missing, or leave it out"))
+    Err(Refusal::cannot_run("needs.missing", said).hint("install what is missing, or leave it out"))
 }
 
 #[cfg(test)]

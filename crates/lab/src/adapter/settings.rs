@@ -68,7 +68,7 @@ pub fn parse(rest: &str, known: &[&str]) -> Result<Settings, Refusal> {
 
 fn refused(what: &str, wanted: &str) -> Refusal {
     let said = format!("setting '{what}' is not understood; nothing was done");
-    Refusal::cannot_run("engine.setting", said, format!("give {wanted}"))
+    Refusal::cannot_run("engine.setting", said).hint(format!("give {wanted}"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::turns::{self, Losses, Side};
 use crate::adapter::settings::variants;
 use crate::plan::cli::{Order, carry_out};
 use crate::record::ArrayCondition;
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use crate::report::points::Point;
 use crate::report::{findings, page, points};
 use crate::store::RunDir;
@@ -165,7 +165,7 @@ fn order<'a>(args: &'a Args, text: &'a str, to: Option<&'a Path>) -> Order<'a> {
 fn place(args: &Args) -> Result<PathBuf, Refusal> {
     args.dir.clone().ok_or_else(|| {
         let said = "nothing was done: there is no place for records";
-        Refusal::cannot_run("dir.missing", said, "name a directory with --to DIR")
+        Refusal::cannot_run("dir.missing", said).hint("name a directory with --to DIR")
     })
 }
 
@@ -175,7 +175,7 @@ fn report(dir: &RunDir, json: bool) -> Result<usize, Refusal> {
     let points = points::of(&run.records);
     let path = dir.path().join("report.html");
     std::fs::write(&path, page::html(&run, &points, dir.path())?)
-        .map_err(|error| Refusal::file(&path, &error, "the records are unharmed"))?;
+        .at(&path, "the records are unharmed")?;
     let headline = findings::headline(&points, &run.records);
     let is_invalid =
         |it: &&Point| it.condition != ArrayCondition::Raw && it.mark() == Mark::Invalid;
@@ -208,7 +208,7 @@ fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             differing.machine.join("; ")
         );
         let hint = "compare with a run of this one, or say --other-machine";
-        return Err(Refusal::cannot_run("compare.other_machine", said, hint));
+        return Err(Refusal::cannot_run("compare.other_machine", said).hint(hint));
     }
     let stored = stored::compare(new, old, args.worse_below)?;
     let worse = stored.pairs.iter().filter(|pair| pair.is_worse).count();

@@ -46,7 +46,9 @@ pub fn compare(new: &Path, old: &Path, limit: f64) -> Result<Stored, Refusal> {
     let stored = judge(&new, &old, limit);
     if stored.pairs.is_empty() {
         let said = "the two runs have no valid case in common; nothing was compared";
-        return Err(Refusal::cannot_run("compare.nothing", said, "compare runs of the same plan"));
+        return Err(
+            Refusal::cannot_run("compare.nothing", said).hint("compare runs of the same plan")
+        );
     }
     Ok(stored)
 }

@@ -46,7 +46,7 @@ impl Losses {
             "raid6" => 2,
             other => {
                 let said = format!("level '{other}' is not compared; nothing was done");
-                return Err(Refusal::cannot_run("level.unknown", said, "say raid5 or raid6"));
+                return Err(Refusal::cannot_run("level.unknown", said).hint("say raid5 or raid6"));
             }
         };
         let handed_over = [&args.a, &args.b].into_iter().filter(|it| device(it).is_some());
@@ -58,7 +58,7 @@ impl Losses {
             let said =
                 format!("{members} members with {out} out are no {}; nothing was done", args.level);
             let hint = "name more with --member, or fewer --losses";
-            return Err(Refusal::cannot_run("members.wrong_number", said, hint));
+            return Err(Refusal::cannot_run("members.wrong_number", said).hint(hint));
         }
         Ok(Losses { data: members.saturating_sub(parity).max(1), parity, out })
     }
@@ -106,7 +106,7 @@ fn device(engine: &str) -> Option<&str> {
 pub fn plan(args: &Args, engines: &[(&String, Side)], losses: Losses) -> Result<String, Refusal> {
     if args.jobs.iter().chain(&args.depths).any(|count| !(1..=1024).contains(count)) {
         let said = "jobs and depths are 1 to 1024; nothing was done";
-        return Err(Refusal::cannot_run("load.queues", said, "say for example --jobs 1,2,4,8"));
+        return Err(Refusal::cannot_run("load.queues", said).hint("say for example --jobs 1,2,4,8"));
     }
     let question = format!(
         "{}: {} on the same {} devices",

@@ -184,20 +184,15 @@ impl CpuAccount {
                 "{} cores, {} Hz, {} s are nothing to divide by",
                 window.cores, window.hz, window.seconds
             );
-            return Err(Refusal::cannot_run(
-                "cpu.window_empty",
-                what,
-                "give --cores, --hz and --seconds above 0",
-            ));
+            return Err(Refusal::cannot_run("cpu.window_empty", what)
+                .hint("give --cores, --hz and --seconds above 0"));
         }
         if counts.total == 0 {
             let what =
                 format!("{}: no samples in it ({} lines not understood)", taken.of, counts.unread);
-            return Err(Refusal::cannot_run(
-                "cpu.no_samples",
-                what,
-                "nothing can be said about CPU",
-            ));
+            return Err(
+                Refusal::cannot_run("cpu.no_samples", what).hint("nothing can be said about CPU")
+            );
         }
         let unit = unit_of(counts.total, taken)?;
         let share = |count: u64| window.share(count, unit);
@@ -257,7 +252,7 @@ fn unit_of(total: u64, taken: &Taken<'_>) -> Result<Unit, Refusal> {
         );
         let hint = "give the --cores, --hz and --seconds it was sampled with; \
                     counts weighted by their period are --unit ns";
-        Refusal::cannot_run("cpu.counts_impossible", what, hint)
+        Refusal::cannot_run("cpu.counts_impossible", what).hint(hint)
     })
 }
 

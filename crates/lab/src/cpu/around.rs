@@ -10,10 +10,10 @@ use super::files::How;
 use super::groups::Groups;
 use super::live::pictures;
 use super::perf::{self, Sampler};
-use crate::Refusal;
 use crate::host_cpu::HostCpu;
 use crate::metrics::share::{Unit, Window};
 use crate::metrics::spread::SPIKE_POINTS;
+use crate::{AtPath, Refusal};
 use regex::Regex;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,8 @@ impl Around {
     pub fn new() -> Result<Around, Refusal> {
         let none: [&Path; 0] = [];
         let client = Regex::new("^fio").map_err(|error| {
-            Refusal::cannot_run("cpu.client_malformed", error.to_string(), "a fault of the lab")
+            Refusal::cannot_run("cpu.client_malformed", error.to_string())
+                .hint("a fault of the lab")
         })?;
         Ok(Around { groups: Groups::load(&none)?, client, trouble: RefCell::default() })
     }
@@ -99,7 +100,7 @@ impl Around {
         account.flame_graphs =
             drawn.into_iter().map(|(zoom, file)| (zoom, format!("{folder}/{file}"))).collect();
         // Large, and of no use on another machine; the folded stacks say the same.
-        std::fs::remove_file(&data).map_err(|error| Refusal::file(&data, &error, ""))?;
+        std::fs::remove_file(&data).at(&data, "")?;
         Ok(account)
     }
 
@@ -116,7 +117,7 @@ impl Around {
 
 fn begin(run_dir: &Path, folder: String, of: &str) -> Result<Going, Refusal> {
     let dir = run_dir.join(&folder);
-    std::fs::create_dir_all(&dir).map_err(|error| Refusal::file(&dir, &error, ""))?;
+    std::fs::create_dir_all(&dir).at(&dir, "")?;
     let mut sampler = Sampler::start(&dir.join("perf.data"), HZ)?;
     sampler.begin()?;
     Ok(Going { sampler, run_dir: run_dir.to_owned(), folder, of: of.to_owned() })

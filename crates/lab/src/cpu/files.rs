@@ -6,8 +6,8 @@
 use super::groups::Groups;
 use super::script::{self, Header, Script};
 use super::tally::{Counts, Tally};
-use crate::Refusal;
 use crate::metrics::share::Unit;
+use crate::{AtPath, Refusal};
 use regex::Regex;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -52,28 +52,26 @@ pub fn count(paths: &[PathBuf], how: How<'_>) -> Result<Taken, Refusal> {
     let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
     let mut all = Taken::default();
     for (at, path) in paths.iter().enumerate() {
-        let unusable = |error: io::Error| {
-            Refusal::file(path, &error, "give folded stacks or the text of perf script")
-        };
-        let head = head(path).map_err(unusable)?;
+        let hint = "give folded stacks or the text of perf script";
+        let head = head(path).at(path, hint)?;
         if head.starts_with(b"PERFILE2") {
             let what = format!("{}: perf's own file, not text", path.display());
             let hint = "first run: perf script -i FILE -F comm,pid,tid,cpu,time,event,ip,sym,dso";
-            return Err(Refusal::cannot_run("cpu.file_binary", what, hint));
+            return Err(Refusal::cannot_run("cpu.file_binary", what).hint(hint));
         }
         let unit = unit(&head);
         if at > 0 && all.unit != unit {
             let what = format!("{}: not in the unit of the files before it", path.display());
             let hint = "account for samples and nanoseconds one by one";
-            return Err(Refusal::cannot_run("cpu.units_mixed", what, hint));
+            return Err(Refusal::cannot_run("cpu.units_mixed", what).hint(hint));
         }
         all.unit = unit;
-        let file = File::open(path).map_err(unusable)?;
+        let file = File::open(path).at(path, hint)?;
         let reader = BufReader::with_capacity(BUFFER_BYTES, file);
         match is_script(&head) {
-            true => all.read_script(reader, &mut tally).map_err(unusable)?,
+            true => all.read_script(reader, &mut tally).at(path, hint)?,
             false => {
-                let skipped = lines(reader, |line| tally.folded(line)).map_err(unusable)?;
+                let skipped = lines(reader, |line| tally.folded(line)).at(path, hint)?;
                 tally.unread(skipped);
             }
         }

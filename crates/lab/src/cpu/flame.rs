@@ -5,11 +5,13 @@
 
 use super::files::FOLDED_HEAD;
 use super::tally::{Found, Stacks};
-use crate::Refusal;
+use crate::{AtPath, Refusal};
 use inferno::flamegraph::{self, Options};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+
+const UNWRITTEN: &str = "what was sampled is still there; free space or choose another directory";
 
 /// What part of the stacks a picture shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +55,7 @@ pub fn write_folded(path: &Path, lines: &[String], unit: &str) -> Result<(), Ref
         lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
         file.flush()
     };
-    write().map_err(|error| unwritten(path, &error))
+    write().at(path, UNWRITTEN)
 }
 
 /// Draw `lines` into `path`. Nothing is drawn, and `false` returned, if there are none.
@@ -65,9 +67,9 @@ pub fn draw(path: &Path, lines: &[String], title: &str, subtitle: &str) -> Resul
         return Ok(false);
     }
     let mut options = options(title, subtitle);
-    let file = File::create(path).map_err(|error| unwritten(path, &error))?;
+    let file = File::create(path).at(path, UNWRITTEN)?;
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), BufWriter::new(file))
-        .map_err(|error| unwritten(path, &error))?;
+        .at(path, UNWRITTEN)?;
     Ok(true)
 }
 
@@ -82,14 +84,6 @@ fn options(title: &str, subtitle: &str) -> Options<'static> {
     // picture's bytes.
     options.min_width = 0.1;
     options
-}
-
-fn unwritten(path: &Path, error: &std::io::Error) -> Refusal {
-    Refusal::file(
-        path,
-        error,
-        "what was sampled is still there; free space or choose another directory",
-    )
 }
 
 #[cfg(test)]

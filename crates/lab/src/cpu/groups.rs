@@ -9,7 +9,7 @@
 //! nothing, is refused with its name.
 
 use super::frame::Frame;
-use crate::Refusal;
+use crate::{AtPath, Refusal};
 use regex::RegexSet;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -124,9 +124,8 @@ impl Groups {
         let mut read = Vec::new();
         for path in files {
             let path = path.as_ref();
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Refusal::file(path, &error, "give a TOML file of function groups")
-            })?;
+            let text =
+                std::fs::read_to_string(path).at(path, "give a TOML file of function groups")?;
             read.push(parse(&path.display().to_string(), &text)?);
         }
         for (name, text) in BUILT_IN {
@@ -140,7 +139,7 @@ impl Groups {
             ..=GROUPS_MAX => Ok(Groups { all }),
             more => {
                 let what = format!("{more} function groups; {GROUPS_MAX} at once are the most");
-                Err(Refusal::cannot_run("groups.too_many", what, "give fewer --groups"))
+                Err(Refusal::cannot_run("groups.too_many", what).hint("give fewer --groups"))
             }
         }
     }
@@ -148,11 +147,8 @@ impl Groups {
 
 fn parse(from: &str, text: &str) -> Result<GroupFile, Refusal> {
     let refuse = |what: String| {
-        Refusal::cannot_run(
-            "groups.malformed",
-            format!("function groups {from}: {what}"),
-            "see docs/lab/cpu.md",
-        )
+        Refusal::cannot_run("groups.malformed", format!("function groups {from}: {what}"))
+            .hint("see docs/lab/cpu.md")
     };
     let file: GroupFile =
         toml::from_str(text).map_err(|error| refuse(error.message().to_owned()))?;
@@ -181,7 +177,7 @@ impl Group {
                 // says why.
                 let why = error.to_string().lines().last().unwrap_or_default().to_owned();
                 let what = format!("function groups {}: {why}", file.name);
-                Refusal::cannot_run("groups.malformed", what, "correct the regular expression")
+                Refusal::cannot_run("groups.malformed", what).hint("correct the regular expression")
             })
         };
         let mut group = Group {

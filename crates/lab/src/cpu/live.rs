@@ -11,7 +11,6 @@ use super::groups::Groups;
 use super::load::{Load, generator_ns_per_io};
 use super::perf::{self, Sampler};
 use super::tally::Counts;
-use crate::Refusal;
 use crate::fio::measure::Figures;
 use crate::host_cpu::HostCpu;
 use crate::metrics::per_work::PerWork;
@@ -21,6 +20,7 @@ use crate::validity::Finding;
 use crate::watch::second::Live;
 use crate::watch::strangers::{self, Own};
 use crate::watch::ticker::{Seen, Ticker};
+use crate::{AtPath, Refusal};
 use regex::Regex;
 use std::path::{Path, PathBuf};
 
@@ -58,9 +58,8 @@ impl Folder {
             || std::env::temp_dir().join(format!("ashlar-lab-cpu-{}", std::process::id()));
         let folder =
             Folder { path: out.map_or_else(scratch, Path::to_owned), is_kept: out.is_some() };
-        std::fs::create_dir_all(&folder.path).map_err(|error| {
-            Refusal::file(&folder.path, &error, "choose a directory that you may write to")
-        })?;
+        std::fs::create_dir_all(&folder.path)
+            .at(&folder.path, "choose a directory that you may write to")?;
         Ok(folder)
     }
 }

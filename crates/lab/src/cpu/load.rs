@@ -3,11 +3,11 @@
 //! What must stay true: a command that fails is said, and what was sampled until then is kept;
 //! fio's output goes through the forensic log, untouched. Not here: judging fio's figures.
 
-use crate::Refusal;
 use crate::evidence::{Evidence, Interrupt, Order};
 use crate::fio::FioResult;
 use crate::fio::measure::{Figures, figures};
 use crate::metrics::latency::to_f64;
+use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Load {
 
 fn interrupt() -> Result<Interrupt, Refusal> {
     Interrupt::from_signals().map_err(|error| {
-        Refusal::cannot_run("lab.no_signals", error.to_string(), "nothing was sampled")
+        Refusal::cannot_run("lab.no_signals", error.to_string()).hint("nothing was sampled")
     })
 }
 
@@ -82,14 +82,14 @@ fn command(words: &[String]) -> Result<(), Refusal> {
         Refusal::cannot_run(
             "cpu.command_missing",
             format!("{}: {error}; nothing was sampled", words[0]),
-            "check the command",
         )
+        .hint("check the command")
     })?;
     match status.success() {
         true => Ok(()),
         false => {
             let what = format!("{}: ended with {status}; its CPU is not accounted for", words[0]);
-            Err(Refusal::cannot_run("cpu.command_failed", what, "correct the command"))
+            Err(Refusal::cannot_run("cpu.command_failed", what).hint("correct the command"))
         }
     }
 }
@@ -102,7 +102,9 @@ fn fio(dir: &Path, job: &Path, why: &str) -> Result<Figures, Refusal> {
     let ran = evidence.run(&order)?;
     if !ran.entry.exit.is_success() {
         let what = format!("fio {}: {}", job.display(), ran.complaint());
-        return Err(Refusal::cannot_run("fio.failed", what, "its output is in the forensic log"));
+        return Err(
+            Refusal::cannot_run("fio.failed", what).hint("its output is in the forensic log")
+        );
     }
     parse(&ran.stdout()?)
 }
@@ -113,12 +115,9 @@ fn fio(dir: &Path, job: &Path, why: &str) -> Result<Figures, Refusal> {
 /// # Errors
 /// The job cannot be read, or fio failed.
 pub fn generator_ns_per_io(dir: &Path, job: &Path) -> Result<Option<f64>, Refusal> {
-    let text = std::fs::read_to_string(job)
-        .map_err(|error| Refusal::file(job, &error, "give a fio job file"))?;
+    let text = std::fs::read_to_string(job).at(job, "give a fio job file")?;
     let null = dir.join("null.fio");
-    std::fs::write(&null, null_job(&text)).map_err(|error| {
-        Refusal::file(&null, &error, "choose a directory that you may write to")
-    })?;
+    std::fs::write(&null, null_job(&text)).at(&null, "choose a directory that you may write to")?;
     let work = fio(dir, &null, "the load generator's own cost: the same job on the null engine")?;
     let ios = work.read.ios + work.write.ios;
     Ok((ios > 0).then(|| work.client_s * 1e9 / to_f64(ios)))
@@ -153,7 +152,7 @@ pub fn parse(output: &[u8]) -> Result<Figures, Refusal> {
         Some(job) => {
             let what = format!("a fio job ended with error {}", job.error);
             let hint = "the output is kept untouched";
-            Err(Refusal::cannot_run("fio.output_unusable", what, hint))
+            Err(Refusal::cannot_run("fio.output_unusable", what).hint(hint))
         }
     }
 }

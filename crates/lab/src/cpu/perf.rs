@@ -6,8 +6,8 @@
 //! one clear line each.
 
 use super::files::{self, How, Taken};
-use crate::Refusal;
 use crate::evidence::process::monotonic;
+use crate::{AtPath, Refusal};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -40,10 +40,8 @@ impl Sampler {
     /// 5.10).
     pub fn start(data: &Path, hz: f64) -> Result<Sampler, Refusal> {
         let complaints = data.with_extension("complaints");
-        let unusable = |error: &std::io::Error| {
-            Refusal::file(&complaints, error, "choose a directory that you may write to")
-        };
-        let errors = File::create(&complaints).map_err(|error| unusable(&error))?;
+        let errors = File::create(&complaints)
+            .at(&complaints, "choose a directory that you may write to")?;
         let spawned = Command::new("perf")
             .args(["record", "-q", "-a", "-g", "-D", "-1", "--control=fd:0,1", "-F"])
             .arg(format!("{hz:.0}"))
@@ -55,11 +53,8 @@ impl Sampler {
             .spawn();
         let mut child = spawned.map_err(|error| missing(&error))?;
         let (Some(control), Some(ack)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Refusal::cannot_run(
-                "perf.failed",
-                "perf has no pipes",
-                "this is a bug of the lab",
-            ));
+            return Err(Refusal::cannot_run("perf.failed", "perf has no pipes")
+                .hint("this is a bug of the lab"));
         };
         let mut sampler = Sampler {
             child,
@@ -144,7 +139,7 @@ impl Drop for Sampler {
 fn missing(error: &std::io::Error) -> Refusal {
     let what = format!("perf cannot be started: {error}; nothing was sampled");
     let hint = "install it (Debian: linux-perf, Red Hat: perf), or account for a file with --from";
-    Refusal::cannot_run("perf.missing", what, hint)
+    Refusal::cannot_run("perf.missing", what).hint(hint)
 }
 
 /// What perf's complaint means.
@@ -158,11 +153,8 @@ fn refusal_for(said: &str) -> Refusal {
         .any(|it| lower.contains(it))
     {
         let what = "perf may not sample the whole machine; nothing was sampled";
-        return Refusal::cannot_run(
-            "perf.not_permitted",
-            what,
-            "run as root, or lower kernel.perf_event_paranoid to -1",
-        );
+        return Refusal::cannot_run("perf.not_permitted", what)
+            .hint("run as root, or lower kernel.perf_event_paranoid to -1");
     }
     if lower.contains("unknown option")
         || lower.contains("usage:")
@@ -171,17 +163,11 @@ fn refusal_for(said: &str) -> Refusal {
         let what = format!(
             "this perf cannot be switched on and off from outside ({line}); nothing was sampled"
         );
-        return Refusal::cannot_run(
-            "perf.too_old",
-            what,
-            "use perf 5.10 or newer, or account for a file with --from",
-        );
+        return Refusal::cannot_run("perf.too_old", what)
+            .hint("use perf 5.10 or newer, or account for a file with --from");
     }
-    Refusal::cannot_run(
-        "perf.failed",
-        format!("perf: {line}"),
-        "what was sampled before is in perf.data, if anything",
-    )
+    Refusal::cannot_run("perf.failed", format!("perf: {line}"))
+        .hint("what was sampled before is in perf.data, if anything")
 }
 
 /// Count the samples in `data`.
@@ -190,9 +176,8 @@ fn refusal_for(said: &str) -> Refusal {
 /// perf cannot read it, or there is nothing in it.
 pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
     let complaints = data.with_extension("script-complaints");
-    let errors = File::create(&complaints).map_err(|error| {
-        Refusal::file(&complaints, &error, "choose a directory that you may write to")
-    })?;
+    let errors =
+        File::create(&complaints).at(&complaints, "choose a directory that you may write to")?;
     let spawned = Command::new("perf")
         .args(["script", "--no-inline", "-F", "comm,pid,tid,cpu,time,event,ip,sym,dso", "-i"])
         .arg(data)
@@ -202,29 +187,23 @@ pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
         .spawn();
     let mut child = spawned.map_err(|error| missing(&error))?;
     let Some(output) = child.stdout.take() else {
-        return Err(Refusal::cannot_run(
-            "perf.failed",
-            "perf has no pipes",
-            "this is a bug of the lab",
-        ));
+        return Err(Refusal::cannot_run("perf.failed", "perf has no pipes")
+            .hint("this is a bug of the lab"));
     };
     let taken = files::read_script(BufReader::with_capacity(1 << 18, output), how);
     let ended = child.wait();
     let mut said = String::new();
     let _ = File::open(&complaints).and_then(|file| file.take(1 << 16).read_to_string(&mut said));
     let _ = std::fs::remove_file(&complaints);
-    let taken = taken.map_err(|error| Refusal::file(data, &error, "perf.data is still there"))?;
+    let taken = taken.at(data, "perf.data is still there")?;
     if taken.counts.total == 0 {
         let word = match ended.is_ok_and(|status| status.success()) {
             true => String::from("perf recorded no samples"),
             false => refusal_for(&said).message,
         };
         let what = format!("{}: {word}; nothing can be said about CPU", data.display());
-        return Err(Refusal::cannot_run(
-            "perf.no_samples",
-            what,
-            "sample for longer, or on a machine that is not idle",
-        ));
+        return Err(Refusal::cannot_run("perf.no_samples", what)
+            .hint("sample for longer, or on a machine that is not idle"));
     }
     Ok(taken)
 }

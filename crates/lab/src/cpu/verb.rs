@@ -6,10 +6,10 @@ use super::groups::Groups;
 use super::live::{self, Plan};
 use super::load::Load;
 use super::text;
-use crate::Refusal;
 use crate::metrics::share::{Unit, Window};
 use crate::metrics::spread::SPIKE_POINTS;
 use crate::record::Record;
+use crate::{AtPath, Refusal};
 use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -113,11 +113,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let is_sound = |it: f64| it.is_finite() && it > 0.0 && it <= 1e6;
     if !is_sound(args.hz) || !is_sound(args.seconds.unwrap_or(SECONDS)) {
         let what = "--hz and --seconds must be above 0 and at most a million";
-        return Err(Refusal::cannot_run(
-            "cpu.window_empty",
-            what,
-            "give for example --hz 99 --seconds 10",
-        ));
+        return Err(Refusal::cannot_run("cpu.window_empty", what)
+            .hint("give for example --hz 99 --seconds 10"));
     }
     let account = match args.from.is_empty() {
         false => from_files(args, &groups, &client(args, "^fio")?)?,
@@ -129,11 +126,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 fn client(args: &Args, otherwise: &str) -> Result<Regex, Refusal> {
     Regex::new(args.client.as_deref().unwrap_or(otherwise)).map_err(|error| {
         let why = error.to_string().lines().last().unwrap_or_default().to_owned();
-        Refusal::cannot_run(
-            "cpu.client_malformed",
-            format!("--client: {why}"),
-            "give a regular expression",
-        )
+        Refusal::cannot_run("cpu.client_malformed", format!("--client: {why}"))
+            .hint("give a regular expression")
     })
 }
 
@@ -166,11 +160,8 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
     };
     let needed = |flag: &str| {
         let what = format!("{of}: a file of stacks does not say --{flag} N");
-        Refusal::cannot_run(
-            "cpu.window_unknown",
-            what,
-            "shares are of cores x time, so both are needed",
-        )
+        Refusal::cannot_run("cpu.window_unknown", what)
+            .hint("shares are of cores x time, so both are needed")
     };
     // The time from the first sample to the last is too short by one sample.
     let seconds = args.seconds.or(read.times.map(|(first, last)| last - first + 1.0 / args.hz));
@@ -195,13 +186,12 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
 }
 
 fn make(out: &Path) -> Result<(), Refusal> {
-    std::fs::create_dir_all(out)
-        .map_err(|error| Refusal::file(out, &error, "choose a directory that you may write to"))
+    std::fs::create_dir_all(out).at(out, "choose a directory that you may write to")
 }
 
 fn line(value: &impl serde::Serialize) -> Result<String, Refusal> {
     serde_json::to_string(value).map_err(|error| {
-        Refusal::cannot_run("cpu.not_printed", error.to_string(), "this is a bug of the lab")
+        Refusal::cannot_run("cpu.not_printed", error.to_string()).hint("this is a bug of the lab")
     })
 }
 
@@ -212,9 +202,9 @@ fn finish(args: &Args, account: CpuAccount, json: bool) -> Result<ExitCode, Refu
         use std::io::Write;
         let path = out.join("records.jsonl");
         let opened = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-        opened.and_then(|mut file| writeln!(file, "{record}")).map_err(|error| {
-            Refusal::file(&path, &error, "the samples are still there; free space")
-        })?;
+        opened
+            .and_then(|mut file| writeln!(file, "{record}"))
+            .at(&path, "the samples are still there; free space")?;
     }
     match json {
         true => crate::say!("{record}"),

@@ -6,7 +6,7 @@
 
 use super::entry::{Entry, Exit, Kept};
 use super::process::{Interrupt, Order, monotonic};
-use crate::Refusal;
+use crate::{AtPath, Refusal};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -96,11 +96,8 @@ impl Evidence {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another lab is writing to {}", dir.display());
-                return Err(Refusal::cannot_run(
-                    "run.in_use",
-                    message,
-                    "wait for it, or name another directory",
-                ));
+                return Err(Refusal::cannot_run("run.in_use", message)
+                    .hint("wait for it, or name another directory"));
             }
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
@@ -218,7 +215,7 @@ impl Evidence {
 
     fn append(&self, entry: &Entry) -> Result<(), Refusal> {
         let mut line = serde_json::to_string(entry)
-            .map_err(|error| Refusal::cannot_run("evidence.unwritable", error.to_string(), ""))?;
+            .map_err(|error| Refusal::cannot_run("evidence.unwritable", error.to_string()))?;
         line.push('\n');
         let mut state = self.lock();
         let written = state.log.write_all(line.as_bytes()).and_then(|()| state.log.sync_data());
@@ -306,8 +303,7 @@ impl Ran {
     /// If the file cannot be read any more.
     pub fn read(&self, kept: &Kept) -> Result<Vec<u8>, Refusal> {
         let path = self.dir.join(&kept.file);
-        fs::read(&path)
-            .map_err(|error| Refusal::file(&path, &error, "it was there when the command ended"))
+        fs::read(&path).at(&path, "it was there when the command ended")
     }
 
     /// The last line it complained with, for a message to people.
@@ -394,5 +390,5 @@ fn disk_full(path: &Path) -> Refusal {
         "no space left for evidence at {}; what was measured so far is kept",
         path.display()
     );
-    Refusal::cannot_run("disk.full", message, "make room, then go on with --resume")
+    Refusal::cannot_run("disk.full", message).hint("make room, then go on with --resume")
 }

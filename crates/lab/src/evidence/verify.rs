@@ -4,7 +4,7 @@
 //! What must stay true: what cannot be read is a problem, never passed over.
 
 use super::log::{FOLDER, LOG, entries, keep};
-use crate::Refusal;
+use crate::{AtPath, Refusal};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,8 +27,7 @@ pub struct Verified {
 /// If there is no log to compare with.
 pub fn verify(dir: &Path) -> Result<Verified, Refusal> {
     let path = dir.join(LOG);
-    let text = fs::read(&path)
-        .map_err(|error| Refusal::file(&path, &error, "name the directory of a run"))?;
+    let text = fs::read(&path).at(&path, "name the directory of a run")?;
     let (entries, unreadable) = entries(&String::from_utf8_lossy(&text));
     let mut problems = Vec::new();
     if unreadable > 0 {

@@ -92,11 +92,7 @@ impl CommandLine {
 }
 
 fn not_understood(argument: &str, what: &str) -> Refusal {
-    Refusal::cannot_run(
-        "fio.arguments_not_understood",
-        format!("fio argument {argument}: {what}"),
-        "",
-    )
+    Refusal::cannot_run("fio.arguments_not_understood", format!("fio argument {argument}: {what}"))
 }
 
 #[cfg(test)]

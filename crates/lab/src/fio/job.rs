@@ -138,7 +138,6 @@ impl JobFile {
             return Err(Refusal::cannot_run(
                 "fio.job_not_understood",
                 "no [section] in this job file",
-                "",
             ));
         }
         Ok(JobFile { sections })
@@ -318,7 +317,7 @@ fn add(options: &mut BTreeMap<String, (String, usize)>, settings: &[Setting]) {
 }
 
 fn not_understood(line: usize, what: &str) -> Refusal {
-    Refusal::cannot_run("fio.job_not_understood", format!("job file, line {line}: {what}"), "")
+    Refusal::cannot_run("fio.job_not_understood", format!("job file, line {line}: {what}"))
 }
 
 #[cfg(test)]

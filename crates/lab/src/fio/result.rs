@@ -207,7 +207,8 @@ fn find(text: &str) -> Result<Found, Refusal> {
         (None, None) => {
             let first = text.lines().map(str::trim).find(|line| !line.is_empty());
             let said = format!("fio printed no result: {}", first.unwrap_or("nothing at all"));
-            Err(Refusal::cannot_run("fio.no_result", said, "run it with --output-format=json+"))
+            Err(Refusal::cannot_run("fio.no_result", said)
+                .hint("run it with --output-format=json+"))
         }
     }
 }
@@ -217,7 +218,7 @@ fn truncated(bytes: usize, at: usize) -> Refusal {
         "fio's output of {bytes} bytes ends in the middle of the result that begins at byte {at}"
     );
     let hint = "fio was killed or the disk was full; measure this point again";
-    Refusal::cannot_run("fio.output_truncated", said, hint)
+    Refusal::cannot_run("fio.output_truncated", said).hint(hint)
 }
 
 /// The next `{` that begins a line: fio's documents do, braces in its messages do not.
@@ -239,11 +240,8 @@ fn note(around: &mut Vec<String>, text: &str) {
 
 fn strange(what: &str) -> Refusal {
     let said = format!("this is not a result of fio: {what}");
-    Refusal::cannot_run(
-        "fio.output_not_understood",
-        said,
-        "give the file that fio --output-format=json+ wrote",
-    )
+    Refusal::cannot_run("fio.output_not_understood", said)
+        .hint("give the file that fio --output-format=json+ wrote")
 }
 
 /// What fio prints as a count; some of them have a decimal point. What is no count, or negative, is

@@ -61,19 +61,16 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     match &ran.entry.exit {
         Exit::Code(_) => {}
         Exit::Interrupted => {
-            return Err(Refusal::new(
-                "run.interrupted",
-                "interrupted; what was measured is kept",
-                "go on with --resume",
-            ));
+            return Err(Refusal::new("run.interrupted", "interrupted; what was measured is kept")
+                .hint("go on with --resume"));
         }
         Exit::NotStarted(why) => {
             let hint = "install fio 3.0 or later (package fio)";
             return Err(Refusal::cannot_run(
                 "fio.missing",
                 format!("fio could not be started: {why}"),
-                hint,
-            ));
+            )
+            .hint(hint));
         }
         other => return Err(failed(&other.to_string())),
     }
@@ -142,11 +139,8 @@ fn is_log(name: &str) -> bool {
 
 fn failure(ran: &Ran, why: &str) -> Refusal {
     let said = format!("fio failed ({}): {why}", ran.entry.why);
-    Refusal::cannot_run(
-        "fio.failed",
-        said,
-        format!("its output is kept in {}", ran.entry.stderr.file),
-    )
+    Refusal::cannot_run("fio.failed", said)
+        .hint(format!("its output is kept in {}", ran.entry.stderr.file))
 }
 
 /// What fio complained about: on stderr, and before or instead of its result on stdout.

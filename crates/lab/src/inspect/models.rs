@@ -8,11 +8,11 @@
 
 use super::server::drives::whole;
 use super::server::{Drive, DriveKind};
-use crate::Refusal;
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::zones;
 use crate::record::RateUnit;
 use crate::units;
+use crate::{AtPath, Refusal};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -141,16 +141,12 @@ impl Library {
     pub fn with(files: &[impl AsRef<Path>]) -> Result<Library, Refusal> {
         let mut own = Vec::new();
         for path in files.iter().map(AsRef::as_ref) {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Refusal::file(path, &error, "name a library of drive models"))?;
+            let text = std::fs::read_to_string(path).at(path, "name a library of drive models")?;
             let place = path.display().to_string();
             let families = parse(&text, &place).map_err(|why| {
                 let message = format!("{place}: {why}");
-                Refusal::cannot_run(
-                    "models.malformed",
-                    message,
-                    "docs/lab/inspect.md has an example",
-                )
+                Refusal::cannot_run("models.malformed", message)
+                    .hint("docs/lab/inspect.md has an example")
             })?;
             own.extend(families);
         }

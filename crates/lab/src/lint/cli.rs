@@ -5,12 +5,12 @@ use super::live::Live;
 use super::machine::Machine;
 use super::subject::{Intent, Subject};
 use super::{Remark, lint, syntax, tools};
-use crate::Refusal;
 use crate::fio::args::CommandLine;
 use crate::fio::value;
 use crate::metrics::plausible::Ceiling;
 use crate::rules::{self, Rule};
 use crate::validity::{Mark, Severity};
+use crate::{AtPath, Refusal};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -150,7 +150,7 @@ fn subject(args: &Args) -> Result<Subject, Refusal> {
         }
         None if args.command.is_empty() => {
             let hint = "name a job file or a result, or put a fio command line behind --";
-            Err(Refusal::cannot_run("lint.nothing_given", "there is nothing to lint", hint))
+            Err(Refusal::cannot_run("lint.nothing_given", "there is nothing to lint").hint(hint))
         }
         None => {
             let text = CommandLine::parse(&args.command)?.jobs.to_string();
@@ -164,8 +164,7 @@ fn subject(args: &Args) -> Result<Subject, Refusal> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
-    std::fs::read(path)
-        .map_err(|error| Refusal::file(path, &error, "name a job file or a result of fio"))
+    std::fs::read(path).at(path, "name a job file or a result of fio")
 }
 
 fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
@@ -175,7 +174,7 @@ fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
     };
     if wanted.is_empty() {
         let said = format!("there is no rule {id}");
-        return Err(Refusal::cannot_run("lint.no_such_rule", said, "--explain all shows them"));
+        return Err(Refusal::cannot_run("lint.no_such_rule", said).hint("--explain all shows them"));
     }
     for rule in wanted {
         match json {

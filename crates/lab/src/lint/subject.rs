@@ -87,7 +87,7 @@ impl Subject {
 
 fn no_job(what: &str) -> Refusal {
     let said = format!("{what} has no job: fio would measure nothing");
-    Refusal::new("fio.no_job", said, "add a [section] for a job, or --name=NAME")
+    Refusal::new("fio.no_job", said).hint("add a [section] for a job, or --name=NAME")
 }
 
 /// Targets of a job, with `directory` in front of relative names; none if fio makes the name up.

@@ -48,21 +48,19 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     if PROGRAMS.benchmarks.contains(&program.to_ascii_lowercase()) {
         let said = format!("this is a command line of {program}, and the rules are about fio");
         let hint = "measure the same blocks, jobs and depth with fio, and lint that";
-        return Err(Refusal::new("lint.not_fio", said, hint));
+        return Err(Refusal::new("lint.not_fio", said).hint(hint));
     }
     if let Some(verb) = PROGRAMS.watchers.get(&program) {
         let said = format!("{program} watches a load and makes none, so there is nothing to lint");
-        return Err(Refusal::new(
-            "lint.not_fio",
-            said,
-            format!("for its purpose there is `{verb}`"),
-        ));
+        return Err(
+            Refusal::new("lint.not_fio", said).hint(format!("for its purpose there is `{verb}`"))
+        );
     }
     let has = |begin: &str| command.iter().any(|word| word.starts_with(begin));
     if program == "hdparm" && has("-W") {
         let said = "hdparm -W switches a drive's write cache and measures nothing";
         let hint = "the stage `write-cache` of `lab run` measures with the cache off and on";
-        return Err(Refusal::new("lint.no_benchmark", said, hint));
+        return Err(Refusal::new("lint.no_benchmark", said).hint(hint));
     }
     let Some(why) = PROGRAMS.none.get(&program) else { return Ok(()) };
     let reads =
@@ -76,11 +74,8 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
          --ioengine=io_uring --time_based --runtime=60 --ramp_time=5; \
          all drives at once are the stage `raw.all` of `lab run`"
     );
-    Err(Refusal::new(
-        "lint.no_benchmark",
-        format!("{program} is no benchmark of storage: {why}"),
-        hint,
-    ))
+    Err(Refusal::new("lint.no_benchmark", format!("{program} is no benchmark of storage: {why}"))
+        .hint(hint))
 }
 
 #[cfg(test)]

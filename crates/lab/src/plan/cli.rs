@@ -6,7 +6,6 @@ use super::file::{Array, Kind, Plan};
 use super::made;
 use super::points::{Expanded, Group, Point, Target, expand};
 use super::progress::{Progress, duration};
-use crate::Refusal;
 use crate::adapter::by_name;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
 use crate::adapter::loops;
@@ -20,6 +19,7 @@ use crate::lint::machine::Machine;
 use crate::lint::syntax::complaints;
 use crate::store::{FORMAT, RunDir, RunFacts};
 use crate::watch::Watch;
+use crate::{AtPath, Refusal};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -111,9 +111,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         return Ok(ExitCode::SUCCESS);
     }
     let (path, folder) = place(args);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        Refusal::file(&path, &error, "name a plan; lab run --example prints one")
-    })?;
+    let text =
+        std::fs::read_to_string(&path).at(&path, "name a plan; lab run --example prints one")?;
     let order = Order {
         text: &text,
         folder: &folder,
@@ -151,7 +150,7 @@ pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summar
     refuse_missing(needs(&expanded)?)?;
     refuse_not_understood(&expanded)?;
     let interrupt = Interrupt::from_signals()
-        .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string(), ""))?;
+        .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string()))?;
     let path = order.resume.or(order.to).unwrap_or(Path::new(""));
     // The first look is in the forensic log as well.
     let evidence = Evidence::open(path, interrupt)?;
@@ -180,7 +179,7 @@ pub(super) fn refuse_empty(expanded: &Expanded) -> Result<(), Refusal> {
     let why: Vec<String> =
         expanded.left_out.iter().map(|(stage, why)| format!("{stage}: {why}")).collect();
     let said = format!("nothing is left to measure ({})", why.join("; "));
-    Err(Refusal::cannot_run("plan.empty", said, ""))
+    Err(Refusal::cannot_run("plan.empty", said))
 }
 
 /// Refuse loads that fio itself does not understand: each is asked about once.
@@ -192,7 +191,7 @@ pub(super) fn refuse_not_understood(expanded: &Expanded) -> Result<(), Refusal> 
         }
         if let Some(said) = complaints(&point.jobs.to_string()).first() {
             let said = format!("{}: fio says: {said}; nothing was done", point.workload.name);
-            return Err(Refusal::cannot_run("plan.load_refused", said, "correct its profile"));
+            return Err(Refusal::cannot_run("plan.load_refused", said).hint("correct its profile"));
         }
     }
     Ok(())
@@ -213,13 +212,12 @@ fn place(args: &Args) -> (PathBuf, PathBuf) {
 /// Keep the plan and its own profiles in the run's directory, so that it can go on without them.
 fn keep_plan(plan: &Plan, text: &str, dir: &Path, folder: &Path) -> Result<(), Refusal> {
     let kept = dir.join(PLAN);
-    std::fs::write(&kept, text).map_err(|error| Refusal::file(&kept, &error, ""))?;
+    std::fs::write(&kept, text).at(&kept, "")?;
     let is_plain = |path: &&PathBuf| path.components().all(|it| matches!(it, Component::Normal(_)));
     for path in plan.profiles.values().filter(is_plain) {
         let kept = dir.join(PROFILES).join(path);
         let made = kept.parent().map_or(Ok(()), std::fs::create_dir_all);
-        made.and_then(|()| std::fs::copy(folder.join(path), &kept))
-            .map_err(|error| Refusal::file(&kept, &error, ""))?;
+        made.and_then(|()| std::fs::copy(folder.join(path), &kept)).at(&kept, "")?;
     }
     Ok(())
 }
@@ -259,7 +257,7 @@ fn refuse_missing_targets(expanded: &Expanded) -> Result<(), Refusal> {
     let is_missing = |target: &&Target| !expanded.is_made(&target.path) && !target.path.exists();
     targets.find(is_missing).map_or(Ok(()), |missing| {
         let said = format!("{} is not there; nothing was started", missing.path.display());
-        Err(Refusal::cannot_run("target.missing", said, "correct the plan"))
+        Err(Refusal::cannot_run("target.missing", said).hint("correct the plan"))
     })
 }
 
@@ -272,7 +270,7 @@ fn begun(order: &Order<'_>) -> Result<Option<RunDir>, Refusal> {
     if dir.read()?.facts.plan_sha256.as_ref() != Some(&sha256(order.text.as_bytes())) {
         let said = format!("{} was begun with another plan", path.display());
         let hint = "give the same plan, or begin anew with --to";
-        return Err(Refusal::new("run.other_plan", said, hint));
+        return Err(Refusal::new("run.other_plan", said).hint(hint));
     }
     Ok(Some(dir))
 }

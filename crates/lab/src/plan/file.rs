@@ -369,9 +369,6 @@ impl Array {
 }
 
 pub(super) fn refused(what: String) -> Refusal {
-    Refusal::cannot_run(
-        "plan.not_understood",
-        format!("plan: {what}"),
-        "docs/lab/fio.md has an example",
-    )
+    Refusal::cannot_run("plan.not_understood", format!("plan: {what}"))
+        .hint("docs/lab/fio.md has an example")
 }

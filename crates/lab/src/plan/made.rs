@@ -7,7 +7,6 @@
 
 use super::file::Array;
 use super::points::{Group, Point};
-use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
 use crate::adapter::loops::Devices;
 use crate::adapter::{Engine, Served, Wanted, by_name, imagined, keep_configuration};
@@ -16,6 +15,7 @@ use crate::evidence::process::monotonic;
 use crate::fio::run::{FioOrder, run as run_fio};
 use crate::fio::{JobFile, Section, Setting};
 use crate::record::EngineIdentity;
+use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,9 +55,9 @@ impl<'a> Made<'a> {
         run_dir: &Path,
     ) -> Result<Made<'a>, Refusal> {
         let name = array.name();
-        let place = std::path::absolute(run_dir.join("made").join(file_name(&name)))
-            .map_err(|error| Refusal::file(run_dir, &error, ""))?;
-        std::fs::create_dir_all(&place).map_err(|error| Refusal::file(&place, &error, ""))?;
+        let place =
+            std::path::absolute(run_dir.join("made").join(file_name(&name))).at(run_dir, "")?;
+        std::fs::create_dir_all(&place).at(&place, "")?;
         let devices = Devices::of(commands, &array.members)?;
         let wanted = Wanted {
             members: devices.paths.clone(),
@@ -219,7 +219,7 @@ impl<'a> Made<'a> {
             commands.pause(LOOK_EVERY);
         }
         let said = format!("{} still works in the background after an hour", self.name);
-        Err(Refusal::cannot_run("engine.busy", said, "measure with smaller members"))
+        Err(Refusal::cannot_run("engine.busy", said).hint("measure with smaller members"))
     }
 
     /// Take it away.

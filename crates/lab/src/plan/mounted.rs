@@ -6,7 +6,6 @@
 
 use super::file::{Array, FileSystem};
 use super::made::fill;
-use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
 use crate::adapter::loops::Devices;
 use crate::adapter::word;
@@ -17,6 +16,7 @@ use crate::record::Check;
 use crate::rules;
 use crate::units;
 use crate::validity::Outcome;
+use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
 
 /// Blocks in which files are written before they are measured.
@@ -46,9 +46,9 @@ impl<'a> Mounted<'a> {
         (evidence, commands): (&'a Evidence, &'a Live<'a>),
         run_dir: &Path,
     ) -> Result<(Mounted<'a>, Check), Refusal> {
-        let place = std::path::absolute(run_dir.join("made").join("file-system"))
-            .map_err(|error| Refusal::file(run_dir, &error, ""))?;
-        std::fs::create_dir_all(&place).map_err(|error| Refusal::file(&place, &error, ""))?;
+        let place =
+            std::path::absolute(run_dir.join("made").join("file-system")).at(run_dir, "")?;
+        std::fs::create_dir_all(&place).at(&place, "")?;
         let devices = Devices::of(commands, &[served.to_owned()])?;
         let mut mounted = Mounted {
             device: devices.paths.first().cloned().unwrap_or_default(),
@@ -109,7 +109,8 @@ impl<'a> Mounted<'a> {
         let told = self.commands.succeed(&argv, "how full is it?")?.stdout;
         usage(&told).ok_or_else(|| {
             let said = format!("df says nothing that is understood about {}", self.place.display());
-            Refusal::cannot_run("df.not_understood", said, "its output is kept under evidence/")
+            Refusal::cannot_run("df.not_understood", said)
+                .hint("its output is kept under evidence/")
         })
     }
 

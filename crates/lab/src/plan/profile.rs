@@ -10,9 +10,9 @@ mod reach;
 pub(super) use reach::check_engine;
 
 use super::file::Plan;
-use crate::Refusal;
 use crate::fio::{Job, JobFile, Section, Setting};
 use crate::record::Workload;
+use crate::{AtPath, Refusal};
 use std::path::Path;
 
 /// The profiles that ship.
@@ -89,9 +89,7 @@ impl Profile {
         let text = match (plan.profiles.get(name), BUILT_IN.iter().find(|(own, _)| *own == name)) {
             (Some(path), _) => {
                 let path = folder.join(path);
-                std::fs::read_to_string(&path).map_err(|error| {
-                    Refusal::file(&path, &error, "the plan names it as a profile")
-                })?
+                std::fs::read_to_string(&path).at(&path, "the plan names it as a profile")?
             }
             (None, Some((_, text))) => (*text).to_owned(),
             (None, None) => {
@@ -101,7 +99,7 @@ impl Profile {
                     "give its job file under [profiles], or use one of {}",
                     known.join(", ")
                 );
-                return Err(Refusal::cannot_run("plan.no_profile", said, hint));
+                return Err(Refusal::cannot_run("plan.no_profile", said).hint(hint));
             }
         };
         let file = JobFile::parse(&text)?;
@@ -150,9 +148,7 @@ impl Profile {
             if value.contains("${STRIPE_DATA}") {
                 let bytes = fill.stripe_data_bytes.ok_or_else(|| {
                     let said = format!("profile {} needs the stripe of the array", self.name);
-                    Refusal::cannot_run(
-                        "plan.no_stripe",
-                        said,
+                    Refusal::cannot_run("plan.no_stripe", said).hint(
                         "give strip and data_members of the array, \
                          and no such profile to raw drives",
                     )

@@ -81,7 +81,7 @@ impl Reference {
         let found = all.iter().find(|it| it.name == name).cloned();
         found.ok_or_else(|| {
             let said = format!("the lab has no reference {name}; nothing was done");
-            Refusal::cannot_run("reference.unknown", said, &hint)
+            Refusal::cannot_run("reference.unknown", said).hint(&hint)
         })
     }
 

@@ -4,9 +4,9 @@
 //! named; hashes in `evidence.jsonl` are those of the original outputs, and the copy says so.
 
 use super::redact;
-use crate::Refusal;
 use crate::source::Capture;
 use crate::source::tool::{Ending, Run};
+use crate::{AtPath, Refusal};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -28,12 +28,12 @@ pub struct Copied {
 pub fn copy(from: &Path, to: &Path, salt: &str) -> Result<Copied, Refusal> {
     if std::fs::read_dir(to).is_ok_and(|mut items| items.next().is_some()) {
         let said = format!("{} holds something already; nothing was written", to.display());
-        return Err(Refusal::cannot_run("redact.folder_in_use", said, "name a new directory"));
+        return Err(Refusal::cannot_run("redact.folder_in_use", said).hint("name a new directory"));
     }
     let (mut capture, mut left_out) = (Capture::default(), Vec::new());
     for path in files(from)? {
         let name = path.strip_prefix(from).unwrap_or(&path).to_string_lossy().into_owned();
-        let bytes = std::fs::read(&path).map_err(|error| Refusal::file(&path, &error, ""))?;
+        let bytes = std::fs::read(&path).at(&path, "")?;
         match String::from_utf8(bytes) {
             _ if MADE.contains(&name.as_str()) => left_out.push(path),
             Ok(stdout) => {
@@ -49,14 +49,14 @@ pub fn copy(from: &Path, to: &Path, salt: &str) -> Result<Copied, Refusal> {
         let text = if name == "run.json" { marked(&run.stdout) } else { run.stdout.clone() };
         let folder = path.parent().unwrap_or(to);
         let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
-        written.map_err(|error| Refusal::file(&path, &error, "the run itself is unharmed"))?;
+        written.at(&path, "the run itself is unharmed")?;
     }
     Ok(Copied { replaced, left_out })
 }
 
 /// Every file below `folder`.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Refusal> {
-    let items = std::fs::read_dir(folder).map_err(|error| Refusal::file(folder, &error, ""))?;
+    let items = std::fs::read_dir(folder).at(folder, "")?;
     let mut files = Vec::new();
     for item in items.filter_map(Result::ok) {
         match item.file_type() {

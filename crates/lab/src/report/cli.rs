@@ -3,7 +3,7 @@
 use super::points::{self, Point};
 use super::{findings, page, sections, text};
 use crate::evidence::verify;
-use crate::refusal::Refusal;
+use crate::refusal::{AtPath, Refusal};
 use crate::store::{Run, RunDir};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let points = points::of(&run.records);
     if run.records.is_empty() {
         let said = format!("{} holds no records; nothing was written", args.run.display());
-        return Err(Refusal::new("run.empty", said, "let a run measure something first"));
+        return Err(Refusal::new("run.empty", said).hint("let a run measure something first"));
     }
     let written = write_all(args, &dir, &run, &points)?;
     let headline = findings::headline(&points, &run.records);
@@ -89,8 +89,7 @@ fn write_all(
 ) -> Result<Vec<PathBuf>, Refusal> {
     let mut written = Vec::new();
     let mut write = |path: &Path, content: String| {
-        std::fs::write(path, content)
-            .map_err(|error| Refusal::file(path, &error, "the run itself is unharmed"))?;
+        std::fs::write(path, content).at(path, "the run itself is unharmed")?;
         written.push(path.to_owned());
         Ok::<(), Refusal>(())
     };

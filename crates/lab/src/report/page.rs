@@ -149,7 +149,7 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         unread: run.unread.len(),
         lab: &run.facts.lab,
     };
-    page.render().map_err(|error| Refusal::cannot_run("report.unwritable", error.to_string(), ""))
+    page.render().map_err(|error| Refusal::cannot_run("report.unwritable", error.to_string()))
 }
 
 fn marks(points: &[Point]) -> Vec<(&'static str, usize)> {

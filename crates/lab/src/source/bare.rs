@@ -7,8 +7,8 @@
 use super::tool::{Ending, Run};
 use super::tree::Entry;
 use super::{Capture, tree};
-use crate::Refusal;
 use crate::inspect::server::scsi;
+use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that are looked at.
@@ -44,20 +44,19 @@ pub fn read(paths: &[PathBuf]) -> Result<(Capture, Vec<PathBuf>), Refusal> {
         let said = format!("{}: no output that the lab knows", named.join(", "));
         let hint = "name a directory made by `lab capture`, or outputs of dmidecode -t memory, \
                     lspci -vv, smp_discover, smp_rep_phy_err_log or sg_ses -p 2";
-        return Err(Refusal::cannot_run("capture.unknown", said, hint));
+        return Err(Refusal::cannot_run("capture.unknown", said).hint(hint));
     }
     Ok((capture, unknown))
 }
 
 fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Refusal> {
-    let fault = |path: &Path, error: &std::io::Error| Refusal::file(path, error, "check the name");
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
             files.push(path.clone());
             continue;
         }
-        let items = std::fs::read_dir(path).map_err(|error| fault(path, &error))?;
+        let items = std::fs::read_dir(path).at(path, "check the name")?;
         let items = items.filter_map(Result::ok).map(|item| item.path());
         files.extend(items.filter(|item| item.is_file()));
     }
@@ -70,7 +69,7 @@ fn text(path: &Path) -> Result<String, Refusal> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path);
     let read = file.and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes));
-    read.map_err(|error| Refusal::file(path, &error, "check the name"))?;
+    read.at(path, "check the name")?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

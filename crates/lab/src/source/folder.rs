@@ -7,7 +7,7 @@
 use super::tool::{Ending, Run};
 use super::tree::Tree;
 use super::{Capture, Origin};
-use crate::Refusal;
+use crate::{AtPath, Refusal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,19 +32,17 @@ struct Line {
 /// # Errors
 /// The folder holds something, or cannot be written.
 pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
-    let unusable = |error: &std::io::Error| {
-        Refusal::file(folder, error, "choose a directory that you may write to")
-    };
     let commands = folder.join("commands");
     if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         let message = format!("{} holds something already; nothing was written", folder.display());
-        return Err(Refusal::cannot_run("capture.folder_in_use", message, "name a new directory"));
+        return Err(
+            Refusal::cannot_run("capture.folder_in_use", message).hint("name a new directory")
+        );
     }
-    std::fs::create_dir_all(&commands).map_err(|error| unusable(&error))?;
+    std::fs::create_dir_all(&commands).at(folder, "choose a directory that you may write to")?;
     let put = |name: &str, text: &str| {
         let path = folder.join(name);
-        std::fs::write(&path, text)
-            .map_err(|error| Refusal::file(&path, &error, "is there space left?"))
+        std::fs::write(&path, text).at(&path, "is there space left?")
     };
     let mut manifest = Manifest { origin: capture.origin.clone(), commands: BTreeMap::new() };
     for (name, run) in &capture.runs {
@@ -68,12 +66,12 @@ pub fn read(folder: &Path) -> Result<(Capture, usize), Refusal> {
     let hint = "name a directory made by `lab capture`";
     let get = |name: &str| {
         let path = folder.join(name);
-        let bytes = std::fs::read(&path).map_err(|error| Refusal::file(&path, &error, hint))?;
+        let bytes = std::fs::read(&path).at(&path, hint)?;
         Ok::<String, Refusal>(String::from_utf8_lossy(&bytes).into_owned())
     };
     let manifest: Manifest = serde_json::from_str(&get("manifest.json")?).map_err(|error| {
         let message = format!("{}: manifest.json: {error}", folder.display());
-        Refusal::cannot_run("capture.manifest_malformed", message, hint)
+        Refusal::cannot_run("capture.manifest_malformed", message).hint(hint)
     })?;
     let (tree, odd) = Tree::parse(&get("files.txt")?);
     let mut capture = Capture { tree, runs: BTreeMap::new(), origin: manifest.origin };

@@ -50,11 +50,8 @@ impl Instance {
         }
         if found == 0 {
             let what = "this kernel has no block trace events; nothing was traced";
-            return Err(Refusal::cannot_run(
-                "trace.no_events",
-                what,
-                "it needs CONFIG_BLK_DEV_IO_TRACE",
-            ));
+            return Err(Refusal::cannot_run("trace.no_events", what)
+                .hint("it needs CONFIG_BLK_DEV_IO_TRACE"));
         }
         instance.write("tracing_on", "1")?;
         Ok(instance)
@@ -143,7 +140,7 @@ fn refuse(path: &Path, error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let what = format!("{}: {error}; nothing was traced", path.display());
-            Refusal::cannot_run("trace.not_permitted", what, "run as root")
+            Refusal::cannot_run("trace.not_permitted", what).hint("run as root")
         }
         _ => Refusal::file(path, error, "this kernel's tracefs cannot be used; nothing was traced"),
     }

@@ -4,10 +4,10 @@ use super::account::{DeviceTally, TraceAccount};
 use super::event::{Event, lost};
 use super::instance::Instance;
 use super::text;
-use crate::Refusal;
 use crate::cpu::load::Load;
 use crate::fio::value;
 use crate::record::Record;
+use crate::{AtPath, Refusal};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -91,11 +91,8 @@ fn trace(args: &Args) -> Result<TraceAccount, Refusal> {
         false => Load::Command(args.command.clone()),
     };
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds < 1e6) {
-        return Err(Refusal::cannot_run(
-            "trace.window_empty",
-            "--seconds must be above 0",
-            "give for example --seconds 10",
-        ));
+        return Err(Refusal::cannot_run("trace.window_empty", "--seconds must be above 0")
+            .hint("give for example --seconds 10"));
     }
     let mut tallies: Vec<DeviceTally> = devices
         .iter()
@@ -121,18 +118,15 @@ fn trace(args: &Args) -> Result<TraceAccount, Refusal> {
         is_over.store(true, Ordering::Release);
         (ran, reader.join())
     });
-    let unread = |error: &std::io::Error| {
-        Refusal::file(Path::new("trace_pipe"), error, "nothing can be said")
-    };
     read.unwrap_or_else(|_| Err(std::io::Error::other("the reader ended early")))
-        .map_err(|error| unread(&error))?;
+        .at(Path::new("trace_pipe"), "nothing can be said")?;
     ran?;
     kept.finish()?;
     let lost = instance.lost().max(lost_seen);
     let mut accounts =
         tallies.into_iter().zip(&numbers).map(|(tally, number)| tally.finish(limits(*number)));
     let Some(device) = accounts.next() else {
-        return Err(Refusal::cannot_run("trace.no_device", "no device was given", "name one"));
+        return Err(Refusal::cannot_run("trace.no_device", "no device was given").hint("name one"));
     };
     let members = accounts.collect();
     Ok(TraceAccount::of(load.name(), (args.strip, args.stripe), device, members, lost))
@@ -140,18 +134,19 @@ fn trace(args: &Args) -> Result<TraceAccount, Refusal> {
 
 /// Major and minor number of a whole block device.
 fn number(path: &Path) -> Result<(u32, u32), Refusal> {
-    let facts = std::fs::metadata(path)
-        .map_err(|error| Refusal::file(path, &error, "name a block device"))?;
+    let facts = std::fs::metadata(path).at(path, "name a block device")?;
     if !facts.file_type().is_block_device() {
         let what =
             format!("{}: not a block device; only block devices can be traced", path.display());
-        return Err(Refusal::cannot_run("trace.not_a_device", what, "name the device below it"));
+        return Err(
+            Refusal::cannot_run("trace.not_a_device", what).hint("name the device below it")
+        );
     }
     let (major, minor) = (rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()));
     if Path::new(&format!("/sys/dev/block/{major}:{minor}/partition")).exists() {
         let what =
             format!("{}: a partition; requests are issued to the whole device", path.display());
-        return Err(Refusal::cannot_run("trace.partition", what, "name the whole device"));
+        return Err(Refusal::cannot_run("trace.partition", what).hint("name the whole device"));
     }
     Ok((major, minor))
 }
@@ -199,8 +194,7 @@ impl<'a> Keep<'a> {
     fn finish(&mut self) -> Result<(), Refusal> {
         use std::io::Write;
         if let Some((path, file)) = &mut self.file {
-            file.flush()
-                .map_err(|error| Refusal::file(path, &error, "the trace until then is in it"))?;
+            file.flush().at(path, "the trace until then is in it")?;
         }
         self.fault.take().map_or(Ok(()), Err)
     }

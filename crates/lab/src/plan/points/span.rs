@@ -52,7 +52,9 @@ fn within(job: &Job, span: u64) -> Result<Vec<Setting>, Refusal> {
             job.name,
             job.count("numjobs", 1)
         );
-        return Err(Refusal::cannot_run("plan.span_too_small", said, "give the array more span"));
+        return Err(
+            Refusal::cannot_run("plan.span_too_small", said).hint("give the array more span")
+        );
     }
     settings.push(Setting::new("size", size.to_string()));
     Ok(settings)

@@ -36,7 +36,7 @@ const LINE_MAX: usize = 4000;
 pub(super) fn check(name: &str, file: &JobFile) -> Result<(), Refusal> {
     if file.jobs().is_empty() {
         let said = format!("profile {name} has no job: fio would measure nothing");
-        return Err(Refusal::cannot_run("plan.no_job", said, "add a [section] for a job"));
+        return Err(Refusal::cannot_run("plan.no_job", said).hint("add a [section] for a job"));
     }
     for section in &file.sections {
         for setting in &section.settings {
@@ -57,7 +57,7 @@ pub(in crate::plan) fn check_engine(engine: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let said = format!("ioengine '{engine}' {}; nothing was done", unknown_engine());
-    Err(Refusal::cannot_run("plan.engine_refused", said, "use io_uring, libaio or psync"))
+    Err(Refusal::cannot_run("plan.engine_refused", said).hint("use io_uring, libaio or psync"))
 }
 
 fn unknown_engine() -> String {
@@ -84,7 +84,7 @@ fn not_allowed(name: &str, section: &Section, setting: &Setting, why: &str) -> R
     let at = format!("profile {name}, line {} in [{}]", setting.line, section.name);
     let said = format!("{at}: {key} {why}; nothing was done");
     let hint = "the plan alone says what is measured: leave that line out";
-    Refusal::cannot_run("plan.profile_refused", said, hint)
+    Refusal::cannot_run("plan.profile_refused", said).hint(hint)
 }
 
 #[cfg(test)]
