@@ -27,7 +27,7 @@ pub mod tools;
 use crate::fio::Job;
 use crate::rules::Rule;
 use crate::validity::{Finding, Severity};
-use machine::{HostFacts, Machine, TargetFacts};
+use machine::{HostFacts, Known, Machine, TargetFacts};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use subject::Subject;
@@ -63,6 +63,20 @@ impl Remark {
             reason: self.reason.clone(),
             correction: self.correction.clone(),
         }
+    }
+}
+
+impl Remark {
+    /// With a corrected line or a next step.
+    fn better(&mut self, correction: impl Into<String>) -> &mut Remark {
+        self.correction = Some(correction.into());
+        self
+    }
+
+    /// With another weight than its rule usually has.
+    fn weighs(&mut self, severity: Severity) -> &mut Remark {
+        self.severity = severity;
+        self
     }
 }
 
@@ -108,26 +122,23 @@ impl<'a> Case<'a> {
     }
 
     /// Say something about the setting `key` of a job.
-    fn say(
-        &mut self,
-        job: &Job,
-        key: &str,
-        reason: impl Into<String>,
-        correction: impl Into<String>,
-    ) {
-        self.say_as(self.rule.weight, job, key, (reason.into(), correction.into()));
-    }
-
-    fn say_as(&mut self, severity: Severity, job: &Job, key: &str, said: (String, String)) {
+    fn say(&mut self, job: &Job, key: &str, reason: impl Into<String>) -> &mut Remark {
+        let at = self.remarks.len();
         self.remarks.push(Remark {
             rule: &self.rule.id,
-            severity,
+            severity: self.rule.weight,
             job: job.name.clone(),
             line: job.line_of(key),
-            reason: said.0,
-            correction: Some(said.1).filter(|correction| !correction.is_empty()),
+            reason: reason.into(),
+            correction: None,
             cannot_tell: false,
         });
+        &mut self.remarks[at]
+    }
+
+    /// A fact, unless it is not known: then it is said that `what` cannot be told.
+    fn known<'k, T>(&mut self, job: &Job, fact: &'k Known<T>, what: &str) -> Option<&'k T> {
+        fact.as_ref().map_err(|why| self.cannot_tell(job, what, why)).ok()
     }
 
     /// Say that something could not be found out.

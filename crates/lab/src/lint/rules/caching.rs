@@ -19,7 +19,7 @@ pub(super) fn direct(case: &mut Case<'_>) {
             let reason = format!(
                 "{name} is a block device and I/O goes through the page cache: memory is measured"
             );
-            case.say(job, "direct", reason, "direct=1");
+            case.say(job, "direct", reason).better("direct=1");
         }
     }
 }
@@ -32,7 +32,7 @@ pub(super) fn engine(case: &mut Case<'_>) {
             _ => continue,
         };
         let reason = format!("{} {reason}", job.engine());
-        case.say(job, "ioengine", reason, "ioengine=io_uring with direct=1");
+        case.say(job, "ioengine", reason).better("ioengine=io_uring with direct=1");
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn libaio(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.engine() == "libaio" && !job.is_direct()) {
         let reason =
             "libaio with buffered I/O waits in io_submit: it is synchronous whatever iodepth says";
-        case.say(job, "ioengine", reason, "direct=1, or ioengine=io_uring");
+        case.say(job, "ioengine", reason).better("direct=1, or ioengine=io_uring");
     }
 }
 
@@ -50,11 +50,8 @@ pub(super) fn size(case: &mut Case<'_>) {
         let whole: Option<u64> =
             targets.iter().map(|(_, facts)| facts.size_bytes.clone().ok()).sum();
         let Some(touched) = touched_bytes(job, whole.filter(|bytes| *bytes > 0)) else {
-            case.cannot_tell(
-                job,
-                "how much is touched",
-                "neither size= nor the size of its target is known",
-            );
+            let why = "neither size= nor the size of its target is known";
+            case.cannot_tell(job, "how much is touched", why);
             continue;
         };
         let is_device = targets.iter().any(|(_, facts)| facts.kind == Ok(Kind::Block));
@@ -66,23 +63,18 @@ pub(super) fn size(case: &mut Case<'_>) {
                 gib(touched),
                 gib(whole)
             );
-            case.say(job, "size", reason, "size=100%");
+            case.say(job, "size", reason).better("size=100%");
         }
         if is_device && job.is_direct() {
             continue;
         }
-        match &case.host.memory_bytes {
-            Err(why) => case.cannot_tell(job, "whether memory holds what is touched", why),
-            Ok(memory) if touched < memory.saturating_mul(2) => {
-                let reason = format!(
-                    "{} are touched, the machine has {} of memory",
-                    gib(touched),
-                    gib(*memory)
-                );
-                let least = memory.saturating_mul(2).div_ceil(1 << 30);
-                case.say(job, "size", reason, format!("size={least}g, or more"));
-            }
-            Ok(_) => {}
+        let what = "whether memory holds what is touched";
+        let memory = case.known(job, &case.host.memory_bytes, what);
+        if let Some(memory) = memory.filter(|memory| touched < memory.saturating_mul(2)) {
+            let (touched, all) = (gib(touched), gib(*memory));
+            let reason = format!("{touched} are touched, the machine has {all} of memory");
+            let least = memory.saturating_mul(2).div_ceil(1 << 30);
+            case.say(job, "size", reason).better(format!("size={least}g, or more"));
         }
     }
 }
@@ -93,22 +85,19 @@ pub(super) fn buffers(case: &mut Case<'_>) {
         if job.is_on("zero_buffers") || matches!(pattern, "0" | "0x0" | "0x00") {
             let reason =
                 "zeros are written: whatever compresses or deduplicates stores nothing of them";
-            case.say(job, "zero_buffers", reason, "refill_buffers instead of zero_buffers");
+            case.say(job, "zero_buffers", reason).better("refill_buffers instead of zero_buffers");
             continue;
         }
         if job.is_on("refill_buffers") || job.get("buffer_compress_percentage").is_some() {
             continue;
         }
         for (name, facts) in case.targets_of(job) {
-            match &facts.compresses {
-                Ok(false) => {}
-                Ok(true) => {
-                    let reason = format!(
-                        "{name} compresses or deduplicates, and buffers are written again and again"
-                    );
-                    case.say(job, "refill_buffers", reason, "refill_buffers");
-                }
-                Err(why) => case.cannot_tell(job, "whether the target compresses", why),
+            if let Some(true) = case.known(job, &facts.compresses, "whether the target compresses")
+            {
+                let reason = format!(
+                    "{name} compresses or deduplicates, and buffers are written again and again"
+                );
+                case.say(job, "refill_buffers", reason).better("refill_buffers");
             }
         }
     }

@@ -16,23 +16,17 @@ pub(super) fn polling(case: &mut Case<'_>) {
             || job.get("ioengine") == Some("pvsync2") && job.get("hipri_percentage").is_some()
         {
             for (name, facts) in case.targets_of(job) {
-                match &facts.polls {
-                    Ok(true) => {}
-                    Ok(false) => case.say(
-                        job,
-                        "hipri",
-                        format!("{name} has no poll queues: nothing is polled"),
-                        "remove hipri",
-                    ),
-                    Err(why) => {
-                        case.cannot_tell(job, &format!("whether {name} has poll queues"), why)
-                    }
+                let what = format!("whether {name} has poll queues");
+                if let Some(false) = case.known(job, &facts.polls, &what) {
+                    let reason = format!("{name} has no poll queues: nothing is polled");
+                    case.say(job, "hipri", reason).better("remove hipri");
                 }
             }
         }
         if job.is_on("sqthread_poll") {
             let reason = "its kernel thread polls all the time: count its CPU time";
-            case.say(job, "sqthread_poll", reason, "measure with 'lab cpu', which counts it");
+            case.say(job, "sqthread_poll", reason)
+                .better("measure with 'lab cpu', which counts it");
         }
     }
 }
@@ -49,12 +43,9 @@ pub(super) fn coalescing(case: &mut Case<'_>) {
                 let severity = if single { Error } else { Warning };
                 let reason =
                     format!("interrupts are coalesced, and depth is {depth} in {copies} jobs");
-                case.say_as(
-                    severity,
-                    job,
-                    "iodepth",
-                    (reason, "turn coalescing off, or measure at 16 x 16".to_owned()),
-                );
+                case.say(job, "iodepth", reason)
+                    .better("turn coalescing off, or measure at 16 x 16")
+                    .weighs(severity);
             }
             Some(false) => {}
             None => {
@@ -79,21 +70,12 @@ pub(super) fn coalescing(case: &mut Case<'_>) {
 pub(super) fn pinning(case: &mut Case<'_>) {
     for job in case.jobs() {
         let Some(list) = job.get("cpus_allowed") else { continue };
-        let nodes = match &case.host.nodes {
-            Ok(nodes) => nodes_of(&cpu_list(list), nodes),
-            Err(why) => {
-                case.cannot_tell(job, "which sockets the CPUs belong to", why);
-                continue;
-            }
-        };
+        let nodes = case.known(job, &case.host.nodes, "which sockets the CPUs belong to");
+        let Some(nodes) = nodes.map(|nodes| nodes_of(&cpu_list(list), nodes)) else { continue };
         if nodes.len() > 1 {
             let reason = format!("cpus_allowed={list} spans NUMA nodes {nodes:?}");
-            case.say(
-                job,
-                "cpus_allowed",
-                reason,
-                "CPUs of one node, or say that the interconnect is part of the test",
-            );
+            case.say(job, "cpus_allowed", reason)
+                .better("CPUs of one node, or say that the interconnect is part of the test");
         }
         for (name, facts) in case.targets_of(job) {
             if let Ok(node) = &facts.node
@@ -101,7 +83,8 @@ pub(super) fn pinning(case: &mut Case<'_>) {
             {
                 let reason =
                     format!("{name} is attached to node {node}, the job runs on {nodes:?}");
-                case.say(job, "cpus_allowed", reason, "CPUs of the target's node, or say so");
+                case.say(job, "cpus_allowed", reason)
+                    .better("CPUs of the target's node, or say so");
             }
         }
     }
@@ -120,30 +103,21 @@ pub(super) fn environment(case: &mut Case<'_>) {
     if let Some(job) = case.jobs().first() {
         let reason =
             "nothing says which governor, turbo, C-states, SMT and mitigations were in force";
-        case.say(
-            job,
-            "",
-            reason,
-            "measure with 'lab run', which records them, or give --environment-recorded",
-        );
+        case.say(job, "", reason)
+            .better("measure with 'lab run', which records them, or give --environment-recorded");
     }
 }
 
 pub(super) fn version(case: &mut Case<'_>) {
     for job in case.jobs() {
-        let needs = needs(job);
-        let Some((least, what)) = needs else { continue };
+        let Some((least, what)) = needs(job) else { continue };
         let own = case.subject.result.as_ref().and_then(|result| parse_version(&result.version));
-        match own.map_or_else(|| case.host.fio.clone(), Known::Ok) {
-            Ok(own) if own < least => {
-                let reason = format!(
-                    "{what} needs fio {}.{}, this is {}.{}",
-                    least.0, least.1, own.0, own.1
-                );
-                case.say(job, "ioengine", reason, "a newer fio, or another option");
-            }
-            Ok(_) => {}
-            Err(why) => case.cannot_tell(job, &format!("whether this fio has {what}"), &why),
+        let own = own.map_or_else(|| case.host.fio.clone(), Known::Ok);
+        let own = case.known(job, &own, &format!("whether this fio has {what}"));
+        if let Some(own) = own.filter(|own| **own < least) {
+            let [least, own] = [least, *own].map(|(major, minor)| format!("{major}.{minor}"));
+            case.say(job, "ioengine", format!("{what} needs fio {least}, this is {own}"))
+                .better("a newer fio, or another option");
         }
     }
 }

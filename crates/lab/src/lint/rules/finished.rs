@@ -17,12 +17,8 @@ pub(super) fn errors(case: &mut Case<'_>) {
             let errno = i32::try_from(ran.error).map(rustix::io::Errno::from_raw_os_error);
             let name =
                 errno.map_or_else(|_| format!("error {}", ran.error), |errno| errno.to_string());
-            case.say(
-                job,
-                "",
-                format!("fio ended with an error: {name}"),
-                "find its cause, then measure again",
-            );
+            case.say(job, "", format!("fio ended with an error: {name}"))
+                .better("find its cause, then measure again");
         }
         for (what, side) in [("reads", &ran.read), ("writes", &ran.write)] {
             if side.short_ios + side.dropped_ios > 0 {
@@ -30,19 +26,16 @@ pub(super) fn errors(case: &mut Case<'_>) {
                     "{} {what} were short, {} were given up",
                     side.short_ios, side.dropped_ios
                 );
-                case.say(job, "", reason, "measure an area that exists, with block sizes that fit");
+                case.say(job, "", reason)
+                    .better("measure an area that exists, with block sizes that fit");
             }
         }
         let entries = result.jobs.iter().filter(|other| other.name == ran.name).count();
         // Copies that are reported one by one have the sums of one job each.
         let copies = if entries > 1 { 1 } else { job.count("numjobs", 1) };
         if let Some(reason) = depth_lost(job, ran, copies) {
-            case.say(
-                job,
-                "iodepth",
-                reason,
-                "more jobs of less depth, direct=1, a faster client core",
-            );
+            case.say(job, "iodepth", reason)
+                .better("more jobs of less depth, direct=1, a faster client core");
         }
     }
 }
@@ -75,15 +68,14 @@ pub(super) fn ceilings(case: &mut Case<'_>) {
     let ceilings = &case.subject.intent.ceilings;
     let Some(job) = case.jobs().first() else { return };
     if ceilings.is_empty() {
-        return case.cannot_tell(
-            job,
-            "whether the result is above a ceiling",
-            "none was given (--ceiling NAME=BYTES)",
-        );
+        let why = "none was given (--ceiling NAME=BYTES)";
+        return case.cannot_tell(job, "whether the result is above a ceiling", why);
     }
     let all: f64 = result.jobs.iter().map(|ran| ran.read.bytes_per_s + ran.write.bytes_per_s).sum();
     if let Some(finding) = plausible::ceiling_finding(all, ceilings) {
         let severity = finding.severity.max(Info);
-        case.say_as(severity, job, "", (finding.reason, finding.correction.unwrap_or_default()));
+        case.say(job, "", finding.reason)
+            .better(finding.correction.unwrap_or_default())
+            .weighs(severity);
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn grouped(case: &mut Case<'_>) {
             let reason = format!(
                 "{copies} jobs are reported one by one: their percentiles cannot be averaged"
             );
-            case.say(job, "numjobs", reason, "group_reporting");
+            case.say(job, "numjobs", reason).better("group_reporting");
         }
     }
 }
@@ -26,7 +26,7 @@ pub(super) fn measured(case: &mut Case<'_>) {
     for job in case.jobs() {
         for key in ["gtod_reduce", "disable_lat", "disable_clat"] {
             if job.is_on(key) {
-                case.say(job, key, format!("{key} turns latency off"), format!("{key}=0"));
+                case.say(job, key, format!("{key} turns latency off")).better(format!("{key}=0"));
             }
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn percentiles(case: &mut Case<'_>) {
         };
         if let Some(list) = job.get("percentile_list").filter(|list| !has(list)) {
             let reason = format!("p99.9 is not among {list}");
-            case.say(job, "percentile_list", reason, format!("percentile_list={list}:99.9"));
+            case.say(job, "percentile_list", reason).better(format!("percentile_list={list}:99.9"));
         }
     }
     let Some(result) = &case.subject.result else { return };
@@ -50,6 +50,6 @@ pub(super) fn percentiles(case: &mut Case<'_>) {
         && let Some(job) = case.jobs().first()
     {
         let reason = format!("{ios} I/Os: fewer than ten lie beyond p99.9");
-        case.say(job, "runtime", reason, "run longer, or give no p99.9");
+        case.say(job, "runtime", reason).better("run longer, or give no p99.9");
     }
 }

@@ -4,7 +4,7 @@ use super::super::machine::{Kind, TargetFacts};
 use super::super::{Case, subject};
 use crate::fio::{Job, value};
 use crate::metrics::latency::to_f64;
-use crate::validity::Severity::{Error, Info, Warning};
+use crate::validity::Severity::{Error, Warning};
 use std::collections::BTreeMap;
 
 /// What fio takes for `rw`.
@@ -25,7 +25,7 @@ pub(super) fn understood(case: &mut Case<'_>) {
             true => "rw=read".to_owned(),
             false => format!("{}, each in a run of its own", runs.join(" and ")),
         };
-        case.say(job, "rw", format!("rw={mix} is nothing that fio can do"), better);
+        case.say(job, "rw", format!("rw={mix} is nothing that fio can do")).better(better);
     }
     let Some(first) = case.jobs().first() else { return };
     // What was said above, fio says, too.
@@ -34,12 +34,8 @@ pub(super) fn understood(case: &mut Case<'_>) {
             || !(complaint.contains("rw") || said.iter().any(|it| complaint.contains(it)))
     };
     for complaint in case.subject.intent.complaints.iter().filter(is_new) {
-        case.say(
-            first,
-            "",
-            format!("fio says: {complaint}"),
-            "correct it; fio --cmdhelp lists all",
-        );
+        case.say(first, "", format!("fio says: {complaint}"))
+            .better("correct it; fio --cmdhelp lists all");
     }
 }
 
@@ -64,19 +60,20 @@ pub(super) fn block_size(case: &mut Case<'_>) {
                     "bs={bytes} is no multiple of the device's {unit} byte blocks: \
                      it will be refused"
                 );
-                case.say_as(Error, job, "bs", (reason, rounded));
+                case.say(job, "bs", reason).better(rounded).weighs(Error);
             } else if bytes == ETCD_BYTES {
                 let reason = "bs=2300 is the etcd recipe: it measures appends to a file by \
                               fdatasync in partial pages, and no device's write rate: each block \
                               is written twice, and over an old file read first";
-                case.say(job, "bs", reason, format!("{rounded}, or name the result 'etcd recipe'"));
+                case.say(job, "bs", reason)
+                    .better(format!("{rounded}, or name the result 'etcd recipe'"));
             } else if bytes % PAGE_BYTES != 0 {
                 case.say(
                     job,
                     "bs",
                     format!("bs={bytes} is no multiple of 4096: read-modify-write"),
-                    rounded,
-                );
+                )
+                .better(rounded);
             }
         }
     }
@@ -94,25 +91,17 @@ pub(super) fn alignment(case: &mut Case<'_>) {
             let Some(bytes) = job.bytes(key) else { continue };
             if let Some((unit, name)) = units.iter().find(|(unit, _)| bytes % unit != 0) {
                 let correction = format!("{key}={}", bytes.next_multiple_of(*unit));
-                case.say(job, key, format!("{key}={bytes} is off {name}"), correction);
+                case.say(job, key, format!("{key}={bytes} is off {name}")).better(correction);
             }
         }
         for (name, facts) in case.targets_of(job) {
-            match &facts.start_bytes {
-                Ok(start) => {
-                    if let Some((unit, what)) = units.iter().find(|(unit, _)| start % unit != 0) {
-                        let reason = format!(
-                            "{name} begins at byte {start} of its disk: off {what} ({unit} bytes)"
-                        );
-                        case.say(
-                            job,
-                            "filename",
-                            reason,
-                            "use a partition that begins at a multiple, or the whole disk",
-                        );
-                    }
-                }
-                Err(why) => case.cannot_tell(job, &format!("where {name} begins on its disk"), why),
+            let what = format!("where {name} begins on its disk");
+            let Some(start) = case.known(job, &facts.start_bytes, &what) else { continue };
+            if let Some((unit, what)) = units.iter().find(|(unit, _)| start % unit != 0) {
+                let reason =
+                    format!("{name} begins at byte {start} of its disk: off {what} ({unit} bytes)");
+                case.say(job, "filename", reason)
+                    .better("use a partition that begins at a multiple, or the whole disk");
             }
         }
     }
@@ -143,7 +132,7 @@ pub(super) fn full_stripe(case: &mut Case<'_>) {
             let reason = format!(
                 "writes of {bytes} bytes are no full stripes of {stripe} bytes: call it unaligned"
             );
-            case.say(job, "bs", reason, format!("bs={}", bytes.next_multiple_of(stripe)));
+            case.say(job, "bs", reason).better(format!("bs={}", bytes.next_multiple_of(stripe)));
         }
     }
 }
@@ -154,12 +143,8 @@ pub(super) fn synchronous(case: &mut Case<'_>) {
         let depth = job.count("iodepth", 1);
         if depth > 1 {
             let reason = format!("{} has one I/O in flight, not {depth}", job.engine());
-            case.say(
-                job,
-                "iodepth",
-                reason,
-                format!("ioengine=io_uring, or numjobs={depth} with iodepth=1"),
-            );
+            case.say(job, "iodepth", reason)
+                .better(format!("ioengine=io_uring, or numjobs={depth} with iodepth=1"));
         }
     }
 }
@@ -173,7 +158,7 @@ pub(super) fn same_blocks(case: &mut Case<'_>) {
         match job.get("offset_increment") {
             None if copies > 1 => {
                 let reason = format!("{copies} sequential jobs begin at the same offset");
-                case.say(job, "numjobs", reason, share);
+                case.say(job, "numjobs", reason).better(share);
             }
             Some(text) => {
                 let percent = value::percent(text).unwrap_or(0.0) * to_f64(copies);
@@ -182,7 +167,7 @@ pub(super) fn same_blocks(case: &mut Case<'_>) {
                         "{copies} jobs, {text} apart, are {percent:.0} % of the target: \
                          the last ones wrap around"
                     );
-                    case.say(job, "offset_increment", reason, share);
+                    case.say(job, "offset_increment", reason).better(share);
                 }
             }
             None => {}
@@ -197,7 +182,7 @@ pub(super) fn same_blocks(case: &mut Case<'_>) {
                     "it goes over the same blocks of {name} as job {}, at the same time",
                     other.name
                 );
-                case.say(job, "offset", reason, "stonewall, or another offset=");
+                case.say(job, "offset", reason).better("stonewall, or another offset=");
             }
         }
     }
@@ -214,7 +199,7 @@ pub(super) fn several_devices(case: &mut Case<'_>) {
             );
             let jobs: Vec<String> =
                 names.iter().map(|name| format!("[{name}] filename={name}")).collect();
-            case.say_as(severity, job, "filename", (reason, jobs.join("; ")));
+            case.say(job, "filename", reason).better(jobs.join("; ")).weighs(severity);
         }
     }
 }
@@ -226,12 +211,8 @@ pub(super) fn repeats(case: &mut Case<'_>) {
             || job.is_on("randrepeat")
             || job.is_on("allrandrepeat");
         if repeats && !seeded {
-            case.say(
-                job,
-                "randrepeat",
-                "a second run asks for the same blocks in the same order",
-                "randrepeat=0",
-            );
+            case.say(job, "randrepeat", "a second run asks for the same blocks in the same order")
+                .better("randrepeat=0");
         }
     }
 }
@@ -244,40 +225,24 @@ pub(super) fn depth(case: &mut Case<'_>) {
         if job.engine() == "libaio" {
             libaio = all.saturating_add(libaio);
         }
-        for (name, facts) in
-            case.targets_of(job).into_iter().filter(|(_, facts)| facts.kind == Ok(Kind::Block))
-        {
-            match &facts.queue_requests {
-                Ok(most) if all > *most => {
-                    let reason = format!(
-                        "{copies} x {depth} I/Os for {name}, whose queue takes {most}: \
-                         the rest waits in the host"
-                    );
-                    case.say(job, "iodepth", reason, format!("iodepth={}", (most / copies).max(1)));
-                }
-                Ok(_) => {}
-                Err(why) => case.cannot_tell(job, &format!("how many requests {name} takes"), why),
-            }
+        let targets = case.targets_of(job).into_iter();
+        for (name, facts) in targets.filter(|(_, facts)| facts.kind == Ok(Kind::Block)) {
+            let what = format!("how many requests {name} takes");
+            let most = case.known(job, &facts.queue_requests, &what);
+            let Some(most) = most.filter(|most| all > **most) else { continue };
+            let reason = format!(
+                "{copies} x {depth} I/Os for {name}, whose queue takes {most}: \
+                 the rest waits in the host"
+            );
+            case.say(job, "iodepth", reason).better(format!("iodepth={}", (most / copies).max(1)));
         }
     }
     let Some(job) = case.jobs().iter().find(|job| job.engine() == "libaio") else { return };
-    match &case.host.aio_max {
-        Ok(most) if libaio > *most => {
-            let reason =
-                format!("{libaio} libaio requests, fs.aio-max-nr is {most}: jobs will not start");
-            case.say(
-                job,
-                "iodepth",
-                reason,
-                format!("sysctl fs.aio-max-nr={}", libaio.next_power_of_two()),
-            );
-        }
-        Ok(_) => {}
-        Err(why) => case.say_as(
-            Info,
-            job,
-            "iodepth",
-            (format!("cannot tell fs.aio-max-nr: {why}"), String::new()),
-        ),
+    let most = case.known(job, &case.host.aio_max, "fs.aio-max-nr");
+    if let Some(most) = most.filter(|most| libaio > **most) {
+        let reason =
+            format!("{libaio} libaio requests, fs.aio-max-nr is {most}: jobs will not start");
+        case.say(job, "iodepth", reason)
+            .better(format!("sysctl fs.aio-max-nr={}", libaio.next_power_of_two()));
     }
 }

@@ -44,19 +44,19 @@ fn never_written(case: &mut Case<'_>, job: &Job, name: &str, facts: &TargetFacts
                 facts.size_bytes.clone().map_or(String::new(), |size| format!(" of {size}"));
             let reason =
                 format!("{bytes}{whole} bytes of {name} were never written or were punched out");
-            case.say(job, "filename", reason, FILL);
+            case.say(job, "filename", reason).better(FILL);
         }
         (_, Err(why)) => match (&facts.reads_zeros, &facts.discarded_sectors) {
             (Ok(true), _) => {
                 let reason = format!(
                     "{name} reads as zeros wherever it was sampled: never written, or trimmed"
                 );
-                case.say(job, "filename", reason, FILL);
+                case.say(job, "filename", reason).better(FILL);
             }
             (_, Ok(sectors)) if *sectors > 0 => {
                 let reason =
                     format!("{sectors} sectors of {name} were discarded since the machine started");
-                case.say(job, "filename", reason, FILL);
+                case.say(job, "filename", reason).better(FILL);
             }
             (Ok(false), Ok(_)) => {
                 // Samples with data and no discards seen: likely written, but nobody has said so.
@@ -81,30 +81,23 @@ pub(super) fn occupied(case: &mut Case<'_>) {
                     "there is no {name}: fio would make a plain file of that name, in memory"
                 );
                 let better = "correct the name, or give --elsewhere for another machine";
-                case.say(job, "filename", reason, better);
+                case.say(job, "filename", reason).better(better);
                 continue;
             }
             if facts.kind == Ok(Kind::Missing) && !has_size(job) {
                 let (reason, better) = missing_file(&name);
-                case.say(job, "filename", reason, better);
+                case.say(job, "filename", reason).better(better);
                 continue;
             }
             if !job.writes() || is_named(case, &name, facts) {
                 continue;
             }
-            match &facts.occupied {
-                Ok(why) if why.is_empty() => {}
-                Ok(why) => {
-                    let reason = format!("{name} would be destroyed: {}", why.join(", "));
-                    let serial = facts.serial.clone().unwrap_or_else(|_| name.clone());
-                    case.say(
-                        job,
-                        "filename",
-                        reason,
-                        format!("choose another target, or confirm with --destroy {serial}"),
-                    );
-                }
-                Err(why) => case.cannot_tell(job, &format!("whether {name} is in use"), why),
+            let why = case.known(job, &facts.occupied, &format!("whether {name} is in use"));
+            if let Some(why) = why.filter(|why| !why.is_empty()) {
+                let reason = format!("{name} would be destroyed: {}", why.join(", "));
+                let serial = facts.serial.clone().unwrap_or_else(|_| name.clone());
+                case.say(job, "filename", reason)
+                    .better(format!("choose another target, or confirm with --destroy {serial}"));
             }
         }
     }
@@ -147,33 +140,19 @@ pub(super) fn durable(case: &mut Case<'_>) {
         }
         let is_set = |key: &str| job.get(key).is_some_and(|value| !matches!(value, "0" | "none"));
         if !["sync", "fsync", "fdatasync", "end_fsync", "fsync_on_close"].into_iter().any(is_set) {
-            case.say(
-                job,
-                "rw",
-                "durable writes are claimed, and nothing is flushed",
-                "fdatasync=1",
-            );
+            case.say(job, "rw", "durable writes are claimed, and nothing is flushed")
+                .better("fdatasync=1");
             continue;
         }
         for (target, facts) in case.targets_of(job) {
-            match &facts.volatile_cache {
-                Ok(false) => {}
-                Ok(true) => {
-                    let reason = format!(
-                        "{target} has a volatile write cache on: durability rests on its flushes"
-                    );
-                    case.say_as(
-                        Warning,
-                        job,
-                        "rw",
-                        (reason, "say so beside the result, or turn the cache off".to_owned()),
-                    );
-                }
-                Err(why) => case.cannot_tell(
-                    job,
-                    &format!("whether {target} has a volatile write cache"),
-                    why,
-                ),
+            let what = format!("whether {target} has a volatile write cache");
+            if let Some(true) = case.known(job, &facts.volatile_cache, &what) {
+                let reason = format!(
+                    "{target} has a volatile write cache on: durability rests on its flushes"
+                );
+                case.say(job, "rw", reason)
+                    .better("say so beside the result, or turn the cache off")
+                    .weighs(Warning);
             }
         }
     }

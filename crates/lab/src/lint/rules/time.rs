@@ -40,7 +40,7 @@ pub(super) fn runtime(case: &mut Case<'_>) {
             }
             (None, Some(_), true) => continue,
         };
-        case.say_as(severity, job, "runtime", (reason, correction));
+        case.say(job, "runtime", reason).better(correction).weighs(severity);
     }
 }
 
@@ -48,7 +48,8 @@ pub(super) fn ramp(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.seconds("ramp_time").unwrap_or(0.0) <= 0.0) {
         let timed = job.is_on("time_based") || job.get("runtime").is_some();
         if timed {
-            case.say(job, "ramp_time", "the first seconds are part of the figure", "ramp_time=10");
+            case.say(job, "ramp_time", "the first seconds are part of the figure")
+                .better("ramp_time=10");
         }
     }
 }
@@ -61,16 +62,12 @@ pub(super) fn preconditioning(case: &mut Case<'_>) {
     let severity = if intent.publish { Error } else { Warning };
     for job in case.jobs().iter().filter(|job| job.writes() && !fills(job)) {
         for (name, facts) in case.targets_of(job) {
-            match &facts.rotational {
-                Ok(true) => {}
-                Ok(false) => {
-                    let reason = format!(
-                        "{name} is flash, and nothing says that it was written whole before"
-                    );
-                    let correction = "run a precondition stage first, then give --preconditioned";
-                    case.say_as(severity, job, "rw", (reason, correction.to_owned()));
-                }
-                Err(why) => case.cannot_tell(job, "whether the target is flash", why),
+            let spins = case.known(job, &facts.rotational, "whether the target is flash");
+            if let Some(false) = spins {
+                let reason =
+                    format!("{name} is flash, and nothing says that it was written whole before");
+                let correction = "run a precondition stage first, then give --preconditioned";
+                case.say(job, "rw", reason).better(correction).weighs(severity);
             }
         }
     }
@@ -85,13 +82,9 @@ fn fills(job: &Job) -> bool {
 
 pub(super) fn background(case: &mut Case<'_>) {
     let Some(job) = case.jobs().first() else { return };
-    match &case.host.background {
-        Ok(work) => {
-            for work in work {
-                let reason = format!("background work is going on: {work}");
-                case.say(job, "", reason, "wait until it has ended, or name the result after it");
-            }
-        }
-        Err(why) => case.cannot_tell(job, "whether background work is going on", why),
+    let going_on = case.known(job, &case.host.background, "whether background work is going on");
+    for work in going_on.into_iter().flatten() {
+        case.say(job, "", format!("background work is going on: {work}"))
+            .better("wait until it has ended, or name the result after it");
     }
 }
