@@ -104,6 +104,31 @@ impl Rule {
         Check { name, target, outcome, found, next }
     }
 
+    /// It passes.
+    pub fn pass(&self, target: impl Into<String>, found: impl Into<String>) -> Check {
+        self.check(target, Outcome::Pass, found)
+    }
+
+    /// It fails, with its next step.
+    pub fn fail(&self, target: impl Into<String>, found: impl Into<String>) -> Check {
+        self.check(target, Outcome::Fail, found)
+    }
+
+    /// The same sentence, whether it passes or fails.
+    pub fn judge(
+        &self,
+        passes: bool,
+        target: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Check {
+        self.check(target, if passes { Outcome::Pass } else { Outcome::Fail }, found)
+    }
+
+    /// It cannot be told.
+    pub fn blind(&self, target: impl Into<String>, why: impl Into<String>) -> Check {
+        self.check(target, Outcome::CannotTell, why)
+    }
+
     fn next(&self) -> Option<String> {
         Some(self.next.clone()).filter(|next| !next.is_empty())
     }

@@ -31,7 +31,7 @@ use crate::refusal::{AtPath, Refusal};
 use crate::rules;
 use crate::source::Source;
 use crate::store::RunDir;
-use crate::validity::{Finding, Outcome};
+use crate::validity::Finding;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -166,18 +166,10 @@ impl Watch {
     /// If it cannot be written.
     pub fn conclude(&self, dir: &RunDir) -> Result<(), Refusal> {
         if let Some(trouble) = self.around.as_ref().and_then(Around::trouble) {
-            dir.append(&Record::Check(
-                rules::of("cpu.stacks")
-                    .check(
-                        "whole machine",
-                        Outcome::CannotTell,
-                        format!(
-                            "no stacks, so no function groups and no flame graphs: {}",
-                            trouble.message
-                        ),
-                    )
-                    .but(trouble.hint),
-            ))?;
+            let said = "no stacks, so no function groups and no flame graphs";
+            let check = rules::of("cpu.stacks")
+                .blind("whole machine", format!("{said}: {}", trouble.message));
+            dir.append(&Record::Check(check.but(trouble.hint)))?;
         }
         self.draw(dir)
     }
@@ -210,12 +202,8 @@ fn idle() -> Result<Check, Refusal> {
     let _elapsed = rustix::event::poll(&mut [], Some(&time));
     let seen = before.until(&HostCpu::now()?);
     let busy = seen.per_core.iter().sum::<f64>() / f64::from(seen.cores.max(1));
-    let is_idle = busy <= BUSY_MAX;
-    Ok(rules::of("machine.idle").check(
-        "whole machine",
-        if is_idle { Outcome::Pass } else { Outcome::Fail },
-        format!("{} of all cores busy before the first load", crate::units::percent(busy)),
-    ))
+    let said = format!("{} of all cores busy before the first load", crate::units::percent(busy));
+    Ok(rules::of("machine.idle").judge(busy <= BUSY_MAX, "whole machine", said))
 }
 
 /// How long the machine is looked at before the first load, nanoseconds.

@@ -8,7 +8,6 @@ use crate::record::{ArrayCondition, Check, Measurement, Record};
 use crate::refusal::Refusal;
 use crate::rules;
 use crate::units;
-use crate::validity::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -286,9 +285,8 @@ fn told(tried: &[(f64, &String)]) -> Check {
     let all: Vec<String> =
         tried.iter().map(|(mean, name)| format!("{name} {}", share(*mean))).collect();
     let target = tried.first().map_or_else(String::new, |it| it.1.clone());
-    let outcome = if best > 0.0 { Outcome::Pass } else { Outcome::Fail };
     let said = format!("best of {} settings, each tried once: {}", tried.len(), all.join(", "));
-    rules::of("engine.tuned").check(target, outcome, said)
+    rules::of("engine.tuned").judge(best > 0.0, target, said)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::metrics::slow_member::median;
 use crate::record::{Check, Measurement};
 use crate::rules;
 use crate::units;
-use crate::validity::{Mark, Outcome};
+use crate::validity::Mark;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -126,53 +126,38 @@ fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> O
     let shares = kept(alone, together);
     let (least, most) = (shares.first()?.1, shares.last()?.1);
     let middle = median(shares.iter().map(|it| it.1));
+    let (count, rule) = (shares.len(), rules::of("drives.vibration"));
+    let is_alike = most - least <= ALIKE;
+    let [least, most, middle] = [least, most, middle].map(units::percent);
     let said = format!(
-        "{} drives together do {} to {} of what each does alone, {} in the middle",
-        shares.len(),
-        units::percent(least),
-        units::percent(most),
-        units::percent(middle)
+        "{count} drives together do {least} to {most} of what each does alone, {middle} in the \
+         middle"
     );
-    let slow: Vec<&str> = shares
-        .iter()
-        .filter(|it| it.1 < rules::of("drives.vibration").limit())
-        .map(|it| it.0.as_str())
-        .collect();
-    let (outcome, found, next) = match fullest(together) {
-        _ if shares.len() < 3 => {
-            (Outcome::CannotTell, format!("{said}; too few to disturb each other"), None)
-        }
-        _ if slow.is_empty() => (Outcome::Pass, said, None),
-        Some((link, share)) if share >= FULL => (
-            Outcome::CannotTell,
-            format!("{said}; {link} was {} full, which explains it", units::percent(share)),
-            Some("measure fewer drives at once, on one controller after the other"),
-        ),
-        _ if most - least <= ALIKE => (
-            Outcome::CannotTell,
-            format!("{said}: all alike, which vibration is not"),
-            Some("look at the load generator's CPU and at the controller's own limit"),
-        ),
-        None => (
-            Outcome::CannotTell,
-            format!("{said}; how full the links were is not known"),
-            Some("run as root, so that links say what they carry"),
-        ),
-        Some((link, share)) => (
-            Outcome::Fail,
-            format!(
-                "{said}; the fullest link, {link}, was {} full, so they disturb each other: {}",
-                units::percent(share),
-                slow.join(", ")
-            ),
-            Some(
+    let slow = shares.iter().filter(|it| it.1 < rule.limit()).map(|it| it.0.as_str());
+    let slow: Vec<&str> = slow.collect();
+    let full = fullest(together);
+    let is_full = full.as_ref().is_some_and(|(_, share)| *share >= FULL);
+    Some(match full.map(|(link, share)| (link, units::percent(share))) {
+        _ if count < 3 => rule.blind(load, format!("{said}; too few to disturb each other")),
+        _ if slow.is_empty() => rule.pass(load, said),
+        Some((link, share)) if is_full => rule
+            .blind(load, format!("{said}; {link} was {share} full, which explains it"))
+            .but("measure fewer drives at once, on one controller after the other"),
+        _ if is_alike => rule
+            .blind(load, format!("{said}: all alike, which vibration is not"))
+            .but("look at the load generator's CPU and at the controller's own limit"),
+        None => rule
+            .blind(load, format!("{said}; how full the links were is not known"))
+            .but("run as root, so that links say what they carry"),
+        Some((link, share)) => {
+            let slow = slow.join(", ");
+            let why = format!("the fullest link, {link}, was {share} full");
+            rule.fail(load, format!("{said}; {why}, so they disturb each other: {slow}")).but(
                 "measure with every second bay at work, then with fans slower; \
                  look at bays, screws and dampers of these drives",
-            ),
-        ),
-    };
-    let next = next.map(str::to_owned);
-    Some(Check { next, ..rules::of("drives.vibration").check(load, outcome, found) })
+            )
+        }
+    })
 }
 
 /// What a maker states for a load: a rate in the unit of the load, and the share of it that must be
@@ -222,13 +207,9 @@ fn as_stated(
     facts: &BTreeMap<&str, Facts>,
     library: &Library,
 ) -> Vec<Check> {
-    let mut checks = Vec::new();
-    let mut without_model = 0_usize;
+    let (mut checks, mut without_model) = (Vec::new(), 0_usize);
+    let rule = rules::of("drive.as_stated");
     for (target, facts) in facts {
-        let check = |outcome, found: String, next: Option<&str>| {
-            let check = rules::of("drive.as_stated").check(*target, outcome, found);
-            Check { next: next.map(str::to_owned).or(check.next), ..check }
-        };
         let Some((model, size)) = &facts.model else {
             without_model += 1;
             continue;
@@ -236,7 +217,7 @@ fn as_stated(
         let known = library.look(model, *size);
         let Known::Exactly(entry) = &known else {
             let why = known.why_not().unwrap_or_default();
-            checks.push(check(Outcome::CannotTell, format!("{model}: {why}"), None));
+            checks.push(rule.blind(*target, format!("{model}: {why}")));
             continue;
         };
         let own = alone.iter().filter(|it| it.target == *target);
@@ -246,11 +227,11 @@ fn as_stated(
         });
         let worst = shares.min_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));
         checks.push(match worst {
-            None => check(
-                Outcome::CannotTell,
-                format!("{model}: no load was measured that its maker states a figure for"),
-                Some("raw.each with 1 MiB sequential, or 4 KiB random at 32 in flight"),
-            ),
+            None => {
+                let why = "no load was measured that its maker states a figure for";
+                rule.blind(*target, format!("{model}: {why}"))
+                    .but("raw.each with 1 MiB sequential, or 4 KiB random at 32 in flight")
+            }
             Some((share, part, stated, it)) => {
                 let found = format!(
                     "{}: {} of {} stated, {}; {}",
@@ -260,18 +241,14 @@ fn as_stated(
                     units::percent(share),
                     entry.sentence()
                 );
-                match share >= part {
-                    true => check(Outcome::Pass, found, None),
-                    false => check(Outcome::Fail, found, None),
-                }
+                rule.judge(share >= part, *target, found)
             }
         });
     }
     if without_model > 0 {
         let said = "files, loop devices and a guest's disks have no model that a maker states \
                     anything about";
-        let target = format!("{without_model} without a model");
-        checks.push(rules::of("drive.as_stated").check(target, Outcome::CannotTell, said));
+        checks.push(rule.blind(format!("{without_model} without a model"), said));
     }
     checks
 }

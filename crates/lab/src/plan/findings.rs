@@ -7,7 +7,7 @@ use crate::metrics::{cliff, knee, latency, slow_member, steady, stripe_time, zon
 use crate::record::{ArrayCondition, Check, Measurement};
 use crate::rules;
 use crate::units;
-use crate::validity::{Finding, Outcome};
+use crate::validity::Finding;
 use std::path::Path;
 
 /// Which of the drives measured together is slow, and what the slow ones share.
@@ -23,24 +23,18 @@ pub fn slow_members(together: &[Measurement]) -> Check {
     let target = together.first().map_or(String::new(), |first| {
         format!("{} drives, {}", members.len(), first.workload.name)
     });
-    let (outcome, found) = match (members.len(), slow_member::find(&members).sentence()) {
-        (0..3, _) => {
-            (Outcome::CannotTell, "fewer than three drives: none can be called slow".to_owned())
-        }
-        (_, Some(slow)) => (Outcome::Fail, slow),
+    let rule = rules::of("drives.slow_member");
+    match (members.len(), slow_member::find(&members).sentence()) {
+        (0..3, _) => rule.blind(target, "fewer than three drives: none can be called slow"),
+        (_, Some(slow)) => rule.fail(target, slow),
         (_, None) => {
             let rates = || members.iter().map(|member| member.rate);
             let slowest = rates().fold(f64::INFINITY, f64::min) / slow_member::median(rates());
-            (
-                Outcome::Pass,
-                format!(
-                    "all drives show the same speed; the slowest does {} of the median",
-                    units::percent(slowest)
-                ),
-            )
+            let share = units::percent(slowest);
+            let found = "all drives show the same speed; the slowest does";
+            rule.pass(target, format!("{found} {share} of the median"))
         }
-    };
-    rules::of("drives.slow_member").check(target, outcome, found)
+    }
 }
 
 /// What a drive hangs on, nearest first: expander, port, HBA, PCIe function, NUMA node.
@@ -59,29 +53,21 @@ fn hangs_on(path: &Path) -> Vec<(String, String)> {
 pub fn cliff_of(measured: &Measurement) -> Check {
     let series: Vec<f64> = measured.write.series.iter().map(|(_, rate)| *rate).collect();
     let seconds = series.len();
-    let (outcome, found) = match cliff::find(&series, 1.0) {
-        Some(cliff) => (
-            Outcome::Fail,
-            format!(
-                "falls from {} to {} after {} s and {}",
-                units::bytes_per_s(cliff.before),
-                units::bytes_per_s(cliff.after),
-                cliff.at,
-                units::bytes(cliff.bytes_before)
-            ),
-        ),
-        None if seconds < 10 => {
-            (Outcome::CannotTell, format!("{seconds} s of writing are too short to see a cliff"))
+    let (rule, target) = (rules::of("drive.cliff"), &measured.target);
+    match cliff::find(&series, 1.0) {
+        Some(cliff) => {
+            let (at, bytes) = (cliff.at, units::bytes(cliff.bytes_before));
+            let [before, after] = [cliff.before, cliff.after].map(units::bytes_per_s);
+            rule.fail(target, format!("falls from {before} to {after} after {at} s and {bytes}"))
         }
-        None => (
-            Outcome::Pass,
-            format!(
-                "no fall in {seconds} s and {}",
-                units::bytes(crate::metrics::latency::to_f64(measured.write.bytes))
-            ),
-        ),
-    };
-    rules::of("drive.cliff").check(&measured.target, outcome, found)
+        None if seconds < 10 => {
+            rule.blind(target, format!("{seconds} s of writing are too short to see a cliff"))
+        }
+        None => {
+            let written = units::bytes(latency::to_f64(measured.write.bytes));
+            rule.pass(target, format!("no fall in {seconds} s and {written}"))
+        }
+    }
 }
 
 /// A fill shorter than this says nothing about the target, seconds.
@@ -101,94 +87,81 @@ pub fn first_write(first: &Measurement, second: &Measurement) -> Check {
         units::bytes_per_s(was),
         units::bytes_per_s(then)
     );
-    let rule = rules::of("drive.first_write");
-    let (outcome, found, next) = match ratio {
-        _ if shortest < FILL_S_MIN => {
-            let found = format!("{said}; {shortest:.1} s of writing are too short to compare");
-            (Outcome::CannotTell, found, None)
-        }
-        ratio if ratio > 1.0 + rule.limit() => (
-            Outcome::Fail,
-            format!("{said}; first writes cost more: space is allocated by them"),
-            Some(
+    let (rule, target) = (rules::of("drive.first_write"), &second.target);
+    match ratio {
+        _ if shortest < FILL_S_MIN => rule
+            .blind(target, format!("{said}; {shortest:.1} s of writing are too short to compare")),
+        ratio if ratio > 1.0 + rule.limit() => rule
+            .fail(target, format!("{said}; first writes cost more: space is allocated by them"))
+            .but(
                 "publish figures of an area that was written before, \
                  and say what the first write costs",
             ),
-        ),
-        ratio if ratio < 1.0 - rule.limit() => (
-            Outcome::Fail,
-            format!("{said}; a fresh drive is faster than the same drive once it is full"),
-            Some("publish figures that were taken after the second fill"),
-        ),
-        _ => (Outcome::Pass, said, None),
-    };
-    Check { next: next.map(str::to_owned), ..rule.check(&second.target, outcome, found) }
+        ratio if ratio < 1.0 - rule.limit() => rule
+            .fail(
+                target,
+                format!("{said}; a fresh drive is faster than the same drive once it is full"),
+            )
+            .but("publish figures that were taken after the second fill"),
+        _ => rule.pass(target, said),
+    }
 }
 
 /// Between which sizes of the working set a cache ends, of `(bytes, rate)`, smallest first.
 pub fn knee(target: &str, sizes: &[(u64, f64)], memory_bytes: Option<u64>) -> Check {
     let size = |bytes: u64| units::bytes(latency::to_f64(bytes));
     let memory = memory_bytes.map_or_else(String::new, |it| format!("; memory is {}", size(it)));
-    let (outcome, found, next) = match (knee::find(sizes), sizes) {
-        (Some(knee), _) => (
-            Outcome::Pass,
-            format!(
-                "the rate falls to {} between {} and {}: up to {} something remembers the working \
-                 set{memory}",
-                units::percent(knee.ratio()),
-                size(knee.fits),
-                size(knee.beyond),
-                size(knee.fits)
-            ),
-            Some(format!("publish figures of {} and more", size(knee.beyond))),
-        ),
-        (None, [(first, _), .., (last, _)]) => match memory_bytes {
-            Some(memory_bytes) if *last >= memory_bytes.saturating_mul(2) => (
-                Outcome::Pass,
-                format!("no knee from {} to {}{memory}", size(*first), size(*last)),
-                None,
-            ),
-            _ => (
-                Outcome::CannotTell,
-                format!(
-                    "no knee up to {}{memory}: all sizes may still be in a cache, or none",
-                    size(*last)
-                ),
-                Some("a size of twice the memory and more".to_owned()),
-            ),
-        },
-        _ => (Outcome::CannotTell, "fewer than two sizes".to_owned(), None),
-    };
-    Check { next, ..rules::of("cache.knee").check(target, outcome, found) }
+    let rule = rules::of("cache.knee");
+    match (knee::find(sizes), sizes) {
+        (Some(knee), _) => {
+            let (share, fits, beyond) =
+                (units::percent(knee.ratio()), size(knee.fits), size(knee.beyond));
+            let found = format!(
+                "the rate falls to {share} between {fits} and {beyond}: up to {fits} something \
+                 remembers the working set{memory}"
+            );
+            rule.pass(target, found).but(format!("publish figures of {beyond} and more"))
+        }
+        (None, [(first, _), .., (last, _)]) => {
+            let is_beyond = |bytes: u64| *last >= bytes.saturating_mul(2);
+            let (first, last) = (size(*first), size(*last));
+            match memory_bytes.is_some_and(is_beyond) {
+                true => rule.pass(target, format!("no knee from {first} to {last}{memory}")),
+                false => {
+                    let why = "all sizes may still be in a cache, or none";
+                    rule.blind(target, format!("no knee up to {last}{memory}: {why}"))
+                        .but("a size of twice the memory and more")
+                }
+            }
+        }
+        _ => rule.blind(target, "fewer than two sizes"),
+    }
 }
 
 /// Whether a series of rounds reached steady state on both criteria.
 pub fn steadiness(series: &str, rates: &[f64]) -> Check {
-    let (outcome, found) = match (steady::reached(rates), steady::judge(rates)) {
+    let (rule, rounds) = (rules::of("workload.steady"), rates.len());
+    match (steady::reached(rates), steady::judge(rates)) {
         (Some(round), _) => {
-            (Outcome::Pass, format!("steady after {round} rounds (range and slope, 5 rounds)"))
+            rule.pass(series, format!("steady after {round} rounds (range and slope, 5 rounds)"))
         }
         (None, Some(window)) => {
-            let (range, slope) = (units::percent(window.range), units::percent(window.excursion));
-            (
-                Outcome::Fail,
-                format!(
-                    "not steady after {} rounds: range {range} (20 % allowed), \
-                     slope {slope} (10 % allowed)",
-                    rates.len()
-                ),
-            )
+            let [range, slope] = [window.range, window.excursion].map(units::percent);
+            let found = format!(
+                "not steady after {rounds} rounds: range {range} (20 % allowed), \
+                 slope {slope} (10 % allowed)"
+            );
+            rule.fail(series, found)
         }
-        (None, None) => (Outcome::CannotTell, format!("{} rounds; five are needed", rates.len())),
-    };
-    rules::of("workload.steady").check(series, outcome, found)
+        (None, None) => rule.blind(series, format!("{rounds} rounds; five are needed")),
+    }
 }
 
 /// How the rate grows with the number of drives that work at once, of `(drives, their rates
 /// together)`, fewest first.
 pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
     let rule = rules::of("drives.scale");
-    let (outcome, found) = match (rates.first(), rates.last()) {
+    match (rates.first(), rates.last()) {
         (Some((1, one)), Some((count, all))) if *count > 1 && *one > 0.0 => {
             let times = |rate: f64| format!("{:.2}", rate / one);
             let steps: Vec<String> =
@@ -200,11 +173,10 @@ pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
                 times(*all),
                 steps.join(", ")
             );
-            (if is_enough { Outcome::Pass } else { Outcome::Fail }, said)
+            rule.judge(is_enough, load, said)
         }
-        _ => (Outcome::CannotTell, "fewer than two drives".to_owned()),
-    };
-    rule.check(load, outcome, found)
+        _ => rule.blind(load, "fewer than two drives"),
+    }
 }
 
 /// F10: what waiting for the slowest of its members costs a stripe, from the raw drives' own
@@ -221,26 +193,23 @@ pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Chec
     let (one, stripe) = (latency::percentile(&all, 0.5)?, stripe_time::percentile(&each, 0.5)?);
     let took = latency::percentile(&bins(array), 0.5)?;
     let raw = members.first()?;
-    Some(rules::of("array.stripe_wait").check(
-        &array.id,
-        Outcome::Pass,
-        format!(
-            "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): \
-             waiting for it costs {:.2} times; a stripe of the array took {}",
-            units::microseconds(one),
-            members.len(),
-            units::microseconds(stripe),
-            raw.workload.name,
-            latency::to_f64(stripe) / latency::to_f64(one.max(1)),
-            units::microseconds(took)
-        ),
-    ))
+    let found = format!(
+        "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): \
+         waiting for it costs {:.2} times; a stripe of the array took {}",
+        units::microseconds(one),
+        members.len(),
+        units::microseconds(stripe),
+        raw.workload.name,
+        latency::to_f64(stripe) / latency::to_f64(one.max(1)),
+        units::microseconds(took)
+    );
+    Some(rules::of("array.stripe_wait").pass(&array.id, found))
 }
 
 /// The rates over a drive's width: of `(percent of the width, measurement)`.
 pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
-    let ends = (points.first(), points.last());
-    let (outcome, found) = match ends {
+    let rule = rules::of("drive.zones");
+    match (points.first(), points.last()) {
         (Some((from, outer)), Some((to, inner))) if points.len() > 2 && *outer > 0.0 => {
             let (fast, slow) = (units::bytes_per_s(*outer), units::bytes_per_s(*inner));
             let curve: Vec<(f64, f64)> =
@@ -256,11 +225,10 @@ pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
                 "{fast} at {from} % of the width, {slow} at {to} %: {}{mean}",
                 units::percent(inner / outer)
             );
-            (Outcome::Pass, said)
+            rule.pass(drive, said)
         }
-        _ => (Outcome::CannotTell, "too few places were read".to_owned()),
-    };
-    rules::of("drive.zones").check(drive, outcome, found)
+        _ => rule.blind(drive, "too few places were read"),
+    }
 }
 
 /// F19: how long a rebuild took, of `(bytes of the member, seconds)`, and what the load beside it
@@ -285,7 +253,8 @@ pub fn rebuild<'a>(
     });
     let pair = (before.and_then(p999), during.and_then(p999));
     let told = crate::metrics::rebuild::of(bytes.unwrap_or(0), seconds, pair);
-    let (outcome, found) = match (told, bytes) {
+    let rule = rules::of("array.rebuild");
+    match (told, bytes) {
         (Some(rebuild), Some(bytes)) => {
             let felt = match (rebuild.p999_ratio, during) {
                 (Some(ratio), Some(during)) => format!(
@@ -299,11 +268,10 @@ pub fn rebuild<'a>(
                 units::bytes_per_s(rebuild.bytes_per_s),
                 units::bytes(latency::to_f64(bytes))
             );
-            (Outcome::Pass, said)
+            rule.pass(array, said)
         }
-        _ => (Outcome::CannotTell, "the rebuild could not be timed".to_owned()),
-    };
-    rules::of("array.rebuild").check(array, outcome, found)
+        _ => rule.blind(array, "the rebuild could not be timed"),
+    }
 }
 
 /// What a figure gets whose rebuild ended before it did.

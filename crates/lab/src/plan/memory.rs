@@ -9,7 +9,6 @@ use crate::record::Check;
 use crate::rules;
 use crate::source::Source;
 use crate::units;
-use crate::validity::Outcome;
 use std::time::Duration;
 
 /// Memory now; None if the kernel does not say.
@@ -40,8 +39,7 @@ pub fn of_rebuild(array: &str, before: &Memory, during: &Memory) -> Check {
     });
     told.extend(grown.max().map(|(more, name)| format!("most of all {name} by {}", bytes(more))));
     let rule = rules::of("rebuild.memory");
-    let outcome = if share < rule.limit() { Outcome::Fail } else { Outcome::Pass };
-    rule.check(array, outcome, told.join("; "))
+    rule.judge(share >= rule.limit(), array, told.join("; "))
 }
 
 #[cfg(test)]

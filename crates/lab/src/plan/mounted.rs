@@ -15,7 +15,6 @@ use crate::metrics::latency::to_f64;
 use crate::record::Check;
 use crate::rules;
 use crate::units;
-use crate::validity::Outcome;
 use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
 
@@ -125,8 +124,7 @@ impl<'a> Mounted<'a> {
             units::percent(share),
             units::bytes(to_f64(array.span_bytes()))
         );
-        let outcome = if is_full { Outcome::Pass } else { Outcome::Fail };
-        rules::of("file_system.filled").check(array.name(), outcome, said)
+        rules::of("file_system.filled").judge(is_full, array.name(), said)
     }
 
     /// Unmount it, and wipe its signature.

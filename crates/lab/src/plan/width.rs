@@ -11,7 +11,7 @@ use crate::metrics::zones;
 use crate::record::{ArrayCondition, Check, Measurement, RateUnit};
 use crate::rules;
 use crate::units;
-use crate::validity::{Mark, Outcome};
+use crate::validity::Mark;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -57,12 +57,10 @@ fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Ch
     let (outer, inner) = (of_data(curve.first()?.1), of_data(curve.last()?.1));
     let mean = of_data(zones::mean(&curve)?);
     let rate = units::bytes_per_s;
+    let [outside, inside, over_all] = [outer, inner, mean].map(rate);
     let expected = format!(
         "{data} data drives x the slowest at each place: \
-         {} outside, {} inside, {} over the whole width",
-        rate(outer),
-        rate(inner),
-        rate(mean)
+         {outside} outside, {inside} inside, {over_all} over the whole width"
     );
     let name = array.name();
     let best = known
@@ -71,34 +69,24 @@ fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Ch
         .filter(|it| {
             !it.workload.mix.starts_with("rand") && it.workload.unit() == RateUnit::BytesPerS
         })
-        .max_by(|one, other| one.bytes_per_s().total_cmp(&other.bytes_per_s()));
-    let (found, next) = match best {
-        _ if inner >= outer * FLAT => (format!("{expected}: as fast everywhere"), None),
-        None => (expected, Some("array.sweep with a large sequential load")),
-        Some(best) if best.bytes_per_s() > mean * OF_THE_FAST_PART => (
-            format!(
-                "{expected}; {} of {} is {} of that: it is of the fast part",
-                rate(best.bytes_per_s()),
-                best.workload.name,
-                units::percent(best.bytes_per_s() / mean)
-            ),
-            Some(
-                "expect the mean of a backup, a scrub or a rebuild; \
-                 measure at offset=50% and 90%, too",
-            ),
-        ),
-        Some(best) => (
-            format!(
-                "{expected}; {} of {} is {} of that",
-                rate(best.bytes_per_s()),
-                best.workload.name,
-                units::percent(best.bytes_per_s() / mean)
-            ),
-            None,
-        ),
-    };
-    let next = next.map(str::to_owned);
-    Some(Check { next, ..rules::of("array.over_width").check(name, Outcome::Pass, found) })
+        .map(|it| (it.bytes_per_s(), it.workload.name.as_str()))
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    let rule = rules::of("array.over_width");
+    Some(match best {
+        _ if inner >= outer * FLAT => rule.pass(name, format!("{expected}: as fast everywhere")),
+        None => rule.pass(name, expected).but("array.sweep with a large sequential load"),
+        Some((best, load)) => {
+            let share = units::percent(best / mean);
+            let found = format!("{expected}; {} of {load} is {share} of that", rate(best));
+            match best > mean * OF_THE_FAST_PART {
+                true => rule.pass(name, format!("{found}: it is of the fast part")).but(
+                    "expect the mean of a backup, a scrub or a rebuild; \
+                     measure at offset=50% and 90%, too",
+                ),
+                false => rule.pass(name, found),
+            }
+        }
+    })
 }
 
 #[cfg(test)]

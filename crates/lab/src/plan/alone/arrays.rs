@@ -7,7 +7,6 @@ use super::{FULL, fullest, kept};
 use crate::record::{Check, CpuCost, Measurement};
 use crate::rules;
 use crate::units;
-use crate::validity::Outcome;
 use std::collections::BTreeSet;
 
 /// A check of each load that two arrays or more had at once, from usable figures.
@@ -33,18 +32,17 @@ fn check(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> Optio
     let said =
         format!("{} arrays at once, each of what it does alone: {}", arrays.len(), told.join(", "));
     let is_slow = shares.first().is_some_and(|least| least.1 < rule.limit());
-    let (outcome, found) = match arrays.len() {
+    Some(match arrays.len() {
         0 | 1 => return None,
         count if shares.len() < count => {
             let has = |name: &&&str| shares.iter().all(|it| it.0 != **name);
             let without: Vec<&str> = arrays.iter().filter(has).copied().collect();
-            let found = format!("no usable figure of this load alone: {}", without.join(", "));
-            return Some(rule.check(load, Outcome::CannotTell, found));
+            let without = without.join(", ");
+            rule.blind(load, format!("no usable figure of this load alone: {without}"))
         }
-        _ if is_slow => (Outcome::Fail, format!("{said}: {}", cause(together))),
-        _ => (Outcome::Pass, format!("{said}: no mutual influence")),
-    };
-    Some(rule.check(load, outcome, found))
+        _ if is_slow => rule.fail(load, format!("{said}: {}", cause(together))),
+        _ => rule.pass(load, format!("{said}: no mutual influence")),
+    })
 }
 
 /// What all of them shared and used up.
