@@ -6,8 +6,6 @@ use super::machine::Machine;
 use super::subject::{Intent, Subject};
 use super::{Remark, lint, syntax, tools};
 use crate::fio::args::CommandLine;
-use crate::fio::value;
-use crate::metrics::plausible::Ceiling;
 use crate::rules::{self, Rule};
 use crate::validity::{Mark, Severity};
 use crate::{AtPath, Refusal};
@@ -33,74 +31,11 @@ pub struct Args {
     /// Explain a rule or check (such as L08 or drives.slow_member), or all of them (`all`).
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
-    /// Judge for publication: some warnings become errors.
-    #[arg(long)]
-    publish: bool,
-    /// The benchmark claims durable writes.
-    #[arg(long)]
-    durable: bool,
-    /// The benchmark is a stress test of all drives at once.
-    #[arg(long)]
-    stress: bool,
-    /// Strip size of the array under test, for instance 64K.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    strip_size: Option<u64>,
-    /// Data in a full stripe of the array under test, for instance 512K.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    stripe_data: Option<u64>,
-    /// The targets were written completely before, and a record of it is kept.
-    #[arg(long)]
-    preconditioned: bool,
-    /// CPU governor, turbo, SMT and mitigations are recorded with the result.
-    #[arg(long)]
-    environment_recorded: bool,
-    /// Whether the drives coalesce interrupts.
-    #[arg(long, value_name = "on|off", value_parser = on_off)]
-    coalescing: Option<bool>,
-    /// Upper limit of any result, in bytes per second, such as the rate of a link: NAME=7.8g, with
-    /// any name. Repeatable.
-    #[arg(long, value_name = "NAME=BYTES", value_parser = ceiling)]
-    ceiling: Vec<Ceiling>,
+    #[command(flatten)]
+    intent: Intent,
     /// The targets are on another machine. Drives and settings of this machine are not looked at.
     #[arg(long)]
     elsewhere: bool,
-    /// Judge the job as if this target may be overwritten; `lint` itself writes nothing. Name a
-    /// drive by its serial number, a file by its path. Repeatable.
-    #[arg(long, value_name = "SERIAL")]
-    destroy: Vec<String>,
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    value::bytes(text).filter(|bytes| *bytes > 0).ok_or_else(|| "a size such as 64k".to_owned())
-}
-
-fn on_off(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("on or off".to_owned()),
-    }
-}
-
-fn ceiling(text: &str) -> Result<Ceiling, String> {
-    let expected = || "NAME=BYTES, such as 'SATA link=600m' (decimal: 600,000,000)".to_owned();
-    let (name, rate) = text.split_once('=').ok_or_else(expected)?;
-    let lower = rate.trim().to_ascii_lowercase();
-    // Links are sold in powers of 1000.
-    let lower = lower.strip_suffix('b').unwrap_or(&lower);
-    let (digits, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
-        Some(digits) if lower.ends_with('k') => (digits, 1e3),
-        Some(digits) if lower.ends_with('m') => (digits, 1e6),
-        Some(digits) => (digits, 1e9),
-        None => (lower, 1.0),
-    };
-    let number: f64 = digits.parse().map_err(|_| expected())?;
-    let value = number * unit;
-    if value.is_finite() && value > 0.0 {
-        Ok(Ceiling { name: name.to_owned(), value })
-    } else {
-        Err(expected())
-    }
 }
 
 /// Lint what was named.
@@ -125,19 +60,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 }
 
 fn subject(args: &Args) -> Result<Subject, Refusal> {
-    let intent = Intent {
-        publish: args.publish,
-        durable: args.durable,
-        stress: args.stress,
-        strip_bytes: args.strip_size,
-        stripe_bytes: args.stripe_data,
-        preconditioned: args.preconditioned,
-        environment_recorded: args.environment_recorded,
-        coalescing: args.coalescing,
-        named: args.destroy.clone(),
-        ceilings: args.ceiling.clone(),
-        complaints: Vec::new(),
-    };
+    let intent = args.intent.clone();
     match &args.file {
         Some(path) => {
             let text = read(path)?;
@@ -277,17 +200,4 @@ fn wrapped(text: &str) -> String {
 
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ceiling;
-
-    #[test]
-    fn ceilings_are_decimal() {
-        assert_eq!(ceiling("SATA=600m").unwrap().value.to_bits(), 600e6_f64.to_bits());
-        assert_eq!(ceiling("x4=7.8GB").unwrap().value.to_bits(), 7.8e9_f64.to_bits());
-        assert_eq!(ceiling("x4 = 7.8G").unwrap().value.to_bits(), 7.8e9_f64.to_bits());
-        assert!(ceiling("7.8g").is_err() && ceiling("a=fast").is_err() && ceiling("a=-1").is_err());
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::Refusal;
 use crate::fio::args::CommandLine;
-use crate::fio::{FioResult, Job, JobFile};
+use crate::fio::{FioResult, Job, JobFile, value};
 use crate::metrics::plausible::Ceiling;
 
 /// What is linted.
@@ -16,31 +16,77 @@ pub struct Subject {
     pub intent: Intent,
 }
 
-/// What a benchmark is meant to show; rules weigh accordingly.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// What a benchmark is meant to show; rules weigh accordingly. As flags of `lab lint`.
+#[derive(Clone, PartialEq, Debug, Default, clap::Args)]
 pub struct Intent {
-    /// Figures will be published or compared with others'.
+    /// Judge for publication: some warnings become errors.
+    #[arg(long)]
     pub publish: bool,
-    /// Writes are claimed to survive a power cut.
+    /// The benchmark claims durable writes.
+    #[arg(long)]
     pub durable: bool,
-    /// All devices are stressed at once to find the slow one.
+    /// The benchmark is a stress test of all drives at once.
+    #[arg(long)]
     pub stress: bool,
-    /// Strip of the array under test, bytes.
+    /// Strip size of the array under test, for instance 64K.
+    #[arg(long = "strip-size", value_name = "SIZE", value_parser = size)]
     pub strip_bytes: Option<u64>,
-    /// Data of a full stripe of the array under test, bytes.
+    /// Data in a full stripe of the array under test, for instance 512K.
+    #[arg(long = "stripe-data", value_name = "SIZE", value_parser = size)]
     pub stripe_bytes: Option<u64>,
-    /// Targets have been written whole, and the record of it is kept.
+    /// The targets were written completely before, and a record of it is kept.
+    #[arg(long)]
     pub preconditioned: bool,
-    /// Governor, turbo, C-states, SMT and mitigations are recorded beside the result.
+    /// CPU governor, turbo, SMT and mitigations are recorded with the result.
+    #[arg(long)]
     pub environment_recorded: bool,
-    /// Interrupt coalescing of the drives, if it is known.
+    /// Whether the drives coalesce interrupts.
+    #[arg(long, value_name = "on|off", value_parser = on_off)]
     pub coalescing: Option<bool>,
-    /// Serials or paths that may be destroyed.
-    pub named: Vec<String>,
-    /// What no figure can be above, bytes a second.
+    /// Upper limit of any result, in bytes per second, such as the rate of a link: NAME=7.8g, with
+    /// any name. Repeatable.
+    #[arg(long = "ceiling", value_name = "NAME=BYTES", value_parser = ceiling)]
     pub ceilings: Vec<Ceiling>,
+    /// Judge the job as if this target may be overwritten; `lint` itself writes nothing. Name a
+    /// drive by its serial number, a file by its path. Repeatable.
+    #[arg(long = "destroy", value_name = "SERIAL")]
+    pub named: Vec<String>,
     /// What fio itself complained about when it read the jobs.
+    #[arg(skip)]
     pub complaints: Vec<String>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    value::bytes(text).filter(|bytes| *bytes > 0).ok_or_else(|| "a size such as 64k".to_owned())
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("on or off".to_owned()),
+    }
+}
+
+fn ceiling(text: &str) -> Result<Ceiling, String> {
+    let expected = || "NAME=BYTES, such as 'SATA link=600m' (decimal: 600,000,000)".to_owned();
+    let (name, rate) = text.split_once('=').ok_or_else(expected)?;
+    let lower = rate.trim().to_ascii_lowercase();
+    // Links are sold in powers of 1000.
+    let lower = lower.strip_suffix('b').unwrap_or(&lower);
+    let (digits, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
+        Some(digits) if lower.ends_with('k') => (digits, 1e3),
+        Some(digits) if lower.ends_with('m') => (digits, 1e6),
+        Some(digits) => (digits, 1e9),
+        None => (lower, 1.0),
+    };
+    let number: f64 = digits.parse().map_err(|_| expected())?;
+    let value = number * unit;
+    if value.is_finite() && value > 0.0 {
+        Ok(Ceiling { name: name.to_owned(), value })
+    } else {
+        Err(expected())
+    }
 }
 
 impl Subject {
@@ -100,4 +146,17 @@ pub fn targets(job: &Job) -> Vec<String> {
         _ => name,
     };
     job.filenames().into_iter().map(full).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ceiling;
+
+    #[test]
+    fn ceilings_are_decimal() {
+        assert_eq!(ceiling("SATA=600m").unwrap().value.to_bits(), 600e6_f64.to_bits());
+        assert_eq!(ceiling("x4=7.8GB").unwrap().value.to_bits(), 7.8e9_f64.to_bits());
+        assert_eq!(ceiling("x4 = 7.8G").unwrap().value.to_bits(), 7.8e9_f64.to_bits());
+        assert!(ceiling("7.8g").is_err() && ceiling("a=fast").is_err() && ceiling("a=-1").is_err());
+    }
 }

@@ -5,6 +5,16 @@
 //! - raw: what raw runs say of an array
 //! - stages: stages whose points the lab makes up
 
+/// Ends a test where fio is not installed, and says so with its name.
+macro_rules! needs_fio {
+    () => {
+        if std::process::Command::new("fio").arg("--version").output().is_err() {
+            eprintln!("left out: {:?}: fio is not installed here", std::thread::current().name());
+            return;
+        }
+    };
+}
+
 mod again;
 mod profiles;
 mod raw;
@@ -182,23 +192,13 @@ impl Place {
     }
 }
 
-fn fio_is_missing(test: &str) -> bool {
-    let missing = std::process::Command::new("fio").arg("--version").output().is_err();
-    if missing {
-        eprintln!("left out: {test}: fio is not installed here");
-    }
-    missing
-}
-
 const STAGES: &str = "[[stages]]\nkind = \"precondition\"\n[[stages]]\nkind = \"raw.all\"\n\
                       profiles = [\"rr-4k\"]\ndepths = [1]\n\
                       [[stages]]\nkind = \"degraded\"\nprofiles = [\"rw-4k\"]\ndepths = [1]\n";
 
 #[test]
 fn a_run_measures_each_point_once_and_goes_on_where_it_was_interrupted() {
-    if fio_is_missing("a_run_measures_each_point_once_and_goes_on_where_it_was_interrupted") {
-        return;
-    }
+    needs_fio!();
     let place = place(STAGES);
     let interrupt = Interrupt::default();
     interrupt.raise();
@@ -249,10 +249,7 @@ fn a_run_measures_each_point_once_and_goes_on_where_it_was_interrupted() {
 
 #[test]
 fn a_target_that_vanishes_ends_the_run_in_one_line_and_keeps_what_was_measured() {
-    if fio_is_missing("a_target_that_vanishes_ends_the_run_in_one_line_and_keeps_what_was_measured")
-    {
-        return;
-    }
+    needs_fio!();
     let place = place("[[stages]]\nkind = \"precondition\"\n");
     let gone = place.dir.path().join("b");
     std::fs::remove_file(&gone).unwrap();

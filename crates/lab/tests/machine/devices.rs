@@ -37,15 +37,15 @@ impl Drop for Loops {
 pub struct Loop(pub String);
 
 impl Loop {
-    /// Of 8 MiB; `None`, with the test's name, if there is none.
-    pub fn over(test: &str, file: &Path) -> Option<Loop> {
-        Loop::of(test, file, 8 << 20)
+    /// Of 8 MiB; `None`, which is said, if there is none.
+    pub fn over(file: &Path) -> Option<Loop> {
+        Loop::of(file, 8 << 20)
     }
 
     /// The same of so many bytes.
-    pub fn of(test: &str, file: &Path, bytes: usize) -> Option<Loop> {
+    pub fn of(file: &Path, bytes: usize) -> Option<Loop> {
         if !rustix::process::geteuid().is_root() {
-            skipped(test, "not root");
+            skipped("not root");
             return None;
         }
         std::fs::write(file, vec![0xa5; bytes]).expect("written");
@@ -54,7 +54,7 @@ impl Loop {
             Command::new("losetup").args(["--find", "--show", "--partscan"]).arg(file).output();
         let made = output.ok().filter(|output| output.status.success());
         if made.is_none() {
-            skipped(test, "no loop device");
+            skipped("no loop device");
         }
         made.map(|output| Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
     }

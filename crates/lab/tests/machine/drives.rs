@@ -2,7 +2,7 @@
 
 use crate::devices::Loop;
 use crate::program::{said, word};
-use crate::{beside, cannot, lab, measured, skipped};
+use crate::{beside, lab, measured, skipped};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -16,10 +16,7 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
     let taken = &files[3];
     let made = Command::new("mkswap").arg(taken).output();
     if !made.is_ok_and(|output| output.status.success()) {
-        return skipped(
-            "a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named",
-            "no mkswap",
-        );
+        return skipped("no mkswap");
     }
     let device = format!("device:{}", word(taken));
     let members: Vec<&str> = files[..3].iter().flat_map(|file| ["--member", word(file)]).collect();
@@ -54,10 +51,7 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
 #[test]
 fn a_device_is_compared_with_itself_under_two_settings_in_turns() {
     let _machine = beside();
-    let test = "a_device_is_compared_with_itself_under_two_settings_in_turns";
-    if cannot(test, false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let place = tempfile::tempdir().expect("a directory");
     let (file, log, run) =
         (place.path().join("file"), place.path().join("log"), place.path().join("run"));
@@ -82,13 +76,10 @@ fn a_device_is_compared_with_itself_under_two_settings_in_turns() {
 #[test]
 fn a_blank_drive_needs_no_permission_and_one_with_data_does() {
     let _machine = beside();
-    let test = "a_blank_drive_needs_no_permission_and_one_with_data_does";
     let place = tempfile::tempdir().expect("a directory");
-    if cannot(test, false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let file = place.path().join("drive");
-    let Some(device) = Loop::over(test, &file) else { return };
+    let Some(device) = Loop::over(&file) else { return };
     let text = format!(
         "question = \"q\"\nruntime_s = 1\ndrives = [\"{}\"]\n[[stages]]\nkind = \"raw.each\"\n\
          profiles = [\"seq-write-1m\"]\n",

@@ -4,7 +4,7 @@
 //! What must stay true: a test that cannot run says why and is counted by name.
 
 use crate::program::{LAB, said, word};
-use crate::{beside, cannot, lab};
+use crate::{beside, lab};
 use std::process::Command;
 
 #[test]
@@ -64,10 +64,7 @@ fn a_plan_says_what_its_engines_would_be_told() {
 #[test]
 fn a_run_goes_on_without_the_plan_and_the_profiles_that_it_began_with() {
     let _machine = beside();
-    let test = "a_run_goes_on_without_the_plan_and_the_profiles_that_it_began_with";
-    if cannot(test, false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let place = tempfile::tempdir().expect("a directory");
     let folder = place.path().join("plans");
     std::fs::create_dir_all(folder.join("jobs")).expect("made");
@@ -94,9 +91,7 @@ fn a_run_goes_on_without_the_plan_and_the_profiles_that_it_began_with() {
 #[test]
 fn lint_asks_fio_and_takes_what_a_talk_printed() {
     let _machine = beside();
-    if cannot("lint_asks_fio_and_takes_what_a_talk_printed", false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let place = tempfile::tempdir().expect("a directory");
     let job = |text: &str| {
         let path = place.path().join("job.fio");

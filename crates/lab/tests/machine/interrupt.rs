@@ -5,7 +5,7 @@
 //! and is taken away.
 
 use crate::program::{LAB, word};
-use crate::{beside, cannot};
+use crate::{beside, skipped};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -141,13 +141,7 @@ fn an_interrupted_run_leaves_nothing(engine: &str) {
 #[test]
 fn an_interrupted_run_takes_its_btrfs_away_to_the_end() {
     let _machine = beside();
-    if cannot(
-        "an_interrupted_run_takes_its_btrfs_away_to_the_end",
-        true,
-        &["fio", "losetup", "mkfs.btrfs"],
-    ) {
-        return;
-    }
+    needs_root!("fio", "losetup", "mkfs.btrfs");
     an_interrupted_run_leaves_nothing("btrfs");
 }
 
@@ -155,26 +149,19 @@ fn an_interrupted_run_takes_its_btrfs_away_to_the_end() {
 #[test]
 fn an_interrupted_run_takes_its_ashlar_away_to_the_end() {
     let _machine = beside();
-    let test = "an_interrupted_run_takes_its_ashlar_away_to_the_end";
     let beside = Path::new(LAB).with_file_name("ashlar");
     let told = std::env::var("ASHLAR").ok();
     if told.is_none() && !beside.exists() {
-        cannot(test, true, &["/no/ashlar/beside/the/lab"]);
-        return;
+        return skipped("no ashlar beside the lab");
     }
-    if cannot(test, true, &["fio", "losetup", "mkfs.xfs"]) {
-        return;
-    }
+    needs_root!("fio", "losetup", "mkfs.xfs");
     an_interrupted_run_leaves_nothing("ashlar");
 }
 
 #[test]
 fn who_interrupts_twice_is_told_what_is_left_and_how_it_goes_away() {
     let _machine = beside();
-    let test = "who_interrupts_twice_is_told_what_is_left_and_how_it_goes_away";
-    if cannot(test, true, &["fio", "losetup", "mkfs.btrfs", "mkfifo"]) {
-        return;
-    }
+    needs_root!("fio", "losetup", "mkfs.btrfs", "mkfifo");
     let bench = Bench::new("btrfs");
     // An umount that says that it was asked and then never ends.
     let tools = bench.place.path().join("tools");
@@ -209,10 +196,7 @@ fn who_interrupts_twice_is_told_what_is_left_and_how_it_goes_away() {
 #[test]
 fn members_that_the_plan_took_out_come_back_although_the_run_was_interrupted() {
     let _machine = beside();
-    let test = "members_that_the_plan_took_out_come_back_although_the_run_was_interrupted";
-    if cannot(test, true, &["fio"]) {
-        return;
-    }
+    needs_root!("fio");
     let bench = Bench::new("btrfs");
     let place = bench.place.path();
     let hooks = place.join("hooks");

@@ -6,7 +6,7 @@
 
 use crate::devices::Loop;
 use crate::program::LAB;
-use crate::{alone, cannot, lab, skipped};
+use crate::{alone, lab, skipped};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -35,10 +35,7 @@ fn holds_once(compare: impl Fn() -> Result<(), String>) {
 #[test]
 fn a_load_on_one_core_is_seen_on_one_core_as_long_as_it_ran() {
     let _machine = alone();
-    let name = "a_load_on_one_core_is_seen_on_one_core_as_long_as_it_ran";
-    if cannot(name, true, &["perf", "taskset", "timeout"]) {
-        return;
-    }
+    needs_root!("perf", "taskset", "timeout");
     let (folder, burn) = (tempfile::tempdir().expect("folder"), "while :; do :; done");
     // What its shell says of its children on its second line, user and system.
     let script = format!("timeout 4 sh -c '{burn}'; times > {}/ran", folder.path().display());
@@ -67,9 +64,7 @@ fn seconds(word: &str) -> Option<f64> {
 #[test]
 fn a_command_that_is_missing_or_fails_is_one_clear_line() {
     let _machine = alone();
-    if cannot("a_command_that_is_missing_or_fails_is_one_clear_line", true, &["perf"]) {
-        return;
-    }
+    needs_root!("perf");
     for command in ["/nonexistent/program", "false"] {
         let output = lab(&["cpu", "--", command]);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -93,12 +88,9 @@ fn without_perf_it_is_one_clear_line() {
 #[test]
 fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
     let _machine = alone();
-    let name = "large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe";
-    if cannot(name, true, &["losetup", "dd"]) {
-        return;
-    }
+    needs_root!("losetup", "dd");
     let folder = tempfile::tempdir().expect("folder");
-    let Some(device) = Loop::of(name, &folder.path().join("backing"), 64 << 20) else { return };
+    let Some(device) = Loop::of(&folder.path().join("backing"), 64 << 20) else { return };
     let target = format!("of={}", device.0);
     let words = ["--json", "trace", &device.0, "--strip", "64K", "--stripe-data", "2560K", "--"];
     let load =
@@ -130,12 +122,9 @@ fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
 #[test]
 fn an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs() {
     let _machine = alone();
-    let name = "an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs";
-    if cannot(name, true, &["perf", "losetup", "mkfs.btrfs", "dd"]) {
-        return;
-    }
+    needs_root!("perf", "losetup", "mkfs.btrfs", "dd");
     let folder = tempfile::tempdir().expect("folder");
-    let Some(device) = Loop::of(name, &folder.path().join("backing"), 512 << 20) else { return };
+    let Some(device) = Loop::of(&folder.path().join("backing"), 512 << 20) else { return };
     let mount = folder.path().join("mount");
     std::fs::create_dir(&mount).expect("a folder");
     let run = |words: &[&str]| {
@@ -143,7 +132,7 @@ fn an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs() {
     };
     let at = mount.display().to_string();
     if !run(&["mkfs.btrfs", "-q", &device.0]) || !run(&["mount", "-t", "btrfs", &device.0, &at]) {
-        skipped(name, "no btrfs in this kernel");
+        skipped("no btrfs in this kernel");
         return;
     }
     let target = format!("of={at}/file");

@@ -14,6 +14,24 @@
 //! and is counted by name.
 #![forbid(unsafe_code)]
 
+/// Ends a test that needs these programs, where they are not.
+macro_rules! needs {
+    ($($tool:literal),+) => {
+        if crate::cannot(false, &[$($tool),+]) {
+            return;
+        }
+    };
+}
+
+/// Ends a test that needs root and these programs, where they are not.
+macro_rules! needs_root {
+    ($($tool:literal),+) => {
+        if crate::cannot(true, &[$($tool),+]) {
+            return;
+        }
+    };
+}
+
 mod devices;
 mod drives;
 mod file_systems;
@@ -46,22 +64,25 @@ fn beside() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Past the capture of the test harness: a skip that nobody sees looks like a pass, and `./check`
-/// counts these lines.
-fn skipped(test: &str, why: &str) {
+/// The test that runs here cannot: said past the capture of the test harness, for a skip that nobody
+/// sees looks like a pass, and `./check` counts these lines.
+fn skipped(why: &str) {
+    // The harness names each test's thread after it.
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
     let _unseen_at_worst =
         std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// Whether the test cannot run here: said on stderr, with its name, to be counted.
-fn cannot(test: &str, needs_root: bool, tools: &[&str]) -> bool {
+/// Whether the test cannot run here, which is said.
+fn cannot(needs_root: bool, tools: &[&str]) -> bool {
     let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
     let why = match (needs_root && !rustix::process::geteuid().is_root(), missing) {
         (true, _) => "not root".to_owned(),
         (false, Some(tool)) => format!("no {tool}"),
         (false, None) => return false,
     };
-    skipped(test, &why);
+    skipped(&why);
     true
 }
 

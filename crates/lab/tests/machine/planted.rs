@@ -2,7 +2,7 @@
 
 use crate::devices::{Loop, Loops, Throttle};
 use crate::program::{LAB, said, word};
-use crate::{BESIDE, beside, cannot, lab, measured, skipped};
+use crate::{BESIDE, beside, lab, measured, skipped};
 use ashlar_lab::record::ArrayCondition;
 use ashlar_lab::validity::Mark;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,7 @@ fn above_its_drives(place: &Path, mix: &str) -> PathBuf {
 #[test]
 fn a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report() {
     let _machine = beside();
-    let test = "a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report";
-    if cannot(test, false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     for mix in ["read", "write"] {
         let place = tempfile::tempdir().expect("a directory");
         let plan = above_its_drives(place.path(), mix);
@@ -73,19 +70,16 @@ fn a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report
 #[test]
 fn a_comparison_calls_what_is_above_the_raw_devices_invalid() {
     let _machine = beside();
-    let test = "a_comparison_calls_what_is_above_the_raw_devices_invalid";
-    if cannot(test, true, &["fio"]) {
-        return;
-    }
+    needs_root!("fio");
     let place = tempfile::tempdir().expect("a directory");
     let files: Vec<PathBuf> = (0..3).map(|at| place.path().join(format!("m{at}"))).collect();
     files.iter().for_each(|file| std::fs::write(file, vec![0xa5; 16 << 20]).expect("written"));
-    let Some(members) = Loops::over(&files) else { return skipped(test, "no loop devices") };
+    let Some(members) = Loops::over(&files) else { return skipped("no loop devices") };
     let cached: Vec<Option<Loop>> =
-        ["a", "b"].iter().map(|name| Loop::over(test, &place.path().join(name))).collect();
+        ["a", "b"].iter().map(|name| Loop::over(&place.path().join(name))).collect();
     let [Some(one), Some(other)] = &cached[..] else { return };
     let Ok(throttle) = Throttle::reads(&members.0, 409_600) else {
-        return skipped(test, "no control group for I/O");
+        return skipped("no control group for I/O");
     };
     let run = place.path().join("run");
     let shell = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";

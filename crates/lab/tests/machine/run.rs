@@ -6,7 +6,7 @@
 
 use crate::devices::{Loops, Throttle};
 use crate::program::{LAB, word};
-use crate::{beside, cannot, checks, lab, measured, skipped};
+use crate::{beside, checks, lab, measured, skipped};
 use ashlar_lab::validity::{Mark, Outcome};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,22 +37,19 @@ fn noise(bytes: usize) -> Vec<u8> {
 #[test]
 fn a_throttled_member_among_ten_is_named() {
     let _machine = beside();
-    let test = "a_throttled_member_among_ten_is_named";
-    if cannot(test, true, &["fio", "losetup"]) {
-        return;
-    }
+    needs_root!("fio", "losetup");
     let place = tempfile::tempdir().expect("a directory");
     let files: Vec<PathBuf> = (0..10).map(|at| place.path().join(format!("d{at}"))).collect();
     let content = noise(8 << 20);
     files.iter().for_each(|file| std::fs::write(file, &content).expect("written"));
     let Some(loops) = Loops::over(&files) else {
-        return skipped(test, "no ten loop devices");
+        return skipped("no ten loop devices");
     };
     let slow = &loops.0[6];
     // Ten I/Os a second: slower than any device of any machine that this runs on.
     let throttle = match Throttle::reads(std::slice::from_ref(slow), 40_960) {
         Ok(throttle) => throttle,
-        Err(error) => return skipped(test, &format!("no control group for I/O: {error}")),
+        Err(error) => return skipped(&format!("no control group for I/O: {error}")),
     };
     let plan = place.path().join("plan.toml");
     let drives: Vec<String> = loops.0.iter().map(|device| format!("\"{device}\"")).collect();
@@ -108,9 +105,7 @@ fn plan(place: &Path, drives: &[(&str, &str)]) -> PathBuf {
 #[test]
 fn reading_what_was_never_written_is_no_benchmark() {
     let _machine = beside();
-    if cannot("reading_what_was_never_written_is_no_benchmark", false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let place = tempfile::tempdir().expect("a directory");
     let plan = sparse_plan(place.path());
     let run = place.path().join("run");
@@ -178,12 +173,9 @@ fn a_missing_tool_is_named_with_the_package_to_install() {
 #[test]
 fn without_permission_it_is_one_line_and_nothing_is_begun() {
     let _machine = beside();
-    let test = "without_permission_it_is_one_line_and_nothing_is_begun";
     let (code, line) = refused(&lab(&["report", "/proc/1/no-run-here"]));
     assert_eq!(code, Some(2), "{line}");
-    if cannot(test, true, &["setpriv", "perf"]) {
-        return;
-    }
+    needs_root!("setpriv", "perf");
     let place = tempfile::tempdir().expect("a directory");
     std::fs::write(place.path().join("a"), noise(1 << 20)).expect("written");
     let plan = plan(place.path(), &[("a", "rr-4k")]);
@@ -218,10 +210,7 @@ fn without_permission_it_is_one_line_and_nothing_is_begun() {
 #[test]
 fn a_target_that_vanishes_in_the_middle_ends_the_run_and_what_was_measured_stays() {
     let _machine = beside();
-    let test = "a_target_that_vanishes_in_the_middle_ends_the_run_and_what_was_measured_stays";
-    if cannot(test, false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let place = tempfile::tempdir().expect("a directory");
     for name in ["a", "b"] {
         std::fs::write(place.path().join(name), noise(1 << 20)).expect("written");
@@ -248,10 +237,7 @@ fn a_target_that_vanishes_in_the_middle_ends_the_run_and_what_was_measured_stays
 #[test]
 fn a_disk_that_fills_up_ends_the_run_in_one_line_and_what_was_measured_stays() {
     let _machine = beside();
-    let test = "a_disk_that_fills_up_ends_the_run_in_one_line_and_what_was_measured_stays";
-    if cannot(test, true, &["fio", "mount"]) {
-        return;
-    }
+    needs_root!("fio", "mount");
     let place = tempfile::tempdir().expect("a directory");
     std::fs::write(place.path().join("a"), noise(1 << 20)).expect("written");
     let small = place.path().join("small");
@@ -262,7 +248,7 @@ fn a_disk_that_fills_up_ends_the_run_in_one_line_and_what_was_measured_stays() {
         .status()
         .expect("started");
     if !mounted.success() {
-        return skipped(test, "no tmpfs");
+        return skipped("no tmpfs");
     }
     let plan = plan(place.path(), &[("a", "rr-4k")]);
     let mut text = std::fs::read_to_string(&plan).expect("there");

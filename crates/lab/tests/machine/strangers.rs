@@ -3,7 +3,7 @@
 
 use crate::devices::Loop;
 use crate::program::{said, word};
-use crate::{alone, cannot, measured};
+use crate::{alone, measured};
 use ashlar_lab::validity::Severity;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -51,10 +51,7 @@ fn errors(place: &Path) -> Vec<(String, String)> {
 #[test]
 fn a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid() {
     let _machine = alone();
-    let test = "a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid";
-    if cannot(test, false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let place = tempfile::tempdir().expect("a directory");
     let target = place.path().join("target");
     std::fs::write(&target, vec![7; 1 << 20]).expect("written");
@@ -71,12 +68,9 @@ fn a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid() {
 #[test]
 fn a_figure_of_a_device_that_somebody_else_reads_is_invalid() {
     let _machine = alone();
-    let test = "a_figure_of_a_device_that_somebody_else_reads_is_invalid";
-    if cannot(test, false, &["fio"]) {
-        return;
-    }
+    needs!("fio");
     let place = tempfile::tempdir().expect("a directory");
-    let Some(device) = Loop::over(test, &place.path().join("drive")) else { return };
+    let Some(device) = Loop::over(&place.path().join("drive")) else { return };
     let read = format!("while :; do dd if={} of=/dev/null bs=64k iflag=direct; done", device.0);
     let stranger = Stranger::begin("sh", &["-c", &read]);
     let output = run(place.path(), &device.0, &["--strangers", "100"]);

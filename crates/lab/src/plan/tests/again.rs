@@ -4,7 +4,7 @@
 //! What must stay true: the slow raw run that these tests begin with is planted as records, so
 //! nothing here depends on how fast this machine is, as long as a file gives more than 8 MB/s.
 
-use super::{Place, fio_is_missing, place};
+use super::{Place, place};
 use crate::evidence::Interrupt;
 use crate::fio::Setting;
 use crate::plan::file::Kind;
@@ -54,11 +54,7 @@ fn of_array(all: &[Measurement]) -> &Measurement {
 
 #[test]
 fn a_figure_above_raw_drives_that_had_a_bad_moment_is_valid_once_they_were_measured_again() {
-    let test =
-        "a_figure_above_raw_drives_that_had_a_bad_moment_is_valid_once_they_were_measured_again";
-    if fio_is_missing(test) {
-        return;
-    }
+    needs_fio!();
     let place = staged("", "read");
     plant_a_bad_moment(&place);
     let summary = place.run(Interrupt::default()).unwrap();
@@ -83,9 +79,7 @@ fn a_figure_above_raw_drives_that_had_a_bad_moment_is_valid_once_they_were_measu
 
 #[test]
 fn a_figure_that_stays_above_raw_drives_measured_again_is_invalid() {
-    if fio_is_missing("a_figure_that_stays_above_raw_drives_measured_again_is_invalid") {
-        return;
-    }
+    needs_fio!();
     let place = staged("1m", "read");
     plant_a_bad_moment(&place);
     let summary = place.run(Interrupt::default()).unwrap();
@@ -100,9 +94,7 @@ fn a_figure_that_stays_above_raw_drives_measured_again_is_invalid() {
 
 #[test]
 fn raw_drives_are_never_written_again_under_an_array() {
-    if fio_is_missing("raw_drives_are_never_written_again_under_an_array") {
-        return;
-    }
+    needs_fio!();
     let place = staged("", "write");
     plant_a_bad_moment(&place);
     place.run(Interrupt::default()).unwrap();

@@ -3,7 +3,7 @@
 use super::super::cli::{refuse_empty, refuse_not_understood};
 use super::super::file::Plan;
 use super::super::points::{Expanded, expand};
-use super::{expanded, fio_is_missing};
+use super::expanded;
 use crate::Refusal;
 
 /// A profile that named a target of its own overwrote it: fio writes to every `filename`.
@@ -105,9 +105,7 @@ fn what_is_measured_of_a_made_array_is_what_was_written() {
 fn a_load_that_fio_does_not_understand_and_an_empty_plan_are_refused_first() {
     let empty = expanded("question = \"q\"\n[[stages]]\nkind = \"file-system\"\n").unwrap();
     assert_eq!(refuse_empty(&empty).unwrap_err().code, "plan.empty");
-    if fio_is_missing("a_load_that_fio_does_not_understand_and_an_empty_plan_are_refused_first") {
-        return;
-    }
+    needs_fio!();
     let said = |job: &str| {
         let refused = refuse_not_understood(&filled(job, "").unwrap());
         refused.map_or_else(|refusal| refusal.to_string(), |()| "understood".to_owned())
