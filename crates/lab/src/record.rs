@@ -13,6 +13,7 @@
 use crate::cpu::CpuAccount;
 use crate::inspect::resources::Row;
 use crate::meter::PathLoad;
+use crate::metrics::latency::{self, Bins};
 use crate::trace::TraceAccount;
 use crate::validity::{Finding, Outcome};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,18 @@ pub enum Record {
     Trace(Box<TraceAccount>),
     /// Utilisation, saturation and errors of the server's resources before anything was measured.
     Resources(ResourceTable),
+}
+
+impl Record {
+    /// The measurement that it is.
+    pub fn measurement(&self) -> Option<&Measurement> {
+        if let Record::Measurement(measured) = self { Some(measured) } else { None }
+    }
+
+    /// The check that it is.
+    pub fn check(&self) -> Option<&Check> {
+        if let Record::Check(check) = self { Some(check) } else { None }
+    }
 }
 
 /// The USE checklist of the server, before the first load.
@@ -282,10 +295,8 @@ pub struct Measurement {
     /// What writes did.
     pub write: Direction,
     /// CPU over the same time, if it was taken.
-    #[serde(default)]
     pub cpu: Option<CpuCost>,
     /// What drives and links carried over the same time, if it was taken.
-    #[serde(default)]
     pub path: Option<PathLoad>,
     /// Which rules have something to say.
     #[serde(default)]
@@ -309,6 +320,13 @@ impl Measurement {
         self.read.iops + self.write.iops
     }
 
+    /// Completion latency of reads and writes together.
+    pub fn latency_bins(&self) -> Bins {
+        let mut bins = self.read.latency_bins.clone();
+        latency::merge(&mut bins, &self.write.latency_bins);
+        bins
+    }
+
     /// The rate in the unit of its workload.
     pub fn rate(&self) -> f64 {
         match self.workload.unit() {
@@ -322,9 +340,8 @@ impl Measurement {
 #[cfg(test)]
 pub(crate) fn sample() -> Measurement {
     let text = include_str!("../tests/data/two-engines/records.jsonl");
-    let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
     let mut all = text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok());
-    all.find_map(only).expect("one")
+    all.find_map(|record| record.measurement().cloned()).expect("one")
 }
 
 /// A map of numbers as a list of pairs: JSON's keys are strings, which a tagged record cannot turn

@@ -32,7 +32,6 @@ pub struct Rule {
     #[serde(default)]
     pub ask: String,
     /// Its threshold, in the unit that the title or the reason names.
-    #[serde(default)]
     pub limit: Option<f64>,
     /// Why it matters.
     #[serde(default)]

@@ -25,7 +25,6 @@ pub struct RunFacts {
     /// The question, in the words of the plan or of the command line.
     pub question: String,
     /// SHA-256 of the plan, if there was one.
-    #[serde(default)]
     pub plan_sha256: Option<String>,
     /// Beginning, seconds since 1970, UTC.
     pub began_unix_s: u64,

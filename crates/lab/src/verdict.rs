@@ -87,11 +87,9 @@ pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
             verdict(
                 Factor::Unknown,
                 "unknown: no core is saturated, the drives could do more, \
-                 and the depth was kept"
-                    .to_owned(),
+                 and the depth was kept",
                 "double the depth; if the rate stays and latency doubles, \
-                 take stacks of what is waited for"
-                    .to_owned(),
+                 take stacks of what is waited for",
             )
         })
 }
@@ -102,7 +100,7 @@ fn by_link(evidence: &Evidence<'_>) -> Option<Verdict> {
         verdict(
             Factor::Link,
             format!("{name}: it carries {:.0} % of what it can", share * 100.0),
-            "spread the drives over another link and measure again".to_owned(),
+            "spread the drives over another link and measure again",
         )
     })
 }
@@ -113,7 +111,7 @@ fn by_baseline(evidence: &Evidence<'_>) -> Option<Verdict> {
         verdict(
             Factor::Drives,
             format!("the drives: the array does {:.0} % of what they allow", share * 100.0),
-            "add a drive; the rate should rise by its share".to_owned(),
+            "add a drive; the rate should rise by its share",
         )
     })
 }
@@ -130,7 +128,7 @@ fn by_cores(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdic
         return Some(verdict(
             Factor::AllCores,
             format!("CPU: all {} cores are {:.0} % busy on average", cores.len(), mean * 100.0),
-            "see which function group burns them: 'lab cpu' around the same load".to_owned(),
+            "see which function group burns them: 'lab cpu' around the same load",
         ));
     }
     let who = evidence.busiest.map_or(String::new(), |name| format!(" by {name}"));
@@ -143,8 +141,7 @@ fn by_cores(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdic
                 mean * 100.0
             ),
             "see whose core it is: 'lab cpu' around the same load; \
-             then give that work more threads"
-                .to_owned(),
+             then give that work more threads",
         )
     })
 }
@@ -162,20 +159,21 @@ fn by_depth(measurement: &Measurement) -> Option<Verdict> {
                 "the load generator: it kept {:.0} % of the depth it was asked for",
                 kept * 100.0
             ),
-            "more jobs of less depth, or a second load generator".to_owned(),
+            "more jobs of less depth, or a second load generator",
         )
     })
 }
 
-fn verdict(factor: Factor, sentence: String, next: String) -> Verdict {
-    Verdict { factor, sentence, next }
+fn verdict(factor: Factor, sentence: impl Into<String>, next: impl Into<String>) -> Verdict {
+    Verdict { factor, sentence: sentence.into(), next: next.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Evidence, Factor, judge};
     use crate::record::{CpuCost, Direction, Measurement, Workload};
-    use crate::validity::{Finding, Severity};
+    use crate::rules;
+    use crate::validity::Severity;
 
     fn measurement(per_core: &[f64]) -> Measurement {
         let mix = "randread".into();
@@ -250,12 +248,8 @@ mod tests {
     #[test]
     fn an_invalid_figure_has_no_limiting_factor() {
         let mut impossible = measurement(&[1.0, 1.0]);
-        impossible.findings.push(Finding {
-            rule: "F14".into(),
-            severity: Severity::Error,
-            reason: "above the ceiling".into(),
-            correction: None,
-        });
+        let above = rules::of("F14").finding_as(Severity::Error, "above the ceiling");
+        impossible.findings.push(above);
         let verdict = judge(&impossible, &Evidence::default());
         assert_eq!(verdict.factor, Factor::Invalid);
         assert!(verdict.sentence.contains("F14"));

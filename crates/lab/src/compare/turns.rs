@@ -4,7 +4,7 @@
 //! of an engine with several settings only the best are compared, and all that were tried are told.
 
 use super::cli::Args;
-use crate::record::{ArrayCondition, Check, Measurement, Record};
+use crate::record::{ArrayCondition, Check, Record};
 use crate::refusal::Refusal;
 use crate::rules;
 use crate::units;
@@ -256,12 +256,9 @@ pub fn tuned(
     text += &turns(args, 1, 0);
     let records = measure(&text)?;
     let mut rates: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for record in &records {
-        if let Record::Measurement(it) = record
-            && it.condition == ArrayCondition::Healthy
-        {
-            rates.entry(&it.target).or_default().push(Measurement::rate(it));
-        }
+    let measured = records.iter().filter_map(Record::measurement);
+    for it in measured.filter(|it| it.condition == ArrayCondition::Healthy) {
+        rates.entry(&it.target).or_default().push(it.rate());
     }
     let mean = |name: &String| {
         let target = Path::new("made").join(name).join(&args.level);

@@ -40,17 +40,14 @@ pub struct CpuAccount {
     #[serde(default)]
     pub core_percents: Vec<f64>,
     /// Busy share of the machine over the same time by `/proc/stat`, live only.
-    #[serde(default)]
     pub stat_share: Option<f64>,
     /// Processes and kernel threads that cause the load, largest first.
     pub threads: Vec<Row>,
     /// Widest leaf frames of all: the plateaus of the flame graph.
     pub plateaus: Vec<Row>,
     /// CPU time for each I/O, when a load generator was run.
-    #[serde(default)]
     pub per_work: Option<PerWork>,
     /// What sampling itself costs.
-    #[serde(default)]
     pub profiler: Option<ProfilerCost>,
     /// Pictures, by zoom: `whole`, `client`, or the group's name -> file.
     #[serde(default)]

@@ -59,7 +59,6 @@ struct Begun {
     program: String,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    #[serde(default)]
     pid: Option<u32>,
 }
 

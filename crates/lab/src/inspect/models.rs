@@ -63,25 +63,18 @@ pub struct Figures {
     /// Capacity, GB of 10^9 bytes.
     pub gigabytes: u64,
     /// Sequential reads of a flash drive.
-    #[serde(default)]
     pub sequential_read: Option<u64>,
     /// Sequential writes of a flash drive, while its cache lasts if it has one.
-    #[serde(default)]
     pub sequential_write: Option<u64>,
     /// Sequential writes once the cache is full.
-    #[serde(default)]
     pub sustained_write: Option<u64>,
     /// Random reads.
-    #[serde(default)]
     pub random_read: Option<u64>,
     /// Random writes.
-    #[serde(default)]
     pub random_write: Option<u64>,
     /// At the outer edge of a spinning drive: what its data sheet quotes.
-    #[serde(default)]
     pub outer: Option<u64>,
     /// At its inner edge.
-    #[serde(default)]
     pub inner: Option<u64>,
 }
 

@@ -25,7 +25,6 @@ pub struct Plan {
     pub question: String,
     /// How long each point is measured, seconds: it wins over what a profile says. If the plan does
     /// not say it, the profile's own time counts, or 60.
-    #[serde(default)]
     pub runtime_s: Option<u64>,
     /// How long each point warms up before, seconds.
     #[serde(default = "ramp_s")]
@@ -38,7 +37,6 @@ pub struct Plan {
     pub drives: Vec<PathBuf>,
     /// How much of each drive is written and measured: `10g`; all of it if the plan does not say
     /// it.
-    #[serde(default)]
     pub drive_span: Option<String>,
     /// Arrays that are there already.
     #[serde(default)]
@@ -61,14 +59,12 @@ pub struct Array {
     #[serde(default)]
     pub members: Vec<PathBuf>,
     /// Tells an array that the lab makes from another one of the same engine and level.
-    #[serde(default)]
     pub name: Option<String>,
     /// RAID level of an array that the lab makes: `raid5` or `raid6`.
     #[serde(default = "raid6")]
     pub level: String,
     /// How much of an array that the lab makes, or of a file on a file system, is written and
     /// measured: `10g`.
-    #[serde(default)]
     pub span: Option<String>,
     /// Which engine made it: `mdadm`, `ashlar`.
     #[serde(default = "device")]
@@ -81,20 +77,15 @@ pub struct Array {
     pub tunables: BTreeMap<String, String>,
     /// A file system that the stage `file-system` makes on it: `ext4` or `xfs`. What is on the
     /// array is lost.
-    #[serde(default)]
     pub file_system: Option<FileSystem>,
     /// How full that file system is before it is measured, percent; 70 if the plan does not say it.
-    #[serde(default)]
     pub fill_percent: Option<u32>,
     /// Strip size: `64k`.
-    #[serde(default)]
     pub strip: Option<String>,
     /// Members that hold data in one stripe.
-    #[serde(default)]
     pub data_members: Option<u32>,
     /// Members that hold parity in one stripe; with more members they are several groups side by
     /// side.
-    #[serde(default)]
     pub parity_members: Option<u32>,
     /// Drives of the plan that stand by and hold nothing.
     #[serde(default)]
@@ -177,7 +168,6 @@ pub struct Stage {
     #[serde(default)]
     pub losses: u32,
     /// How long each point is measured, seconds, if not as in the plan.
-    #[serde(default)]
     pub runtime_s: Option<u64>,
     /// Sizes of the working set: `1g`; of a block, in the stage `block-sizes`.
     #[serde(default)]

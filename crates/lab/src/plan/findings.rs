@@ -182,16 +182,11 @@ pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
 /// F10: what waiting for the slowest of its members costs a stripe, from the raw drives' own
 /// latencies, beside what the array took.
 pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Check> {
-    let bins = |measured: &Measurement| {
-        let mut bins = measured.read.latency_bins.clone();
-        latency::merge(&mut bins, &measured.write.latency_bins);
-        bins
-    };
-    let each: Vec<latency::Bins> = members.iter().map(|member| bins(member)).collect();
+    let each: Vec<latency::Bins> = members.iter().map(|member| member.latency_bins()).collect();
     let mut all = latency::Bins::new();
     each.iter().for_each(|member| latency::merge(&mut all, member));
     let (one, stripe) = (latency::percentile(&all, 0.5)?, stripe_time::percentile(&each, 0.5)?);
-    let took = latency::percentile(&bins(array), 0.5)?;
+    let took = latency::percentile(&array.latency_bins(), 0.5)?;
     let raw = members.first()?;
     let found = format!(
         "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): \
@@ -239,11 +234,7 @@ pub fn rebuild<'a>(
     during: Option<&Measurement>,
     mut known: impl Iterator<Item = &'a Measurement>,
 ) -> Check {
-    let p999 = |measured: &Measurement| {
-        let mut bins = measured.read.latency_bins.clone();
-        latency::merge(&mut bins, &measured.write.latency_bins);
-        latency::percentile(&bins, 0.999)
-    };
+    let p999 = |measured: &Measurement| latency::percentile(&measured.latency_bins(), 0.999);
     let before = during.and_then(|during| {
         known.find(|measured| {
             measured.condition == ArrayCondition::Healthy

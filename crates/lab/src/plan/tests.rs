@@ -185,10 +185,7 @@ impl Place {
     }
 
     fn measured(&self) -> Vec<Measurement> {
-        let only = |record| {
-            if let Record::Measurement(measured) = record { Some(*measured) } else { None }
-        };
-        self.records().into_iter().filter_map(only).collect()
+        self.records().iter().filter_map(Record::measurement).cloned().collect()
     }
 }
 
@@ -223,11 +220,8 @@ fn a_run_measures_each_point_once_and_goes_on_where_it_was_interrupted() {
     assert!(degraded.cpu.as_ref().is_some_and(|cpu| cpu.wall_s > 0.0 && cpu.cores > 0));
     let hooks = || std::fs::read_to_string(place.dir.path().join("hooks")).unwrap();
     assert_eq!(hooks(), "out\nback\n");
-    let checks: Vec<_> = place
-        .records()
-        .into_iter()
-        .filter_map(|record| if let Record::Check(check) = record { Some(check) } else { None })
-        .collect();
+    let records = place.records();
+    let checks: Vec<_> = records.iter().filter_map(Record::check).collect();
     let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
     assert_eq!(names.iter().filter(|name| **name == "drive.preconditioned").count(), 3);
     assert!(names.contains(&"drives.slow_member"));

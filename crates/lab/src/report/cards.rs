@@ -14,7 +14,7 @@ use crate::units;
 use crate::validity::Mark;
 
 /// What the drives of a run did at one load, each by itself and all at once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Card {
     /// The load.
     pub load: Workload,
@@ -35,19 +35,13 @@ pub fn of(records: &[Record]) -> Vec<Card> {
         if !(is_alone || point.stage == "raw.all") || point.mark() == Mark::Invalid {
             continue;
         }
-        let Some(target) = point.rounds.first().map(|round| round.target.clone()) else { continue };
         let at = cards.iter().position(|card| card.load == point.workload).unwrap_or_else(|| {
-            cards.push(Card {
-                load: point.workload.clone(),
-                alone: Vec::new(),
-                together: Vec::new(),
-                commands: Vec::new(),
-            });
+            cards.push(Card { load: point.workload.clone(), ..Card::default() });
             cards.len() - 1
         });
         let card = &mut cards[at];
         let side = if is_alone { &mut card.alone } else { &mut card.together };
-        side.push((target, point.rate()));
+        side.push((point.target().to_owned(), point.rate()));
         if is_alone {
             card.commands.push(commands(point));
         }
@@ -163,7 +157,7 @@ fn listed(all: &[String]) -> String {
 mod tests {
     use super::{bay, of, one_drive};
     use crate::record::{ArrayCondition, Record};
-    use crate::validity::{Finding, Severity};
+    use crate::rules;
 
     /// Drives of 0.3 M random writes each alone, and so many of them at once, each at `together`.
     fn records(alone: &[f64], together: &[f64]) -> Vec<Record> {
@@ -209,9 +203,7 @@ mod tests {
     #[test]
     fn an_invalid_figure_is_in_no_card_and_a_bay_without_it_is_not_the_bay() {
         let mut all = records(&[100e3, 300e3], &[90e3, 280e3]);
-        let reason = "the area was never written".to_owned();
-        let finding =
-            Finding { rule: "L08".into(), severity: Severity::Error, reason, correction: None };
+        let finding = rules::of("L08").finding("the area was never written");
         for (at, record) in all.iter_mut().enumerate() {
             if let (Record::Measurement(it), 3) = (record, at) {
                 it.findings.push(finding.clone());

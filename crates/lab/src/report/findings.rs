@@ -204,11 +204,9 @@ fn raw_only(records: &[Record]) -> String {
 
 /// What checks of these names could tell, what failed first.
 fn telling(records: &[Record], names: &[&str]) -> Vec<String> {
-    let of_names = records.iter().filter_map(|record| match record {
-        Record::Check(check) if names.contains(&check.name.as_str()) => Some(check),
-        _ => None,
-    });
-    let mut checks: Vec<&Check> = of_names.filter(|it| it.outcome != Outcome::CannotTell).collect();
+    let checks = records.iter().filter_map(Record::check);
+    let told = checks.filter(|it| it.outcome != Outcome::CannotTell);
+    let mut checks: Vec<&Check> = told.filter(|it| names.contains(&it.name.as_str())).collect();
     checks.sort_by_key(|check| check.outcome != Outcome::Fail);
     checks.iter().map(|check| format!("{}: {}", check.target, check.found)).collect()
 }
@@ -242,9 +240,7 @@ pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
 /// Whose figure a point is: the engine, or the raw drive; with its path if the engine has several
 /// in this run.
 pub fn whose(point: &Point, points: &[Point]) -> String {
-    let target =
-        |point: &Point| point.rounds.first().map_or("", |round| round.target.as_str()).to_owned();
-    let own = target(point);
+    let own = point.target();
     if point.condition == ArrayCondition::Raw {
         let label = point.engine.strip_prefix("raw").unwrap_or(&point.engine);
         let with = match point.stage.as_str() {
@@ -258,7 +254,7 @@ pub fn whose(point: &Point, points: &[Point]) -> String {
     let name = short(&point.engine, &names);
     let same =
         |other: &&Point| other.engine == point.engine && other.condition != ArrayCondition::Raw;
-    match points.iter().filter(same).all(|other| target(other) == own) {
+    match points.iter().filter(same).all(|other| other.target() == own) {
         true => name.to_owned(),
         false => format!("{name} {own}"),
     }

@@ -42,17 +42,13 @@ fn of_stage<'a>(points: &'a [Point], stage: &str) -> impl Iterator<Item = &'a Po
     points.iter().filter(move |point| point.stage == stage && point.mark() != Mark::Invalid)
 }
 
-fn target(point: &Point) -> &str {
-    point.rounds.first().map_or("", |round| round.target.as_str())
-}
-
 /// Reads and writes of a round, added: seconds since the beginning -> bytes a second.
 fn rate_series(round: &Measurement) -> Vec<(f64, f64)> {
     charts::sum(&round.read.series, &round.write.series, 1.0)
 }
 
 fn row(point: &Point, said: String) -> ChartRow {
-    ChartRow { engine: target(point).to_owned(), ..charts::row(point, said) }
+    ChartRow { engine: point.target().to_owned(), ..charts::row(point, said) }
 }
 
 /// The chart of `told` on the axes of `picture`: all if they fit; the slowest, the fastest and some
@@ -91,13 +87,13 @@ fn first_writes(points: &[Point]) -> Chart {
     let is_fill = |point: &Point, which: &str| point.workload.name == format!("fill-{which}");
     let all: Vec<&Point> = of_stage(points, "precondition").collect();
     for first in all.iter().filter(|point| is_fill(point, "first")) {
-        let second = all.iter().find(|it| is_fill(it, "second") && target(it) == target(first));
+        let second = all.iter().find(|it| is_fill(it, "second") && it.target() == first.target());
         let Some(second) = second else { continue };
         let (was, then) = (first.rate(), second.rate());
         let ratio = if was > 0.0 { then / was } else { 0.0 };
         let (one, other) = (units::bytes_per_s(was), units::bytes_per_s(then));
         rows.push(row(first, format!("first {one}, second {other}: \u{d7}{ratio:.2}")));
-        let group = format!("{}, \u{d7}{ratio:.2}", target(first));
+        let group = format!("{}, \u{d7}{ratio:.2}", first.target());
         for (series, value, label) in [(0, was, one), (1, then, other)] {
             bars.add(&group, Bar { series, value, label, samples: Vec::new() });
         }
@@ -122,7 +118,7 @@ fn fills(points: &[Point]) -> Chart {
         let series: Vec<(f64, f64)> = series.collect();
         let which = point.workload.name.replace("fill-", "");
         let said = format!("{which} fill, GB: MB/s: {}", charts::shown(&series, "GB", 1e6));
-        Told::of(point, format!("{} {which}", target(point)), series, &said)
+        Told::of(point, format!("{} {which}", point.target()), series, &said)
     });
     chart("fills", told.collect(), axes("GB written"))
 }
@@ -132,7 +128,7 @@ fn zones(points: &[Point]) -> Chart {
     for point in of_stage(points, "zone") {
         let place = point.workload.name.rsplit('-').next().and_then(|it| it.parse::<u32>().ok());
         let Some(place) = place.map(f64::from) else { continue };
-        match curves.iter_mut().find(|(drive, _)| target(drive) == target(point)) {
+        match curves.iter_mut().find(|(drive, _)| drive.target() == point.target()) {
             Some((_, places)) => places.push((place, point.rate())),
             None => curves.push((point, vec![(place, point.rate())])),
         }
@@ -140,7 +136,7 @@ fn zones(points: &[Point]) -> Chart {
     let told = curves.into_iter().filter_map(|(point, mut places)| {
         places.sort_by(|one, other| one.0.total_cmp(&other.0));
         let said = format!("% of the width: MB/s: {}", charts::shown(&places, "%", 1e6));
-        Told::of(point, target(point).to_owned(), places, &said)
+        Told::of(point, point.target().to_owned(), places, &said)
     });
     chart("zones", told.collect(), axes("% of the width"))
 }
@@ -149,7 +145,7 @@ fn cliffs(points: &[Point]) -> Chart {
     let told = of_stage(points, "cliff").filter_map(|point| {
         let series = rate_series(point.rounds.last()?);
         let said = format!("MB/s: {}", charts::shown(&series, "s", 1e6));
-        Told::of(point, target(point).to_owned(), series, &said)
+        Told::of(point, point.target().to_owned(), series, &said)
     });
     let told: Vec<Told<'_>> = told.collect();
     let marks = told.iter().take(DRIVES_MAX).filter_map(|it| {
@@ -170,7 +166,7 @@ fn pace(points: &[Point]) -> Chart {
         let series = rate_series(point.rounds.last()?);
         let load = point.workload.describe();
         let said = format!("{load}, MB/s: {}", charts::shown(&series, "s", 1e6));
-        Told::of(point, target(point).to_owned(), series, &said)
+        Told::of(point, point.target().to_owned(), series, &said)
     });
     let told: Vec<Told<'_>> = told.collect();
     let size = |it: &&Told<'_>| (it.line.points.len(), it.point.workload.block_bytes);

@@ -14,7 +14,7 @@ use crate::verdict::BASELINE_BELIEVED;
 use std::collections::BTreeMap;
 
 /// One workload on one engine in one condition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Point {
     /// Name, version and whether it was tuned.
     pub engine: String,
@@ -61,6 +61,11 @@ impl Point {
     /// The median of the rounds.
     pub fn rate(&self) -> f64 {
         median(self.samples.iter().copied())
+    }
+
+    /// What was measured: a device path, or an array's name.
+    pub fn target(&self) -> &str {
+        self.rounds.first().map_or("", |round| round.target.as_str())
     }
 
     /// What the rate counts.
@@ -179,7 +184,7 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
             && point.workload == measurement.workload
             && point.condition == measurement.condition
             && point.stage == measurement.stage
-            && point.rounds.first().is_some_and(|first| first.target == measurement.target)
+            && point.target() == measurement.target
     };
     let at = points.iter().position(is_it).unwrap_or_else(|| {
         points.push(Point {
@@ -187,22 +192,13 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
             workload: measurement.workload.clone(),
             condition: measurement.condition,
             stage: measurement.stage.clone(),
-            samples: Vec::new(),
-            bins: Bins::new(),
-            cpu: None,
-            busiest: None,
-            link: None,
-            baseline: None,
-            raw: None,
-            findings: Vec::new(),
-            rounds: Vec::new(),
+            ..Point::default()
         });
         points.len() - 1
     });
     let point = &mut points[at];
     point.samples.push(measurement.rate());
-    latency::merge(&mut point.bins, &measurement.read.latency_bins);
-    latency::merge(&mut point.bins, &measurement.write.latency_bins);
+    latency::merge(&mut point.bins, &measurement.latency_bins());
     for finding in &measurement.findings {
         if !point.findings.iter().any(|known| known.rule == finding.rule) {
             point.findings.push(finding.clone());
@@ -223,8 +219,8 @@ fn fullest(rounds: &[Measurement]) -> Option<(String, f64)> {
 fn inversions(points: &mut [Point]) {
     let family = |point: &Point| {
         let workload = &point.workload;
-        let target = point.rounds.first().map(|round| round.target.clone());
-        let whose = (point.engine.clone(), target, point.stage.clone(), point.condition);
+        let whose =
+            (point.engine.clone(), point.target().to_owned(), point.stage.clone(), point.condition);
         (whose, workload.mix.clone(), workload.block_bytes)
     };
     for at in 0..points.len() {

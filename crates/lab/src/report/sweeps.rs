@@ -29,7 +29,7 @@ fn swept<'a>(points: &'a [Point], stage: &str, word: &str) -> Vec<(&'a Point, St
     let sized = own.filter_map(|point| {
         let (load, size) = point.workload.name.rsplit_once(word)?;
         let whose = match point.condition {
-            ArrayCondition::Raw => point.rounds.first().map_or("", |round| round.target.as_str()),
+            ArrayCondition::Raw => point.target(),
             _ => point.engine.as_str(),
         };
         Some((point, format!("{whose}, {load}"), value::bytes(size)?))

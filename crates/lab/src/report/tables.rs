@@ -198,10 +198,8 @@ pub fn resources(records: &[Record]) -> Section {
 }
 
 fn busiest_processors(records: &[Record]) -> Option<String> {
-    let costs = records.iter().filter_map(|record| match record {
-        Record::Measurement(measured) => Some((measured.cpu.as_ref()?, &measured.id)),
-        _ => None,
-    });
+    let measured = records.iter().filter_map(Record::measurement);
+    let costs = measured.filter_map(|it| Some((it.cpu.as_ref()?, &it.id)));
     let shares = costs.filter_map(|(cost, id)| Some((cost.share()?, cost, id)));
     let (share, cost, id) = shares.max_by(|one, other| one.0.total_cmp(&other.0))?;
     Some(format!("{} at most, {} ({id})", units::percent(share), cores(&cost.per_core)))
@@ -218,9 +216,7 @@ fn measured(records: &[Record]) -> Vec<Vec<String>> {
             None => rows.push((rank, row)),
         }
     };
-    for record in records {
-        let Record::Measurement(measured) = record else { continue };
-        let Some(path) = &measured.path else { continue };
+    for path in records.iter().filter_map(|it| it.measurement()?.path.as_ref()) {
         for drive in &path.drives {
             let (busy, flow) = (units::percent(drive.busy), units::bytes_per_s(drive.bytes_per_s));
             let queued = format!("{} I/Os in flight on average", units::three_digits(drive.queued));
@@ -291,13 +287,6 @@ fn trace_row(device: &DeviceAccount, word: &str, submitted: &Flow, issued: &Flow
     [path, word.to_owned(), came, went, device.splits.to_string(), strip, stripe]
 }
 
-fn only_checks(records: &[Record]) -> impl Iterator<Item = &Check> {
-    records.iter().filter_map(|record| match record {
-        Record::Check(check) => Some(check),
-        _ => None,
-    })
-}
-
 /// All checks of a run: what fails first, then what could not be told.
 pub fn checks(records: &[Record]) -> Section {
     let order = |check: &&Check| match check.outcome {
@@ -312,7 +301,7 @@ pub fn checks(records: &[Record]) -> Section {
         Outcome::Pass => "pass",
         Outcome::NotApplicable => "not applicable",
     };
-    let mut checks: Vec<&Check> = only_checks(records).collect();
+    let mut checks: Vec<&Check> = records.iter().filter_map(Record::check).collect();
     checks.sort_by_key(order);
     let row = |check: &Check| {
         let Check { name, target, found, next, .. } = check.clone();
@@ -336,5 +325,5 @@ pub fn alarms(records: &[Record]) -> Vec<String> {
         ),
         _ => format!("{}: {}.", check.target, check.found),
     };
-    only_checks(records).filter(is_alarm).map(told).collect()
+    records.iter().filter_map(Record::check).filter(is_alarm).map(told).collect()
 }

@@ -150,9 +150,8 @@ fn cell(words: &str) -> String {
 
 /// A round's percentile, nanoseconds; empty if too few I/Os lie beyond it.
 fn percentile_ns(round: &Measurement, fraction: f64) -> String {
-    let mut bins = round.read.latency_bins.clone();
-    latency::merge(&mut bins, &round.write.latency_bins);
-    latency::percentile(&bins, fraction).map_or_else(String::new, |ns| ns.to_string())
+    let ns = latency::percentile(&round.latency_bins(), fraction);
+    ns.map_or_else(String::new, |ns| ns.to_string())
 }
 
 /// One line for each round of each point; rates in plain units, latency in nanoseconds.

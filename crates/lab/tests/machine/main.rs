@@ -100,14 +100,10 @@ fn records(run: &Path) -> Vec<Record> {
 }
 
 fn measured(run: &Path) -> Vec<Measurement> {
-    let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
-    records(run).into_iter().filter_map(only).collect()
+    records(run).iter().filter_map(Record::measurement).cloned().collect()
 }
 
 fn checks(run: &Path, name: &str) -> Vec<Check> {
-    let only = |record| match record {
-        Record::Check(check) if check.name == name => Some(check),
-        _ => None,
-    };
-    records(run).into_iter().filter_map(only).collect()
+    let of_name = |check: &&Check| check.name == name;
+    records(run).iter().filter_map(Record::check).filter(of_name).cloned().collect()
 }

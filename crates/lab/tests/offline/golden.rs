@@ -120,23 +120,18 @@ fn bad_input_is_one_clear_line_and_exit_code_two() {
     let binary = file("perf.data", b"PERFILE2\0\0\0");
     let golden = golden("mdraid.folded").display().to_string();
     let window = ["--cores", "16", "--seconds", "10"];
-    for (words, why) in [
-        (vec!["--from", &empty, window[0], window[1], window[2], window[3]], "no samples"),
-        (vec!["--from", &garbage, window[0], window[1], window[2], window[3]], "no samples"),
-        (vec!["--from", &binary, window[0], window[1], window[2], window[3]], "perf script"),
-        (
-            vec!["--from", "/nonexistent/x", window[0], window[1], window[2], window[3]],
-            "No such file",
-        ),
-        (vec!["--from", &golden], "--cores"),
-        (vec!["--from", &golden, "--cores", "0", "--seconds", "10"], "above 0"),
-        (vec!["--from", &golden, "--cores", "1", "--seconds", "1"], "can give"),
-        (
-            vec!["--from", &golden, window[0], window[1], window[2], window[3], "--client", "("],
-            "--client",
-        ),
+    let client = [&window[..], &["--client", "("]].concat();
+    for (file, more, why) in [
+        (empty.as_str(), &window[..], "no samples"),
+        (&garbage, &window, "no samples"),
+        (&binary, &window, "perf script"),
+        ("/nonexistent/x", &window, "No such file"),
+        (&golden, &[], "--cores"),
+        (&golden, &["--cores", "0", "--seconds", "10"], "above 0"),
+        (&golden, &["--cores", "1", "--seconds", "1"], "can give"),
+        (&golden, &client, "--client"),
     ] {
-        let words: Vec<&str> = std::iter::once("cpu").chain(words).collect();
+        let words = [&["cpu", "--from", file], more].concat();
         let output = lab(&words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{words:?}: {said}");

@@ -4,9 +4,9 @@ mod made_up;
 
 use ashlar_lab::record::{ArrayCondition, BaselinePoint, RawSum, Record};
 use ashlar_lab::report::{findings, page, points, text, waterfall};
+use ashlar_lab::rules;
 use ashlar_lab::store::Run;
-use ashlar_lab::validity::{Finding, Outcome, Severity};
-use made_up::{invalidate, round, two_engines, with_everything, workload};
+use made_up::{accounted, invalidate, measurements, round, two_engines, with_everything, workload};
 use std::path::Path;
 
 #[test]
@@ -20,7 +20,7 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
         "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to \
          differ in 1."
     );
-    let apart = ashlar_lab::rules::of("arrays.apart").check("read", Outcome::Pass, "all alike");
+    let apart = rules::of("arrays.apart").pass("read", "all alike");
     let with = findings::headline(&points, &[Record::Check(apart)]);
     assert_eq!(with.sentence, headline.sentence.clone() + " read: all alike.");
     let cases = findings::cases(&points);
@@ -38,19 +38,10 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
 #[test]
 fn an_engine_that_answered_with_errors_fails_the_case_by_name() {
     let mut run = two_engines();
-    let finding = Finding {
-        rule: "L28".into(),
-        severity: Severity::Error,
-        reason: "the load ended with an error".into(),
-        correction: None,
-    };
-    for record in &mut run.records {
-        if let Record::Measurement(one) = record
-            && one.engine.name == "btrfs"
-        {
-            (one.read, one.write) = Default::default();
-            one.findings.push(finding.clone());
-        }
+    let finding = rules::of("L28").finding("the load ended with an error");
+    for one in measurements(&mut run.records).filter(|one| one.engine.name == "btrfs") {
+        (one.read, one.write) = Default::default();
+        one.findings.push(finding.clone());
     }
     let points = points::of(&run.records);
     let said = "btrfs fails this: it answered with errors";
@@ -64,19 +55,13 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let mut run = two_engines();
     // Each load once more with twice the depth, as a sweep.
     let mut deeper = run.records.clone();
-    for record in run.records.iter_mut().chain(&mut deeper) {
-        if let Record::Measurement(one) = record {
-            one.stage = "array.sweep".into();
-        }
-    }
-    for record in &mut deeper {
-        if let Record::Measurement(one) = record {
-            one.workload.depth *= 2;
-            one.id = format!("{}-deeper", one.id);
-            one.workload.name = format!("{}-deeper", one.workload.name);
-        }
+    for one in measurements(&mut deeper) {
+        one.workload.depth *= 2;
+        one.id = format!("{}-deeper", one.id);
+        one.workload.name = format!("{}-deeper", one.workload.name);
     }
     run.records.extend(deeper);
+    measurements(&mut run.records).for_each(|one| one.stage = "array.sweep".into());
     let points = points::of(&run.records);
     let charts = ashlar_lab::report::charts::all(&points);
     let units = |question: &str| {
@@ -97,18 +82,7 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
 #[test]
 fn an_invalid_side_is_not_compared_and_not_drawn() {
     let mut run = two_engines();
-    for record in &mut run.records {
-        if let Record::Measurement(measurement) = record
-            && measurement.engine.name == "btrfs"
-        {
-            measurement.findings.push(Finding {
-                rule: "L08".into(),
-                severity: Severity::Error,
-                reason: "the area was never written".into(),
-                correction: None,
-            });
-        }
-    }
+    invalidate(&mut run, "btrfs");
     let points = points::of(&run.records);
     let headline = findings::headline(&points, &[]);
     assert_eq!(headline.invalid, 3);
@@ -199,15 +173,8 @@ fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
 
 #[test]
 fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
-        .args(["--json", "cpu", "--cores", "16", "--hz", "99", "--seconds", "10", "--from"])
-        .arg(golden)
-        .output()
-        .expect("started");
-    let account = serde_json::from_slice(&output.stdout).expect("an account");
     let mut run = two_engines();
-    run.records.push(Record::Cpu(Box::new(account)));
+    run.records.push(accounted());
     let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
     let told = ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"];
     for wanted in told {
@@ -231,11 +198,7 @@ fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of
         }],
     };
     assert_eq!(path.measured().len(), 1);
-    for record in &mut run.records {
-        if let Record::Measurement(measurement) = record {
-            measurement.path = Some(path.clone());
-        }
-    }
+    measurements(&mut run.records).for_each(|one| one.path = Some(path.clone()));
     let row = |resource: &str, utilisation: Option<&str>| Row {
         resource: resource.into(),
         utilisation: utilisation.map(str::to_owned),
@@ -261,11 +224,9 @@ fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of
 #[test]
 fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_by_side() {
     let mut run = two_engines();
-    for record in &mut run.records {
-        if let Record::Measurement(measurement) = record {
-            measurement.read.latency_series = vec![(1000, 2e5), (2000, 3e5)];
-            measurement.read.series = vec![(1000, 2e8), (2000, 3e8)];
-        }
+    for one in measurements(&mut run.records) {
+        one.read.latency_series = vec![(1000, 2e5), (2000, 3e5)];
+        one.read.series = vec![(1000, 2e8), (2000, 3e8)];
     }
     let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
     let charts = html.matches("<svg class=\"chart\"").count();
@@ -358,7 +319,7 @@ fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
         points::of(&run.records).iter().any(|it| it.findings.iter().any(|it| it.rule == "F14"))
     };
     assert!(!noted(&run));
-    let Some(Record::Measurement(first)) = run.records.first() else { panic!("a measurement") };
+    let first = run.records[0].measurement().expect("a measurement");
     let point = BaselinePoint {
         workload: first.workload.name.clone(),
         condition: first.condition,
@@ -378,10 +339,8 @@ fn p99_over_time_is_a_chart_of_its_own() {
         page.expect("a page").contains("Do the slowest of a hundred wait longer with time?")
     };
     assert!(!drawn(&run), "nothing was logged");
-    for record in &mut run.records {
-        if let Record::Measurement(measurement) = record {
-            measurement.read.p99_series = vec![(1000, 2e6), (2000, 9e6)];
-        }
+    for one in measurements(&mut run.records) {
+        one.read.p99_series = vec![(1000, 2e6), (2000, 9e6)];
     }
     assert!(drawn(&run));
 }

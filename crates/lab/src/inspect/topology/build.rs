@@ -128,7 +128,7 @@ impl Build<'_> {
         let (name, rate) = self.drive_link(drive, Some(way));
         let standard = if count > 1 { format!("{count} x {name}") } else { name };
         let capacity = rate.map(|rate| rate.times(count));
-        let basis = "negotiated".to_owned();
+        let basis = "negotiated";
         if is_own_controller(drive) {
             let to = self.above(&way.controller);
             self.link((Some(from), Some(to)), standard, capacity, basis);
@@ -143,7 +143,7 @@ impl Build<'_> {
                 let uplink = way.uplink;
                 let name = uplink.map_or("lanes unknown".to_owned(), |it| lanes(drive.kind, it));
                 let rate = uplink.map(|it| sas(it.mega_bits, it.count));
-                self.link((Some(at), Some(controller)), name, rate, "negotiated lanes".to_owned());
+                self.link((Some(at), Some(controller)), name, rate, "negotiated lanes");
             }
         }
     }
@@ -151,13 +151,8 @@ impl Build<'_> {
     fn expander(&mut self, name: &str) -> usize {
         let product = self.server.expanders.iter().find(|it| it.name == name);
         let product = product.and_then(|it| it.product.clone());
-        self.node(Node {
-            id: name.to_owned(),
-            place: Place::Expander,
-            title: product.unwrap_or_else(|| "SAS expander".to_owned()),
-            detail: name.to_owned(),
-            count: 1,
-        })
+        let title = product.unwrap_or_else(|| "SAS expander".to_owned());
+        self.one(Place::Expander, name, title, name)
     }
 
     fn controller(&mut self, address: &str) -> usize {
@@ -166,13 +161,9 @@ impl Build<'_> {
         }
         let name = self.server.controller(address).map(|it| it.name.clone()).unwrap_or_default();
         let is_ahci = self.server.pci.get(address).is_some_and(|it| it.class >> 8 == 0x0106);
-        let at = self.node(Node {
-            id: address.to_owned(),
-            place: Place::Controller,
-            title: if is_ahci { "SATA (AHCI)".to_owned() } else { short_name(&name) },
-            detail: address.trim_start_matches("0000:").to_owned(),
-            count: 1,
-        });
+        let title = if is_ahci { "SATA (AHCI)".to_owned() } else { short_name(&name) };
+        let detail = address.trim_start_matches("0000:");
+        let at = self.one(Place::Controller, address, title, detail);
         let to = self.above(address);
         let device = self.server.pci.get(address);
         let link = device.and_then(|it| it.negotiated);
@@ -208,8 +199,7 @@ impl Build<'_> {
             }
             let device = self.server.pci.get(&port);
             let title = device.map_or("PCIe switch".to_owned(), |it| short_name(&it.label()));
-            let detail = port.trim_start_matches("0000:").to_owned();
-            let at = self.node(Node { id: port, place: Place::Switch, title, detail, count: 1 });
+            let at = self.one(Place::Switch, &port, title, port.trim_start_matches("0000:"));
             let link = device.and_then(|it| it.negotiated);
             let name = link.map_or("link unknown".to_owned(), |link| link.to_string());
             let rate = device.and_then(PciDevice::rate);
@@ -223,17 +213,9 @@ impl Build<'_> {
         let id = socket.map_or("socket ?".to_owned(), |id| format!("socket {id}"));
         let detail = self.server.cpu.model.clone().unwrap_or_default();
         if socket.is_none() {
-            self.assume(
-                "the firmware does not tell which socket some controllers are on".to_owned(),
-            );
+            self.assume("the firmware does not tell which socket some controllers are on");
         }
-        self.node(Node {
-            title: id.clone(),
-            id,
-            place: Place::Socket,
-            detail: short_cpu(&detail),
-            count: 1,
-        })
+        self.one(Place::Socket, &id, id.clone(), &short_cpu(&detail))
     }
 
     fn memory(&mut self) {
@@ -260,27 +242,13 @@ impl Build<'_> {
             };
             let basis = "8 bytes x configured speed x populated channels";
             let id = format!("memory of socket {socket}");
-            let at = self.node(Node { id, place: Place::Memory, title, detail, count: 1 });
-            self.link(
-                (Some(from), Some(at)),
-                String::new(),
-                None,
-                "inside the processor".to_owned(),
-            );
-            self.link((Some(at), None), standard, rate, basis.to_owned());
+            let at = self.one(Place::Memory, &id, title, &detail);
+            self.link((Some(from), Some(at)), "", None, "inside the processor");
+            self.link((Some(at), None), standard, rate, basis);
         }
-        if self.find("socket ?").is_some()
-            && let (Some(from), Some(to)) = (
-                self.find("socket ?"),
-                self.out.nodes.iter().position(|it| it.place == Place::Memory),
-            )
-        {
-            self.link(
-                (Some(from), Some(to)),
-                "unknown".to_owned(),
-                None,
-                "the firmware does not say".to_owned(),
-            );
+        let memory = self.out.nodes.iter().position(|it| it.place == Place::Memory);
+        if let (Some(from), Some(to)) = (self.find("socket ?"), memory) {
+            self.link((Some(from), Some(to)), "unknown", None, "the firmware does not say");
         }
     }
 
@@ -298,20 +266,24 @@ impl Build<'_> {
         if self.given.inter_socket.is_none() {
             self.assume(
                 "the link between sockets does not say what it carries (usual: 40 to 200 GB/s); \
-                 no flow is led over it (--inter-socket)"
-                    .to_owned(),
+                 no flow is led over it (--inter-socket)",
             );
             return;
         }
         for (from, to) in pairs {
             let (rate, ends) = (self.given.inter_socket, (Some(from), Some(to)));
-            let basis = "given by the operator".to_owned();
-            self.link(ends, "between sockets".to_owned(), rate, basis);
+            self.link(ends, "between sockets", rate, "given by the operator");
         }
     }
 
     fn find(&self, id: &str) -> Option<usize> {
         self.out.nodes.iter().position(|node| node.id == id)
+    }
+
+    /// The place of one thing.
+    fn one(&mut self, place: Place, id: &str, title: String, detail: &str) -> usize {
+        let (id, detail) = (id.to_owned(), detail.to_owned());
+        self.node(Node { id, place, title, detail, count: 1 })
     }
 
     fn node(&mut self, node: Node) -> usize {
@@ -324,18 +296,20 @@ impl Build<'_> {
     fn link(
         &mut self,
         (from, to): (Option<usize>, Option<usize>),
-        standard: String,
+        standard: impl Into<String>,
         capacity: Option<Rate>,
-        basis: String,
+        basis: impl Into<String>,
     ) {
         let name = |at: Option<usize>| at.map_or("", |at| self.out.nodes[at].id.as_str());
         let id = format!("{}>{}", name(from), name(to));
         if self.out.links.iter().all(|link| link.id != id) {
+            let (standard, basis) = (standard.into(), basis.into());
             self.out.links.push(Link { id, from, to, standard, capacity, basis });
         }
     }
 
-    fn assume(&mut self, sentence: String) {
+    fn assume(&mut self, sentence: impl Into<String>) {
+        let sentence = sentence.into();
         if !self.out.assumptions.contains(&sentence) {
             self.out.assumptions.push(sentence);
         }

@@ -1,11 +1,13 @@
 //! A made-up run of two engines, and the same run with everything that a record may hold.
 
+use crate::program::lab;
 use ashlar_lab::record::{
     ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
     Record, Workload,
 };
+use ashlar_lab::rules;
 use ashlar_lab::store::{Run, RunFacts};
-use ashlar_lab::validity::{Finding, Outcome, Severity};
+use ashlar_lab::validity::Outcome;
 use std::path::Path;
 
 pub fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
@@ -106,19 +108,22 @@ pub fn two_engines() -> Run {
     run
 }
 
+/// A CPU account of a recorded profile.
+pub fn accounted() -> Record {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
+    let golden = golden.display().to_string();
+    let window = ["--cores", "16", "--hz", "99", "--seconds", "10"];
+    let output = lab(&[&["--json", "cpu", "--from", &golden], &window[..]].concat());
+    Record::Cpu(serde_json::from_slice(&output.stdout).expect("an account"))
+}
+
 /// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace
 /// that was recorded on a loop device.
 pub fn with_everything() -> Run {
     use ashlar_lab::inspect::resources::Row;
     use ashlar_lab::record::ResourceTable;
     let mut run = two_engines();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
-        .args(["--json", "cpu", "--cores", "16", "--hz", "99", "--seconds", "10", "--from"])
-        .arg(golden)
-        .output()
-        .expect("started");
-    run.records.push(Record::Cpu(serde_json::from_slice(&output.stdout).expect("an account")));
+    run.records.push(accounted());
     let trace = include_str!("../../data/trace-loop.json");
     run.records.push(Record::Trace(serde_json::from_str(trace).expect("a trace")));
     let row = Row {
@@ -133,16 +138,15 @@ pub fn with_everything() -> Run {
 
 /// Every figure of `engine` was read from an area that was never written.
 pub fn invalidate(run: &mut Run, engine: &str) {
-    for record in &mut run.records {
-        if let Record::Measurement(measurement) = record
-            && measurement.engine.name == engine
-        {
-            measurement.findings.push(Finding {
-                rule: "L08".into(),
-                severity: Severity::Error,
-                reason: "the area was never written".into(),
-                correction: None,
-            });
-        }
-    }
+    let finding = rules::of("L08").finding("the area was never written");
+    let own = measurements(&mut run.records).filter(|it| it.engine.name == engine);
+    own.for_each(|it| it.findings.push(finding.clone()));
+}
+
+/// The measurements among `records`, to be changed.
+pub fn measurements(records: &mut [Record]) -> impl Iterator<Item = &mut Measurement> {
+    records.iter_mut().filter_map(|record| match record {
+        Record::Measurement(measured) => Some(&mut **measured),
+        _ => None,
+    })
 }
