@@ -7,6 +7,7 @@
 //! - rules: all rules and checks in one table: needs, threshold, why, next step
 //! - record: what a run writes down, line by line, and what a report is made from
 //! - say: standard output
+//! - rows: answers in rows
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
 //! - fio: job files, command lines, results, and running it
@@ -55,6 +56,7 @@ pub mod record;
 pub mod redact;
 pub mod refusal;
 pub mod report;
+pub mod rows;
 pub mod rules;
 pub mod say;
 pub mod source;

@@ -3,105 +3,81 @@
 //! What must stay true: every share stands with its error; what was not measured is said, not left
 //! out.
 
-use super::account::{CpuAccount, GroupAccount, Row};
+use super::account::{CpuAccount, GroupAccount, ProfilerCost, Row, Sampling};
 use super::groups::WorkKind;
-use super::tally::CONTEXTS;
+use super::tally::{CONTEXTS, Context};
+use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Share, Unit};
 use crate::metrics::spread::Spread;
+use crate::rows::Rows;
 use crate::validity::Mark;
-use std::fmt::Write;
 
-/// The account as text. Writing into a string cannot fail.
+/// The account as text.
 pub fn text(account: &CpuAccount) -> String {
-    let mut out = String::new();
-    let _ = head(&mut out, account);
+    let mut out = Rows::default();
+    head(&mut out, account);
     for group in &account.groups {
-        let _ = one_group(&mut out, group);
+        one_group(&mut out, group);
     }
     if account.groups.is_empty() {
-        out.push_str("engines        none of the function groups was seen\n");
+        out.row("engines", "none of the function groups was seen");
     }
-    let _ = tail(&mut out, account);
-    out
+    tail(&mut out, account);
+    out.with_notes(&account.findings)
 }
 
-fn head(out: &mut String, account: &CpuAccount) -> std::fmt::Result {
-    let (sampling, window) = (&account.sampling, account.sampling.window);
-    let unit = match sampling.unit {
+fn head(out: &mut Rows, account: &CpuAccount) {
+    out.row("cpu", format_args!("{}   {}", account.of, Mark::of(&account.findings)));
+    out.row("sampling", sampled(&account.sampling));
+    out.row("bias", &account.sampling.bias);
+    let busy = percent(account.busy);
+    let mean = account.spread.as_ref().map_or(account.busy.share * 100.0, |it| it.mean_percent);
+    out.row("busy", format_args!("{busy} of the machine; the average says {mean:.1} %"));
+    let untold = "cannot tell: the samples do not say on which core they were taken";
+    out.row("cores", account.spread.as_ref().map_or(untold.to_owned(), cores));
+    let what = "threads of the load generator, engine work in them included";
+    out.row("client", format_args!("{} ({what})", percent(account.client)));
+}
+
+fn sampled(it: &Sampling) -> String {
+    let (window, most) = (it.window, it.window.samples());
+    let unit = match it.unit {
         Unit::Samples => "samples",
         Unit::Nanoseconds => "ns",
     };
-    writeln!(out, "cpu            {}   {}", account.of, Mark::of(&account.findings))?;
-    writeln!(
-        out,
-        "sampling       {}, {} cores x {} Hz x {:.1} s = {:.0} samples at most; {} {unit} came in",
-        sampling.source,
-        window.cores,
-        window.hz,
-        window.seconds,
-        window.samples(),
-        sampling.total
-    )?;
-    writeln!(out, "bias           {}", sampling.bias)?;
-    let mean = account.spread.as_ref().map_or(account.busy.share * 100.0, |it| it.mean_percent);
-    writeln!(
-        out,
-        "busy           {} of the machine; the average says {mean:.1} %",
-        percent(account.busy)
-    )?;
-    match &account.spread {
-        Some(spread) => writeln!(out, "cores          {}", cores(spread))?,
-        None => writeln!(
-            out,
-            "cores          cannot tell: the samples do not say on which core they were taken"
-        )?,
-    }
-    writeln!(
-        out,
-        "client         {} (threads of the load generator, engine work in them included)",
-        percent(account.client)
+    format!(
+        "{}, {} cores x {} Hz x {:.1} s = {most:.0} samples at most; {} {unit} came in",
+        it.source, window.cores, window.hz, window.seconds, it.total
     )
 }
 
-fn one_group(out: &mut String, group: &GroupAccount) -> std::fmt::Result {
-    writeln!(
-        out,
-        "\n{:<14} {} of the machine (function group {} version {})",
-        group.name,
-        percent(group.share),
-        group.name,
-        group.version
-    )?;
-    for (context, name) in CONTEXTS {
+fn one_group(out: &mut Rows, group: &GroupAccount) {
+    let (name, version) = (&group.name, group.version);
+    let share = percent(group.share);
+    out.gap();
+    out.row(name, format_args!("{share} of the machine (function group {name} version {version})"));
+    let mut part = |title: &str, part: &str, share: Share, note: &str| {
+        let of = share_of(share, group.share);
+        let share = percent(share);
+        out.row(title, format_args!("{part:<14} {share:>14}   {of:>5.1} % of {name}{note}"));
+    };
+    for (context, title) in CONTEXTS {
+        let note = match context {
+            Context::Client => "   engine work done on the client's CPU time",
+            _ => "",
+        };
         if let Some(share) = group.contexts.get(&context) {
-            let of = share_of(*share, group.share);
-            let note = if context == super::tally::Context::Client {
-                "   engine work done on the client's CPU time"
-            } else {
-                ""
-            };
-            writeln!(
-                out,
-                "  in           {name:<14} {:>14}   {of:>5.1} % of {}{note}",
-                percent(*share),
-                group.name
-            )?;
+            part("  in", title, *share, note);
         }
     }
-    for (name, share) in [
+    for (title, share) in [
         ("useful", group.useful),
         ("overhead", group.overhead),
         ("polling", group.polling),
         ("not told apart", group.unsorted),
     ] {
         if share.share > 0.0 {
-            writeln!(
-                out,
-                "  work         {name:<14} {:>14}   {:>5.1} % of {}",
-                percent(share),
-                share_of(share, group.share),
-                group.name
-            )?;
+            part("  work", title, share, "");
         }
     }
     for work in group.work.iter().filter(|it| it.kind != WorkKind::Unsorted) {
@@ -110,89 +86,67 @@ fn one_group(out: &mut String, group: &GroupAccount) -> std::fmt::Result {
             WorkKind::Polling => "polling",
             WorkKind::Overhead | WorkKind::Unsorted => "overhead",
         };
-        writeln!(out, "    {kind:<10} {:<22} {:>8}", work.name, percent(work.share))?;
+        let said = format!("{:<22} {:>8}", work.name, percent(work.share));
+        out.row(&format!("    {kind}"), said);
     }
     if let Some(spread) = &group.spread {
-        writeln!(out, "  cores        {}", cores(spread))?;
+        out.row("  cores", cores(spread));
     }
-    rows(out, "  plateaus", &group.plateaus)
+    rows(out, "  plateaus", &group.plateaus);
 }
 
-fn tail(out: &mut String, account: &CpuAccount) -> std::fmt::Result {
-    out.push('\n');
-    rows(out, "threads", &account.threads)?;
-    rows(out, "plateaus", &account.plateaus)?;
+fn tail(out: &mut Rows, account: &CpuAccount) {
+    out.gap();
+    rows(out, "threads", &account.threads);
+    rows(out, "plateaus", &account.plateaus);
     if let Some(work) = &account.per_work {
-        let ns = |it: Option<f64>| it.map_or("not measured".to_owned(), |it| format!("{it:.0} ns"));
-        writeln!(
-            out,
-            "per I/O        {} CPU, load generator included; {} without it",
-            ns(work.ns_per_io()),
-            ns(work.net_ns_per_io())
-        )?;
-        writeln!(
-            out,
-            "per MiB        {} CPU, load generator included; {} without it",
-            ns(work.ns_per_mib()),
-            ns(work.net_ns_per_mib())
-        )?;
-        writeln!(
-            out,
-            "generator      {} for an I/O that does nothing (fio's null engine)",
-            ns(work.generator_ns_per_io)
-        )?;
-        if let Some((iops, bytes)) = work.per_core() {
-            writeln!(out, "per busy core  {iops:.0} IOPS, {:.1} MB/s", bytes / 1e6)?;
-        }
+        per_work(out, work);
     }
     if let Some(cost) = &account.profiler {
-        writeln!(
-            out,
-            "profiler       itself {:.3} s of CPU, {:.2} % of the machine",
-            cost.own_cpu_s,
-            cost.own_share * 100.0
-        )?;
-        if let Some((without, with)) = cost.ns_per_io {
-            writeln!(
-                out,
-                "profiler       {without:.0} ns per I/O without it, {with:.0} ns with it"
-            )?;
-        }
-        if let Some((without, with)) = cost.busy_share {
-            writeln!(
-                out,
-                "profiler       machine busy {:.1} % without it, {:.1} % with it, by /proc/stat",
-                without * 100.0,
-                with * 100.0
-            )?;
-        }
+        profiler(out, cost);
     }
     if let Some(share) = account.stat_share {
-        writeln!(out, "kernel says    busy {:.1} % by /proc/stat (ticks)", share * 100.0)?;
+        let share = share * 100.0;
+        out.row("kernel says", format_args!("busy {share:.1} % by /proc/stat (ticks)"));
     }
     for (zoom, file) in &account.flame_graphs {
-        writeln!(out, "flame graph    {zoom}: {file}")?;
+        out.row("flame graph", format_args!("{zoom}: {file}"));
     }
-    for finding in &account.findings {
-        let next = finding.correction.as_deref().unwrap_or("nothing to do");
-        writeln!(out, "note           {}: {}; {next}", finding.rule, finding.reason)?;
-    }
-    Ok(())
 }
 
-fn rows(out: &mut String, title: &str, rows: &[Row]) -> std::fmt::Result {
-    let mut title = title;
-    for row in rows {
-        writeln!(
-            out,
-            "{title:<14} {:>14} {:>7.2} cores   {}",
-            percent(row.share),
-            row.cores,
-            row.name
-        )?;
-        title = "";
+fn per_work(out: &mut Rows, work: &PerWork) {
+    let ns = |it: Option<f64>| it.map_or("not measured".to_owned(), |it| format!("{it:.0} ns"));
+    for (of, all, net) in [
+        ("per I/O", work.ns_per_io(), work.net_ns_per_io()),
+        ("per MiB", work.ns_per_mib(), work.net_ns_per_mib()),
+    ] {
+        let (all, net) = (ns(all), ns(net));
+        out.row(of, format_args!("{all} CPU, load generator included; {net} without it"));
     }
-    Ok(())
+    let own = ns(work.generator_ns_per_io);
+    out.row("generator", format_args!("{own} for an I/O that does nothing (fio's null engine)"));
+    if let Some((iops, bytes)) = work.per_core() {
+        out.row("per busy core", format_args!("{iops:.0} IOPS, {:.1} MB/s", bytes / 1e6));
+    }
+}
+
+fn profiler(out: &mut Rows, cost: &ProfilerCost) {
+    let (own, share) = (cost.own_cpu_s, cost.own_share * 100.0);
+    let mut row = |said: String| out.row("profiler", said);
+    row(format!("itself {own:.3} s of CPU, {share:.2} % of the machine"));
+    if let Some((without, with)) = cost.ns_per_io {
+        row(format!("{without:.0} ns per I/O without it, {with:.0} ns with it"));
+    }
+    if let Some((without, with)) = cost.busy_share.map(|it| (it.0 * 100.0, it.1 * 100.0)) {
+        row(format!("machine busy {without:.1} % without it, {with:.1} % with it, by /proc/stat"));
+    }
+}
+
+fn rows(out: &mut Rows, title: &str, rows: &[Row]) {
+    for (at, Row { share, cores, name, .. }) in rows.iter().enumerate() {
+        let title = if at == 0 { title } else { "" };
+        out.row(title, format_args!("{:>14} {cores:>7.2} cores   {name}", percent(*share)));
+    }
 }
 
 fn cores(spread: &Spread) -> String {
