@@ -8,6 +8,7 @@
 //! - record: what a run writes down, line by line, and what a report is made from
 //! - say: standard output
 //! - rows: answers in rows
+//! - order: lists in the order in which things first came
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
 //! - fio: job files, command lines, results, and running it
@@ -49,6 +50,7 @@ pub mod inspect;
 pub mod lint;
 pub mod meter;
 pub mod metrics;
+pub mod order;
 pub mod pen;
 pub mod plan;
 pub mod qualify;

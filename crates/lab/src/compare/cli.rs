@@ -5,9 +5,7 @@ use super::stored;
 use super::turns::{self, Losses, Side};
 use crate::adapter::settings::variants;
 use crate::plan::cli::{Order, carry_out};
-use crate::record::ArrayCondition;
 use crate::refusal::{AtPath, Refusal};
-use crate::report::points::Point;
 use crate::report::{findings, page, points};
 use crate::store::RunDir;
 use crate::validity::Mark;
@@ -177,9 +175,7 @@ fn report(dir: &RunDir, json: bool) -> Result<usize, Refusal> {
     std::fs::write(&path, page::html(&run, &points, dir.path())?)
         .at(&path, "the records are unharmed")?;
     let headline = findings::headline(&points, &run.records);
-    let is_invalid =
-        |it: &&Point| it.condition != ArrayCondition::Raw && it.mark() == Mark::Invalid;
-    let invalid = points.iter().filter(is_invalid).count();
+    let invalid = points::of_arrays(&points).filter(|it| it.mark() == Mark::Invalid).count();
     let cases = findings::cases(&points);
     if json {
         let sentence = headline.sentence;

@@ -4,7 +4,6 @@
 //! has is named; an invalid side takes no part.
 
 use crate::metrics::pairs;
-use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::report::findings;
 use crate::report::points::{self, Point};
@@ -71,10 +70,7 @@ fn same_case<'a>(point: &Point, new: &[Point], old: &'a [Point]) -> Option<&'a P
 
 fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
     let mut stored = Stored::default();
-    let measured = |points: &'_ [Point]| {
-        points.iter().filter(|point| point.condition != ArrayCondition::Raw).count()
-    };
-    if measured(new) + measured(old) == 0 {
+    if new.iter().chain(old).all(Point::is_raw) {
         return stored;
     }
     for point in new {

@@ -11,6 +11,7 @@ use crate::Refusal;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Share, Unit, Window};
 use crate::metrics::spread::Spread;
+use crate::order::one_of;
 use crate::rules;
 use crate::validity::{Finding, Severity};
 use serde::{Deserialize, Serialize};
@@ -297,10 +298,9 @@ impl Scale {
         // A kind that a group has of its own and from another file is one row.
         let mut sums: Vec<(&str, WorkKind, u64)> = Vec::new();
         for ((name, kind), count) in kinds.zip(&counts.work).filter(|(_, count)| **count > 0) {
-            match sums.iter_mut().find(|(other, kind_of, _)| other == name && kind_of == kind) {
-                Some((_, _, sum)) => *sum = sum.saturating_add(*count),
-                None => sums.push((name, *kind, *count)),
-            }
+            let sum =
+                one_of(&mut sums, |it| it.0 == name && it.1 == *kind, || (name.as_str(), *kind, 0));
+            sum.2 = sum.2.saturating_add(*count);
         }
         sums.sort_by_key(|(_, _, count)| std::cmp::Reverse(*count));
         let work = sums.into_iter().map(|(name, kind, count)| WorkAccount {

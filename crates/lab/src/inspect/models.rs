@@ -10,6 +10,7 @@ use super::server::drives::whole;
 use super::server::{Drive, DriveKind};
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::zones;
+use crate::order::one_of;
 use crate::record::RateUnit;
 use crate::units;
 use crate::{AtPath, Refusal};
@@ -198,16 +199,14 @@ impl Library {
         let all = whole(drives).into_iter().map(|drive| drive[0]);
         for drive in all.filter(|it| it.kind != DriveKind::Virtual) {
             let same =
-                |it: &&mut ModelLine| it.model == drive.model && it.size_bytes == drive.drive_bytes;
-            match lines.iter_mut().find(same) {
-                Some(line) => line.drives.push(drive.name.clone()),
-                None => lines.push(ModelLine {
-                    model: drive.model.clone(),
-                    size_bytes: drive.drive_bytes,
-                    drives: vec![drive.name.clone()],
-                    known: self.find(drive),
-                }),
-            }
+                |it: &ModelLine| it.model == drive.model && it.size_bytes == drive.drive_bytes;
+            let line = one_of(&mut lines, same, || ModelLine {
+                model: drive.model.clone(),
+                size_bytes: drive.drive_bytes,
+                drives: Vec::new(),
+                known: self.find(drive),
+            });
+            line.drives.push(drive.name.clone());
         }
         lines
     }

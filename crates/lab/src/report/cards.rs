@@ -9,7 +9,8 @@ use super::points::{self, Point};
 use super::sections::Section;
 use crate::metrics::latency::to_f64;
 use crate::metrics::slow_member::median;
-use crate::record::{ArrayCondition, RateUnit, Record, Workload};
+use crate::order::one_of;
+use crate::record::{RateUnit, Record, Workload};
 use crate::units;
 use crate::validity::Mark;
 
@@ -30,16 +31,13 @@ pub struct Card {
 pub fn of(records: &[Record]) -> Vec<Card> {
     let mut cards: Vec<Card> = Vec::new();
     let points = points::of(records);
-    for point in points.iter().filter(|point| point.condition == ArrayCondition::Raw) {
+    for point in points.iter().filter(|point| point.is_raw()) {
         let is_alone = point.stage == "raw.each";
         if !(is_alone || point.stage == "raw.all") || point.mark() == Mark::Invalid {
             continue;
         }
-        let at = cards.iter().position(|card| card.load == point.workload).unwrap_or_else(|| {
-            cards.push(Card { load: point.workload.clone(), ..Card::default() });
-            cards.len() - 1
-        });
-        let card = &mut cards[at];
+        let none = || Card { load: point.workload.clone(), ..Card::default() };
+        let card = one_of(&mut cards, |card| card.load == point.workload, none);
         let side = if is_alone { &mut card.alone } else { &mut card.together };
         side.push((point.target().to_owned(), point.rate()));
         if is_alone {

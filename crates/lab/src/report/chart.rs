@@ -3,6 +3,7 @@
 //! What must stay true: axes start at zero; every sample is a dot; colours of text and lines come
 //! from the page's style.
 
+use crate::order::one_of;
 use crate::pen::{At, COLOURS, Pen, count, folded, legend_height};
 
 /// One bar.
@@ -38,10 +39,8 @@ const GAP: f64 = 16.0;
 impl Bars {
     /// A bar more in the group called `name`.
     pub(super) fn add(&mut self, name: &str, bar: Bar) {
-        match self.groups.iter_mut().find(|(group, _)| group == name) {
-            Some((_, bars)) => bars.push(bar),
-            None => self.groups.push((name.to_owned(), vec![bar])),
-        }
+        let none = || (name.to_owned(), Vec::new());
+        one_of(&mut self.groups, |(group, _)| group == name, none).1.push(bar);
     }
 
     /// The picture; empty without groups.

@@ -7,10 +7,11 @@
 
 use super::chart::{Bar, Bars, Line, Lines};
 use super::findings::{self, Duel, engines};
-use super::points::Point;
+use super::points::{Point, at_case, of_arrays};
 use super::{media, sweeps, waterfall};
 use crate::metrics::latency::to_f64;
-use crate::record::{ArrayCondition, Measurement, RateUnit};
+use crate::order::one_of;
+use crate::record::{Measurement, RateUnit};
 use crate::units;
 use crate::validity::Mark;
 use serde::Deserialize;
@@ -104,12 +105,8 @@ pub fn lines_of(point: &Point) -> String {
     }
 }
 
-fn array_points(points: &[Point]) -> impl Iterator<Item = &Point> {
-    points.iter().filter(|point| point.condition != ArrayCondition::Raw)
-}
-
 pub(super) fn drawn(points: &[Point]) -> impl Iterator<Item = &Point> {
-    array_points(points).filter(|point| point.mark() != Mark::Invalid)
+    of_arrays(points).filter(|point| point.mark() != Mark::Invalid)
 }
 
 pub(super) fn row(point: &Point, value: String) -> ChartRow {
@@ -144,7 +141,7 @@ impl Chart {
 
     /// The same, with the INVALID figures that would belong to it.
     pub(super) fn without(mut self, points: &[Point], belongs: impl Fn(&Point) -> bool) -> Chart {
-        let invalid = array_points(points).filter(|it| it.mark() == Mark::Invalid && belongs(it));
+        let invalid = of_arrays(points).filter(|it| it.mark() == Mark::Invalid && belongs(it));
         let named = invalid.map(|it| format!("{} ({}): INVALID", it.case(), it.engine));
         self.left_out.extend(named);
         self
@@ -161,10 +158,8 @@ pub(super) struct Curves {
 impl Curves {
     /// A place on the line called `name`.
     pub(super) fn add(&mut self, name: &str, at: (f64, f64)) {
-        match self.lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push(at),
-            None => self.lines.push(Line { name: name.to_owned(), points: vec![at] }),
-        }
+        let none = || Line { name: name.to_owned(), points: Vec::new() };
+        one_of(&mut self.lines, |line| line.name == name, none).points.push(at);
     }
 
     /// The chart, on the axes of `picture`.
@@ -222,9 +217,7 @@ fn relative(points: &[Point], name: &str, of: impl Fn(&Duel) -> Option<f64>) -> 
         for duel in findings::duels(points, other).iter().filter(|duel| duel.is_usable) {
             let Some(value) = of(duel) else { continue };
             let label = format!("{value:.2} times");
-            let by = |engine: &str| {
-                points.iter().find(|it| it.case() == duel.case && it.engine == engine)
-            };
+            let by = |engine: &str| at_case(points, engine, &duel.case);
             if let (Some(first), Some(second)) = (by(names[0]), by(other)) {
                 let is_noted = [first, second].iter().any(|point| point.mark() != Mark::Valid);
                 rows.push(ChartRow {

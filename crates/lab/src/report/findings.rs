@@ -3,10 +3,11 @@
 //!
 //! What must stay true: only figures whose mark allows it are compared; losses are told like gains.
 
-use super::points::Point;
+use super::points::{Point, at_case, of_arrays};
 use crate::metrics::efficiency::{relative_cpu, relative_latency};
 use crate::metrics::pairs::{self, Comparison, Decision};
-use crate::record::{ArrayCondition, Check, Record};
+use crate::order::distinct;
+use crate::record::{Check, Record};
 use crate::units;
 use crate::validity::{Finding, Mark, Outcome, Severity};
 use crate::verdict::{self, Evidence, Factor, Verdict};
@@ -50,27 +51,15 @@ pub struct LimitedPoint {
 
 /// Engines of a run, raw drives left out, in the order in which they came.
 pub fn engines(points: &[Point]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for point in points.iter().filter(|point| point.condition != ArrayCondition::Raw) {
-        if !names.contains(&point.engine.as_str()) {
-            names.push(&point.engine);
-        }
-    }
-    names
+    distinct(of_arrays(points).map(|point| point.engine.as_str()))
 }
 
 /// The first engine against `other`, at every point that both have.
 pub fn duels(points: &[Point], other: &str) -> Vec<Duel> {
     let names = engines(points);
     let Some(first) = names.first() else { return Vec::new() };
-    points
-        .iter()
-        .filter(|point| point.engine == *first && point.condition != ArrayCondition::Raw)
-        .filter_map(|one| {
-            let is_same = |point: &&Point| point.engine == other && point.case() == one.case();
-            Some(duel(one, points.iter().find(is_same)?))
-        })
-        .collect()
+    let own = of_arrays(points).filter(|point| point.engine == *first);
+    own.filter_map(|one| Some(duel(one, at_case(points, other, &one.case())?))).collect()
 }
 
 fn duel(one: &Point, other: &Point) -> Duel {
@@ -93,10 +82,7 @@ pub fn cases(points: &[Point]) -> Vec<String> {
     let names = engines(points);
     let [first, others @ ..] = names.as_slice() else { return Vec::new() };
     let rate_of = |engine: &str, case: &str| {
-        let is_it = |point: &&Point| {
-            point.engine == engine && point.condition != ArrayCondition::Raw && point.case() == case
-        };
-        let point = points.iter().find(is_it)?;
+        let point = at_case(points, engine, case)?;
         Some(format!("{} {}", short(engine, &names), units::rate(point.rate(), point.unit())))
     };
     let line = |other: &str, duel: &Duel| {
@@ -123,16 +109,11 @@ pub fn cases(points: &[Point]) -> Vec<String> {
 pub fn not_compared(points: &[Point], (one, other): (&str, &str), case: &str) -> String {
     let names = engines(points);
     let fails = |engine: &&str| {
-        let is_it = |point: &&Point| {
-            point.engine == **engine
-                && point.case() == case
-                && point.condition != ArrayCondition::Raw
-        };
         let failed = |point: &Point| {
             let is_error = |it: &Finding| it.rule == "L28" && it.severity == Severity::Error;
             point.rate() <= 0.0 && point.findings.iter().any(is_error)
         };
-        points.iter().find(is_it).is_some_and(failed)
+        at_case(points, engine, case).is_some_and(failed)
     };
     let failed: Vec<&str> =
         [one, other].iter().filter(|it| fails(it)).map(|it| short(it, &names)).collect();
@@ -241,7 +222,7 @@ pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
 /// in this run.
 pub fn whose(point: &Point, points: &[Point]) -> String {
     let own = point.target();
-    if point.condition == ArrayCondition::Raw {
+    if point.is_raw() {
         let label = point.engine.strip_prefix("raw").unwrap_or(&point.engine);
         let with = match point.stage.as_str() {
             "raw.all" if !own.starts_with("all ") => ", all at once".to_owned(),
@@ -252,9 +233,8 @@ pub fn whose(point: &Point, points: &[Point]) -> String {
     }
     let names = engines(points);
     let name = short(&point.engine, &names);
-    let same =
-        |other: &&Point| other.engine == point.engine && other.condition != ArrayCondition::Raw;
-    match points.iter().filter(same).all(|other| other.target() == own) {
+    let mut same = of_arrays(points).filter(|other| other.engine == point.engine);
+    match same.all(|other| other.target() == own) {
         true => name.to_owned(),
         false => format!("{name} {own}"),
     }
@@ -317,11 +297,7 @@ fn weakest(points: &[Point]) -> Option<LimitedPoint> {
     let names = engines(points);
     let first = names.first()?;
     let usable = || {
-        points.iter().filter(|point| {
-            point.engine == *first
-                && point.condition != ArrayCondition::Raw
-                && point.mark() != Mark::Invalid
-        })
+        of_arrays(points).filter(|point| point.engine == *first && point.mark() != Mark::Invalid)
     };
     let share = |point: &&Point| point.efficiency().unwrap_or(f64::INFINITY);
     let point = usable().min_by(|one, other| share(one).total_cmp(&share(other)))?;

@@ -9,6 +9,7 @@ use super::charts::{self, Chart, ChartRow, Curves, SECONDS};
 use super::points::Point;
 use crate::metrics::cliff;
 use crate::metrics::latency::to_f64;
+use crate::order::one_of;
 use crate::record::Measurement;
 use crate::units;
 use crate::validity::Mark;
@@ -128,10 +129,8 @@ fn zones(points: &[Point]) -> Chart {
     for point in of_stage(points, "zone") {
         let place = point.workload.name.rsplit('-').next().and_then(|it| it.parse::<u32>().ok());
         let Some(place) = place.map(f64::from) else { continue };
-        match curves.iter_mut().find(|(drive, _)| drive.target() == point.target()) {
-            Some((_, places)) => places.push((place, point.rate())),
-            None => curves.push((point, vec![(place, point.rate())])),
-        }
+        let same = |(drive, _): &(&Point, _)| drive.target() == point.target();
+        one_of(&mut curves, same, || (point, Vec::new())).1.push((place, point.rate()));
     }
     let told = curves.into_iter().filter_map(|(point, mut places)| {
         places.sort_by(|one, other| one.0.total_cmp(&other.0));

@@ -11,6 +11,7 @@ use super::points::{Point, cores};
 use super::sections::{self, Section};
 use super::tables::{self, CpuTable, SideBySide};
 use super::text::{efficiency, percentile, title};
+use crate::order::distinct;
 use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::store::Run;
@@ -166,12 +167,7 @@ fn marks(points: &[Point]) -> Vec<(&'static str, usize)> {
 
 /// Points of the same case side by side, in the order in which cases first came.
 fn by_case(points: &[Point]) -> Vec<&Point> {
-    let mut cases: Vec<String> = Vec::new();
-    for point in points {
-        if !cases.contains(&point.case()) {
-            cases.push(point.case());
-        }
-    }
+    let mut cases = distinct(points.iter().map(Point::case));
     // Raw drives are what the others are held against: they come last.
     let is_raw = |case: &String| case.ends_with(&ArrayCondition::Raw.to_string());
     cases.sort_by_key(is_raw);
@@ -185,9 +181,9 @@ const RAW_MAX: usize = 16;
 
 /// The figures of arrays, and those of raw drives, which are folded away if there are many.
 fn figures(points: &[Point], shared: &[String]) -> Vec<Figures> {
-    let is_raw = |point: &&Point| point.condition == ArrayCondition::Raw;
     let rows = |of: Vec<&Point>| of.into_iter().map(|point| row(point, shared, points)).collect();
-    let (raw, own): (Vec<&Point>, Vec<&Point>) = by_case(points).into_iter().partition(is_raw);
+    let (raw, own): (Vec<&Point>, Vec<&Point>) =
+        by_case(points).into_iter().partition(|it| it.is_raw());
     match raw.len() > RAW_MAX && !own.is_empty() {
         true => vec![
             Figures { name: "Figures", is_folded: false, rows: rows(own) },

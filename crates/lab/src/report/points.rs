@@ -6,6 +6,7 @@
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
+use crate::order::one_of;
 use crate::record::{ArrayCondition, Measurement, RateUnit, RawSum, Record, Workload};
 use crate::rules;
 use crate::units;
@@ -112,6 +113,11 @@ impl Point {
         shares().max_by(f64::total_cmp).filter(|_| self.samples.len() > 1).map(|most| (least, most))
     }
 
+    /// Whether it is of drives without an array.
+    pub fn is_raw(&self) -> bool {
+        self.condition == ArrayCondition::Raw
+    }
+
     /// What it is, without the engine: `4K random reads, 2 x 16, healthy`.
     pub fn case(&self) -> String {
         format!("{}, {}", self.workload.describe(), self.condition)
@@ -123,6 +129,16 @@ fn sum_of(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<f64> {
     let mut seconds: BTreeMap<u64, f64> = BTreeMap::new();
     read.iter().chain(write).for_each(|(at, rate)| *seconds.entry(*at).or_default() += rate);
     seconds.into_values().collect()
+}
+
+/// Points of arrays.
+pub fn of_arrays(points: &[Point]) -> impl Iterator<Item = &Point> {
+    points.iter().filter(|point| !point.is_raw())
+}
+
+/// An engine's point at a case.
+pub fn at_case<'a>(points: &'a [Point], engine: &str, case: &str) -> Option<&'a Point> {
+    of_arrays(points).find(|point| point.engine == engine && point.case() == case)
 }
 
 /// All points of a run, in the order in which they were first measured.
@@ -152,7 +168,7 @@ pub fn of(records: &[Record]) -> Vec<Point> {
         point.link = fullest(&point.rounds);
         let own = (point.workload.name.clone(), point.condition);
         if let Some((baseline, raw)) = baselines.get(&own)
-            && point.condition != ArrayCondition::Raw
+            && !point.is_raw()
         {
             (point.baseline, point.raw) = (Some(baseline.clone()), raw.clone());
         }
@@ -186,17 +202,13 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
             && point.stage == measurement.stage
             && point.target() == measurement.target
     };
-    let at = points.iter().position(is_it).unwrap_or_else(|| {
-        points.push(Point {
-            engine: engine.clone(),
-            workload: measurement.workload.clone(),
-            condition: measurement.condition,
-            stage: measurement.stage.clone(),
-            ..Point::default()
-        });
-        points.len() - 1
+    let point = one_of(points, is_it, || Point {
+        engine: engine.clone(),
+        workload: measurement.workload.clone(),
+        condition: measurement.condition,
+        stage: measurement.stage.clone(),
+        ..Point::default()
     });
-    let point = &mut points[at];
     point.samples.push(measurement.rate());
     latency::merge(&mut point.bins, &measurement.latency_bins());
     for finding in &measurement.findings {

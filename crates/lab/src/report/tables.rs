@@ -6,12 +6,13 @@
 
 use super::findings::engines;
 use super::pictures::Budget;
-use super::points::{Point, cores};
+use super::points::{Point, at_case, cores, of_arrays};
 use super::sections::Section;
 use crate::cpu::account::{CpuAccount, GroupAccount};
 use crate::cpu::tally::CONTEXTS;
 use crate::metrics::share::Share;
-use crate::record::{ArrayCondition, Check, Record};
+use crate::order::distinct;
+use crate::record::{Check, Record};
 use crate::trace::account::{DeviceAccount, Flow};
 use crate::units;
 use crate::validity::{Mark, Outcome};
@@ -43,14 +44,8 @@ pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
     if names.len() < 2 {
         return None;
     }
-    let mut cases: Vec<String> = Vec::new();
-    for point in points.iter().filter(|point| point.condition != ArrayCondition::Raw) {
-        if !cases.contains(&point.case()) {
-            cases.push(point.case());
-        }
-    }
-    let cell = |case: &String, engine: &str| {
-        let point = points.iter().find(|point| point.engine == engine && point.case() == *case);
+    let cell = |case: &str, engine: &str| {
+        let point = at_case(points, engine, case);
         let empty = || "not measured".to_owned();
         let cpu = point.and_then(|point| point.cpu.as_ref());
         Cell {
@@ -63,10 +58,11 @@ pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
             mark: point.map(Point::mark),
         }
     };
-    let rows = cases
-        .iter()
-        .map(|case| (case.clone(), names.iter().map(|name| cell(case, name)).collect()))
-        .collect();
+    let rows = distinct(of_arrays(points).map(Point::case)).into_iter().map(|case| {
+        let cells = names.iter().map(|name| cell(&case, name)).collect();
+        (case, cells)
+    });
+    let rows = rows.collect();
     Some(SideBySide { engines: names.into_iter().map(str::to_owned).collect(), rows })
 }
 

@@ -7,7 +7,7 @@ use super::findings::{engines, headline, whose};
 use super::points::{Point, cores};
 use super::sections::{self, Section};
 use crate::metrics::latency;
-use crate::record::{ArrayCondition, Measurement};
+use crate::record::Measurement;
 use crate::store::Run;
 use crate::units;
 use std::fmt::Write;
@@ -80,7 +80,7 @@ pub fn efficiency(point: &Point) -> String {
 
 /// What stands where an efficiency would.
 fn none(point: &Point) -> &'static str {
-    if point.condition == ArrayCondition::Raw { "is one" } else { "not measured" }
+    if point.is_raw() { "is one" } else { "not measured" }
 }
 
 fn notes(out: &mut String, points: &[Point]) {

@@ -9,6 +9,7 @@ use super::chart::WIDTH;
 use super::charts::{self, Chart, ChartRow};
 use super::findings::{engines, short};
 use super::points::Point;
+use crate::order::one_of;
 use crate::pen::Pen;
 use crate::record::{ArrayCondition, RateUnit, RawSum};
 use crate::units;
@@ -73,22 +74,25 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
     for point in charts::drawn(points).filter(healthy) {
         let (Some(baseline), Some(raw)) = (&point.baseline, &point.raw) else { continue };
         let case = point.workload.describe();
-        let at = falls.iter().position(|fall| fall.case == case).unwrap_or_else(|| {
-            let steps = top(points, raw, baseline.value, point);
-            falls.push(Fall { case, unit: point.unit(), steps });
-            falls.len() - 1
-        });
+        let fall = one_of(
+            &mut falls,
+            |fall| fall.case == case,
+            || Fall {
+                case: case.clone(),
+                unit: point.unit(),
+                steps: top(points, raw, baseline.value, point),
+            },
+        );
         let whose = short(&point.engine, &engines(points)).to_owned();
         let on_it = |other: &&Point| {
             other.condition == ArrayCondition::FileSystem
                 && other.workload == point.workload
                 && short(&other.engine, &engines(points)) == whose
         };
-        let steps = &mut falls[at].steps;
-        steps.push(step(point, &whose, (baseline.value, raw), "#0072B2"));
+        fall.steps.push(step(point, &whose, (baseline.value, raw), "#0072B2"));
         if let Some(file) = charts::drawn(points).find(on_it) {
             let name = format!("{whose}, file system");
-            steps.push(step(file, &name, (point.rate(), raw), "#009E73"));
+            fall.steps.push(step(file, &name, (point.rate(), raw), "#009E73"));
         }
     }
     falls
@@ -99,7 +103,7 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
 fn top(points: &[Point], raw: &RawSum, ceiling: f64, of: &Point) -> Vec<Step> {
     let runs: Vec<&Point> = points
         .iter()
-        .filter(|point| point.condition == ArrayCondition::Raw && point.stage == "raw.all")
+        .filter(|point| point.is_raw() && point.stage == "raw.all")
         .filter(|point| point.workload.name == raw.workload)
         .collect();
     let worst = |worst: Mark, mark: Mark| if mark == Mark::Valid { worst } else { mark };

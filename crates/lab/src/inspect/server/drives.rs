@@ -10,6 +10,7 @@
 use super::pci::{PciDevice, chain};
 use super::sas::{Lanes, Sas};
 use crate::metrics::bandwidth::sas_mega_bits;
+use crate::order::one_of;
 use crate::source::Source;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,10 +102,7 @@ impl Drive {
 pub fn whole(devices: &[Drive]) -> Vec<Vec<&Drive>> {
     let mut all: Vec<Vec<&Drive>> = Vec::new();
     for device in devices {
-        match all.iter_mut().find(|drive| drive[0].is_of(device)) {
-            Some(drive) => drive.push(device),
-            None => all.push(vec![device]),
-        }
+        one_of(&mut all, |drive| drive[0].is_of(device), Vec::new).push(device);
     }
     all
 }

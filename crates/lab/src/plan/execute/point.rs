@@ -17,6 +17,7 @@ use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
 use crate::meter::kernel_name;
 use crate::metrics::plausible::Ceiling;
+use crate::order::distinct;
 use crate::record::Measurement;
 use crate::rules;
 use crate::validity::{Finding, Mark, Severity};
@@ -279,15 +280,8 @@ pub(super) fn lint_after(point: &Point, ran: &FioRan, ceilings: Vec<Ceiling>) ->
 /// The findings on one target, each rule once; what could not be told is a note.
 pub(super) fn of_target(before: &[Remark], after: &[Remark], target: &Target) -> Vec<Finding> {
     let own = |remark: &&Remark| remark.job.starts_with(&target.prefix);
-    let mut findings: Vec<Finding> = Vec::new();
-    for remark in before.iter().chain(after).filter(own) {
-        let finding = Finding {
-            severity: if remark.cannot_tell { Severity::Info } else { remark.severity },
-            ..remark.finding()
-        };
-        if !findings.contains(&finding) {
-            findings.push(finding);
-        }
-    }
-    findings
+    distinct(before.iter().chain(after).filter(own).map(|remark| Finding {
+        severity: if remark.cannot_tell { Severity::Info } else { remark.severity },
+        ..remark.finding()
+    }))
 }
