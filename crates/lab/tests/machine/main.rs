@@ -64,8 +64,8 @@ fn beside() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The test that runs here cannot: said past the capture of the test harness, for a skip that nobody
-/// sees looks like a pass, and `./check` counts these lines.
+/// The test that runs here cannot: said past the capture of the test harness, for a skip that
+/// nobody sees looks like a pass, and `./check` counts these lines.
 fn skipped(why: &str) {
     // The harness names each test's thread after it.
     let thread = std::thread::current();

@@ -9,6 +9,18 @@ use ashlar_lab::store::Run;
 use made_up::{accounted, invalidate, measurements, round, two_engines, with_everything, workload};
 use std::path::Path;
 
+/// The page of a run without a directory.
+fn html(run: &Run) -> String {
+    page::html(run, &points::of(&run.records), Path::new("nowhere")).expect("a page")
+}
+
+#[track_caller]
+fn has_all(text: &str, wanted: &[&str]) {
+    for one in wanted {
+        assert!(text.contains(one), "there is no {one}");
+    }
+}
+
 #[test]
 fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
     let run = two_engines();
@@ -43,11 +55,10 @@ fn an_engine_that_answered_with_errors_fails_the_case_by_name() {
         (one.read, one.write) = Default::default();
         one.findings.push(finding.clone());
     }
-    let points = points::of(&run.records);
     let said = "btrfs fails this: it answered with errors";
-    assert!(findings::cases(&points).iter().all(|case| case.ends_with(said)));
-    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
-    assert!(html.contains(said));
+    let cases = findings::cases(&points::of(&run.records));
+    assert!(cases.iter().all(|case| case.ends_with(said)));
+    assert!(html(&run).contains(said));
 }
 
 #[test]
@@ -88,44 +99,35 @@ fn an_invalid_side_is_not_compared_and_not_drawn() {
     assert_eq!(headline.invalid, 3);
     assert!(findings::cases(&points).iter().all(|case| case.ends_with("a side is INVALID")));
     assert!(headline.sentence.contains("too few usable rounds"), "{}", headline.sentence);
-    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
-    assert!(
-        html.contains("not compared: a side is INVALID")
-            && html.contains("the area was never written")
-    );
+    has_all(&html(&run), &["not compared: a side is INVALID", "the area was never written"]);
 }
 
 #[test]
 fn the_page_stands_alone_escapes_what_it_shows_and_says_what_is_missing() {
-    let run = two_engines();
-    let points = points::of(&run.records);
-    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    let page = html(&two_engines());
     for forbidden in
         [" src=\"http", "http-equiv=\"refresh\"", "src=\"http", "href=\"http", "url(", "@import"]
     {
-        assert!(!html.contains(forbidden), "{forbidden}");
+        assert!(!page.contains(forbidden), "{forbidden}");
     }
-    assert_eq!(html.matches("<script").count(), 1, "the one that unfolds everything on paper");
+    assert_eq!(page.matches("<script").count(), 1, "the one that unfolds everything on paper");
     assert!(
-        html.contains("; script-src 'sha256-")
-            && html.contains("<script>addEventListener(\"beforeprint\"")
-    );
-    assert!(
-        html.contains("--name=&#60;x&#62;") || html.contains("--name=&lt;x&gt;"),
+        page.contains("--name=&#60;x&#62;") || page.contains("--name=&lt;x&gt;"),
         "command lines are escaped"
     );
-    for wanted in [
+    let wanted = [
+        "; script-src 'sha256-",
+        "<script>addEventListener(\"beforeprint\"",
         "cannot tell",
         "not measured",
         "50.5 %",
         "1 x 99 %, 1 x 20 %",
         "line 7 of evidence.jsonl",
         "<svg",
-    ] {
-        assert!(html.contains(wanted), "{wanted}");
-    }
-    let verdict = html.find("class=\"verdict\"").expect("a verdict");
-    assert!(verdict < html.find("<table").expect("a table"), "the verdict stands first");
+    ];
+    has_all(&page, &wanted);
+    let verdict = page.find("class=\"verdict\"").expect("a verdict");
+    assert!(verdict < page.find("<table").expect("a table"), "the verdict stands first");
 }
 
 #[test]
@@ -175,11 +177,8 @@ fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
 fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
     let mut run = two_engines();
     run.records.push(accounted());
-    let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
     let told = ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"];
-    for wanted in told {
-        assert!(html.contains(wanted), "{wanted}");
-    }
+    has_all(&html(&run), &told);
 }
 
 #[test]
@@ -210,15 +209,13 @@ fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of
     let points = points::of(&run.records);
     let limit = findings::headline(&points, &[]).limit.expect("a limit");
     assert!(limit.verdict.sentence.contains("PCIe 3.0 x4"), "{limit:?}");
-    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
-    for wanted in [
+    let wanted = [
         "memory, bandwidth",
         "<td class=\"empty\">empty</td>",
         "97.0 % busy at most",
         "96.4 % at most",
-    ] {
-        assert!(html.contains(wanted), "{wanted}");
-    }
+    ];
+    has_all(&html(&run), &wanted);
 }
 
 #[test]
@@ -228,15 +225,17 @@ fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_
         one.read.latency_series = vec![(1000, 2e5), (2000, 3e5)];
         one.read.series = vec![(1000, 2e8), (2000, 3e8)];
     }
-    let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
-    let charts = html.matches("<svg class=\"chart\"").count();
+    let page = html(&run);
+    let charts = page.matches("<svg class=\"chart\"").count();
     assert!(charts >= 7, "{charts} charts");
-    assert_eq!(html.matches("Figures and commands of this chart").count(), charts);
-    for wanted in
-        ["Side by side", "Whose core does more work?", "Does latency hold over time?", "lines 7, 7"]
-    {
-        assert!(html.contains(wanted), "{wanted}");
-    }
+    assert_eq!(page.matches("Figures and commands of this chart").count(), charts);
+    let wanted = [
+        "Side by side",
+        "Whose core does more work?",
+        "Does latency hold over time?",
+        "lines 7, 7",
+    ];
+    has_all(&page, &wanted);
 }
 
 #[test]
@@ -270,12 +269,9 @@ const EVERYTHING: [&str; 5] =
 fn accounts_resources_and_a_recorded_trace_are_in_the_page_and_in_markdown() {
     let run = with_everything();
     let points = points::of(&run.records);
-    let page = page::html(&run, &points, Path::new("nowhere")).expect("a page");
     let markdown = text::markdown(&run, &points);
-    for wanted in EVERYTHING {
-        assert!(page.contains(wanted), "the page has no {wanted}");
-        assert!(markdown.contains(wanted), "Markdown has no {wanted}");
-    }
+    has_all(&html(&run), &EVERYTHING);
+    has_all(&markdown, &EVERYTHING);
     let tables = markdown.lines().filter(|line| line.starts_with("| ") || line.starts_with("|-"));
     let mut width = 0;
     for line in tables {
@@ -305,9 +301,7 @@ fn csv_has_a_file_for_each_table_beside_the_rounds() {
     let read = |name: &str| std::fs::read_to_string(place.path().join(name)).expect(name);
     assert_eq!(read("first.csv"), text::csv(&points::of(&made.records)));
     let all = ["cpu", "use", "trace"].map(|word| read(&format!("first.{word}.csv"))).concat();
-    for wanted in EVERYTHING {
-        assert!(all.contains(wanted), "no {wanted}");
-    }
+    has_all(&all, &EVERYTHING);
     assert!(read("first.use.csv").contains("\"memory, bandwidth\",,,"), "empty cells stay empty");
 }
 
@@ -334,10 +328,8 @@ fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
 #[test]
 fn p99_over_time_is_a_chart_of_its_own() {
     let mut run = two_engines();
-    let drawn = |run: &Run| {
-        let page = page::html(run, &points::of(&run.records), Path::new("nowhere"));
-        page.expect("a page").contains("Do the slowest of a hundred wait longer with time?")
-    };
+    let drawn =
+        |run: &Run| html(run).contains("Do the slowest of a hundred wait longer with time?");
     assert!(!drawn(&run), "nothing was logged");
     for one in measurements(&mut run.records) {
         one.read.p99_series = vec![(1000, 2e6), (2000, 9e6)];
@@ -390,7 +382,7 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     let each: Vec<f64> = falls[1].steps.iter().map(|step| step.per_drive()).collect();
     assert!((each[0] - 200e6).abs() < 1.0 && (each[1] - 200e6).abs() < 1.0, "{each:?}");
     assert!((each[2] - 1.01e9 / 8.0).abs() < 1.0, "writes are on the data drives: {each:?}");
-    let page = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
+    let page = html(&run);
     assert!(page.contains("What is lost on the way from the raw drives?"));
     assert!(page.contains("101 k IOPS, 10.1 k IOPS a drive, 50.5 % (of 10 drives)"), "the table");
     let raws = run.records.iter_mut().filter_map(|record| match record {

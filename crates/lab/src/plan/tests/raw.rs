@@ -3,7 +3,8 @@
 
 use super::{MADE, blank, expanded};
 use crate::record::{ArrayCondition, Measurement};
-use crate::validity::Outcome;
+use crate::rules;
+use crate::validity::{Outcome, Severity};
 
 /// A raw run of four drives at `rate` bytes a second each, and what it allows RAID 6.
 #[test]
@@ -46,9 +47,7 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
     let writes = crate::record::Workload { mix: "randwrite".into(), ..point.workload.clone() };
     assert!(raw.baseline(&writes, ArrayCondition::Healthy).is_none(), "no raw run of its kind");
     let mut sparse = measured;
-    let (rule, reason) = ("L08".to_owned(), "never written".to_owned());
-    let severity = crate::validity::Severity::Error;
-    sparse[3].findings.push(crate::validity::Finding { rule, severity, reason, correction: None });
+    sparse[3].findings.push(rules::of("L08").finding_as(Severity::Error, "never written"));
     let raw = RawRuns::of(array, &all.drives, sparse.iter()).unwrap();
     assert!(raw.baseline(&same, ArrayCondition::Healthy).is_none(), "one is INVALID");
     assert!(raw.ceiling(&point.workload).is_none(), "one is INVALID");
