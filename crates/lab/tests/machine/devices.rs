@@ -76,7 +76,8 @@ impl Throttle {
     /// `bytes_per_s` of reads from each of `devices`. The older kind of control groups has a file
     /// of its own for it.
     pub fn reads(devices: &[String], bytes_per_s: u64) -> std::io::Result<Throttle> {
-        let name = format!("ashlar-lab-test-{}", std::process::id());
+        // Tests that run beside each other have other devices.
+        let name = format!("ashlar-lab-test-{}-{}", std::process::id(), number(&devices[0]));
         let v1 = Path::new("/sys/fs/cgroup/blkio");
         let (root, file, word) = match v1.is_dir() {
             true => (v1, "blkio.throttle.read_bps_device", ""),
