@@ -14,16 +14,19 @@ const WITHOUT_DAEMON: [&str; 8] =
 
 /// Software RAID for servers full of drives.
 ///
+/// An array has numbered slots. The device in a slot is a member of the array: a drive, a partition
+/// or a file. Clients see the array as one volume.
+///
 /// The daemon `ashlar serve` runs the arrays. Most commands talk to the daemon over its control
-/// socket. `partition`, `examine`, `salvage`, `bench`, `lab`, `completions`, `man` and `openapi`
-/// need no daemon.
+/// socket. `partition`, `examine`, `salvage`, `bench`, `lab`, `completions`, `man`, `openapi` and
+/// `events --since` need no daemon.
 #[derive(clap::Parser, Debug)]
 #[command(name = "ashlar", version, max_term_width = 100, subcommand_required = true)]
 #[command(after_help = concat!(
     sizes!(),
-    "\n\nExit codes: 0: done. 1: refused, or a scrub or the lab found something wrong. \
-     2: command line not understood. 3: done in part. The help of `status --check`, `salvage` and \
-     `lab` lists codes of their own."
+    "\n\nExit codes: 0: done. 1: refused, or the command found something wrong. 2: command \
+     line not understood. 3: done in part, for instance if `salvage` lost blocks. `status --check` \
+     and the commands of `lab` have exit codes of their own, which their help lists."
 ))]
 pub struct Args {
     /// Control socket of the daemon [default: /run/ashlar/control.sock for root,
@@ -96,8 +99,8 @@ pub enum Command {
     Bench(cmd::bench::Args),
     /// Qualify a server and measure RAID engines.
     ///
-    /// Needs no daemon and no Ashlar array: the lab measures every engine from outside, through
-    /// devices and files.
+    /// The lab measures every RAID engine from outside, through devices and files. No daemon needs
+    /// to run: to measure Ashlar, the lab starts a daemon of its own.
     Lab(ashlar_lab::cli::Args),
     #[command(hide = true)]
     Keeper(cmd::keeper::Args),

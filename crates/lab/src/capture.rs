@@ -10,17 +10,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Save what `inspect` reads of this server, for analysis elsewhere.
 ///
-/// Small files of /sys and /proc go into files.txt, what programs print into commands/. Nothing is
-/// changed. It holds serial numbers and addresses: `lab redact` takes them out. Root sees more:
-/// dmidecode, lspci and smartctl need it.
+/// The file files.txt of a capture holds small files of /sys and /proc; the directory commands
+/// holds the output of programs. The server is not changed. A capture holds serial numbers and
+/// addresses, which `lab redact` replaces. Run this command as root, because dmidecode, lspci and
+/// smartctl need root.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab capture before-repair")]
 pub struct Args {
-    /// Directory for the capture; created if it does not exist, else it must be empty.
+    /// Directory for the capture: an empty directory, or a new directory, which is created.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// How long one program may take, in seconds.
+    /// Time limit for each program that the lab runs, such as lspci or smartctl, in seconds.
     #[arg(long, value_name = "S", default_value_t = 20)]
     limit: u64,
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Said below the list of verbs.
 pub const BEGIN: &str = "Where to begin:
-  # Is this server fit for measurements, and which link is the narrowest?
+  # Is this server fit for measurements, and which link is its bottleneck?
   ashlar lab inspect
   # Does a benchmark measure what it claims?
   ashlar lab lint my.fio
@@ -16,9 +16,14 @@ pub const BEGIN: &str = "Where to begin:
   # Make one HTML file that opens anywhere.
   ashlar lab report runs/first
 
-`ashlar lab COMMAND --help` has an example of each. Only the commands `run`, `compare` and \
-`qualify` write to devices: to those named with --destroy, and to those on which the lab finds no \
-known data. `cpu` and `trace` run the command that you give them, whatever it does.";
+Words: a load is a kind of I/O, such as random reads. A point is one load at one number of jobs \
+and one queue depth. Each point is measured in several rounds. In a comparison, each engine has a \
+turn in each round. A case is the same point of two engines.
+
+`ashlar lab COMMAND --help` has an example of each command. Only the commands `run`, `compare` and \
+`qualify` write to devices, and only to targets that you name. A drive that is not blank must also \
+be named with --destroy; so must a file with a known signature, such as that of a file system. \
+`cpu` and `trace` run any command that you give them, even one that writes.";
 
 /// What `lab` is asked for.
 #[derive(clap::Args, Debug)]
@@ -38,11 +43,12 @@ pub enum Verb {
     Compare(Box<crate::compare::cli::Args>),
     /// Show how much CPU time engines, interrupts, tasks and cores use.
     Cpu(Box<crate::cpu::verb::Args>),
-    /// Inspect a server: its parts, its faults and its narrowest link.
+    /// Inspect a server: its parts, its faults and the link that is its bottleneck.
     Inspect(crate::inspect::Args),
-    /// Find mistakes in a benchmark, before or after it runs.
+    /// Find mistakes in a benchmark, before or after the run.
     Lint(Box<crate::lint::cli::Args>),
-    /// Qualify a server: inspect it, burn it in, measure drives, arrays, losses and a rebuild.
+    /// Qualify a server: inspect the server, burn it in, and measure drives, arrays, degraded
+    /// arrays and a rebuild.
     Qualify(crate::qualify::Args),
     /// Copy a capture or a run without serial numbers, WWNs, UUIDs, host names, IP and MAC
     /// addresses.

@@ -35,21 +35,22 @@ use std::time::Duration;
 use topology::flow::{Flow, READ_PASSES, REBUILD_PASSES, flow};
 use topology::{Given, Topology};
 
-/// Inspect a server: its parts, its faults and its narrowest link.
+/// Inspect a server: its parts, its faults and the link that is its bottleneck.
 ///
-/// Looks at this machine, or at a directory made by `lab capture`. Nothing is changed and no drive
-/// is written to. Exit code 0: qualified; 1: a check fails; 2: none fails and some that decide
-/// could not be made.
+/// The lab inspects this machine, or a directory made by `lab capture`. Nothing is changed, and no
+/// drive is written to. Exit code 0: qualified; 1: a check fails; 2: no check fails, but a decisive
+/// check could not be made.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab inspect --from before-repair --svg bottleneck.svg")]
 pub struct Args {
-    /// Inspect a directory made by `lab capture` instead of this machine. Saved output of
-    /// dmidecode, lspci, smp_discover and others is understood too, whatever the files' names.
+    /// Inspect PATH instead of this machine: a directory made by `lab capture`, or files with saved
+    /// output of dmidecode, lspci, smp_discover and others. The names of the files do not matter.
     /// Repeatable.
     #[arg(long, value_name = "PATH")]
     from: Vec<PathBuf>,
 
-    /// A capture of the same server from before a load: show which error counters have grown.
+    /// A capture of the same server from before a load. The output then shows which error counters
+    /// have grown.
     #[arg(long, value_name = "DIR")]
     before: Option<PathBuf>,
 
@@ -65,7 +66,8 @@ pub struct Args {
     #[arg(long, value_name = "MB/S", value_parser = mega)]
     drive_rate: Option<Rate>,
 
-    /// TOML file with drive models of your own; they override those of the lab. Repeatable.
+    /// TOML file with drive models of your own, which override the lab's own drive models.
+    /// Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
 
@@ -77,7 +79,7 @@ pub struct Args {
     #[arg(long)]
     all: bool,
 
-    /// How long one program may take, in seconds.
+    /// Time limit for each program that the lab runs, such as lspci or smartctl, in seconds.
     #[arg(long, value_name = "S", default_value_t = 20)]
     limit: u64,
 }

@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Qualify a server: inspect it, burn it in, measure drives, arrays, losses and a rebuild.
+/// Qualify a server: inspect the server, burn it in, and measure drives, arrays, degraded arrays
+/// and a rebuild.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  ashlar lab qualify --example > server.toml\n  \
                   ashlar lab qualify server.toml --to runs/rack7 --destroy S5XYNA0R\n\n\
@@ -36,28 +37,32 @@ pub struct Args {
     /// Plan of the measurements: a TOML file as for `lab run`.
     #[arg(value_name = "PLAN", required_unless_present = "example")]
     plan: Option<PathBuf>,
-    /// Print a plan of the whole cycle, and do nothing.
+    /// Print an example of a plan with all steps, and do nothing.
     #[arg(long, conflicts_with_all = ["plan", "to"])]
     example: bool,
-    /// Directory for the results. Name the directory of an interrupted cycle to continue it.
+    /// Directory for the results. If the directory holds an interrupted qualification, the command
+    /// continues the qualification: unlike `lab run`, `lab qualify` has no --resume.
     #[arg(long, value_name = "DIR", required_unless_present = "example")]
     to: Option<PathBuf>,
-    /// A capture of this server, or of one of its class, in good order; or one that ships with the
-    /// lab and is made up: synthetic:sas-60-dual-socket, synthetic:nvme-24-dual-socket.
+    /// Compare this server with a faultless server: DIR is a capture of this server, or of a
+    /// similar server, from a time without faults. Instead of DIR, you can name a synthetic
+    /// reference of the lab: synthetic:sas-60-dual-socket or synthetic:nvme-24-dual-socket.
     #[arg(long, value_name = "DIR")]
     reference: Option<String>,
-    /// Compare with this run of the same plan, too.
+    /// Compare the figures with this older run of the same plan.
     #[arg(long, value_name = "DIR")]
     baseline: Option<PathBuf>,
-    /// A case of the baseline, or a rate of the reference, fails if this server reaches less than
-    /// this share of it.
+    /// A figure fails if this server reaches less than this share of the same figure in --baseline
+    /// or --reference.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     worse_below: f64,
-    /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.
+    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
+    /// the measurement.
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     strangers: f64,
-    /// Overwrite this target even if it holds data, as for `lab run`. Repeatable.
-    #[arg(long, value_name = "SERIAL")]
+    /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
+    /// its path. Repeatable.
+    #[arg(long, value_name = "SERIAL|FILE")]
     destroy: Vec<String>,
 }
 

@@ -33,22 +33,22 @@ use std::process::ExitCode;
 
 /// Copy a capture or a run without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
 ///
-/// Each is replaced by a made-up one of the same shape, everywhere and always by the same, so the
-/// copy can still be inspected, reported and compared. Look through the copy before you send
-/// it: what has no shape of its own, like the name of a pool, is not found.
+/// Each identifier is replaced everywhere by the same made-up identifier of the same shape. So the
+/// copy can still be inspected, reported and compared. Look through the copy before you send the
+/// copy: names without a fixed shape, such as the name of a pool, are not found.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example: ashlar lab redact before-repair to-send --salt 'a sentence of yours'"
 )]
 pub struct Args {
-    /// Directory of the capture or the run. It is not changed.
+    /// Directory of the capture or the run. This directory is not changed.
     from: PathBuf,
 
-    /// Directory for the copy; created if it does not exist, else it must be empty.
+    /// Directory for the copy: an empty directory, or a new directory, which is created.
     to: PathBuf,
 
-    /// Secret for making replacement names: the same name and secret always give the same
-    /// replacement. [default: a random one, used once].
+    /// Secret that determines the replacements: with the same secret, a name always gets the same
+    /// replacement [default: a random secret, used once].
     #[arg(long, value_name = "TEXT")]
     salt: Option<String>,
 }

@@ -9,36 +9,39 @@ use std::path::{Path, PathBuf};
 
 /// Start an array from its members.
 ///
-/// The metadata on each device says which slot of which array it fills. Devices of other arrays are
-/// not touched. Ashlar refuses a start that could give wrong data, unless you give the option that
-/// accepts the risk. The members then record which risk was accepted.
+/// The metadata on each device says which slot of which array the device fills. If the devices
+/// belong to several arrays, choose one array with --name or --uuid; devices of the others are not
+/// touched. Without --scan, an array with missing members starts degraded at once.
+///
+/// Ashlar refuses a start that could give wrong data, unless you give the option that accepts the
+/// risk. The members then record which risk was accepted.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Devices to look at, in any order [default with --scan: every block device].
     #[arg(required_unless_present_any = ["scan", "incremental"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Find members, group them by array, and start each array that is complete. An incomplete
-    /// array starts degraded if its missing members do not appear in time. An array that ran last
-    /// on another host starts only if --name or --uuid names it.
+    /// Find members, group the members by array, and start each array that has all its members. An
+    /// array with missing members waits for `grace_s` (configuration, default 30 seconds), then
+    /// starts degraded. Name an array that ran last on another host with --name or --uuid.
     #[arg(long, short, conflicts_with_all = FORCES)]
     scan: bool,
 
-    /// With --scan: start degraded arrays at once.
+    /// With --scan: start arrays with missing members at once, degraded.
     #[arg(long, visible_alias = "run", requires = "scan")]
     degraded: bool,
 
-    /// Tell the daemon that this device has appeared. Called by udev. Without a daemon, this does
-    /// nothing. The daemon looks at all devices when it starts.
+    /// Tell the daemon that this device has appeared. The udev rule of the package calls this
+    /// command. Without a daemon, the command does nothing.
     #[arg(long, short = 'I', value_name = "DEVICE", conflicts_with_all = FORCES)]
     #[arg(conflicts_with_all = ["devices", "scan", "name", "uuid", "not_remembered", "dry_run"])]
     incremental: Option<PathBuf>,
 
-    /// Only the array of this name.
+    /// Start only the array of this name.
     #[arg(long)]
     name: Option<String>,
 
-    /// Only the array of this UUID.
+    /// Start only the array of this UUID.
     #[arg(long)]
     uuid: Option<String>,
 
@@ -46,21 +49,23 @@ pub struct Args {
     #[arg(long)]
     read_only: bool,
 
-    /// Start read-write after a crash although members are missing. Arrays with parity and policy
-    /// `bitmap` always need this. Arrays with policy `log` need it only if a resync was unfinished.
-    /// Blocks in regions that were not in sync may then be wrong, even flushed ones.
+    /// Start read-write after a crash although members are missing and parity may be wrong. Without
+    /// this option, such an array starts read-only. After a crash, parity may be wrong with policy
+    /// `bitmap`. With policy `log`, parity may be wrong only if a failed write left a resync that
+    /// did not finish. The risk: blocks in regions that were not in sync may be wrong, even flushed
+    /// blocks.
     #[arg(long)]
     accept_dirty_degraded: bool,
 
-    /// Start although the map of written stripes is damaged on all members. Stripes that were never
-    /// written then return old contents of the devices instead of zeros. Also needed if the daemon
-    /// was killed and the directory `written` beside its control socket no longer exists. Stripes
-    /// that were first written since the last FLUSH may then be lost, as after a power cut.
+    /// Start without a complete map of written stripes. Case 1: the map is damaged on all members.
+    /// Stripes that were never written then return old contents of the devices instead of zeros.
+    /// Case 2: the daemon was killed, and the directory `written` beside its control socket is
+    /// gone. First writes to a stripe since the last FLUSH may then be lost.
     #[arg(long)]
     accept_lost_map: bool,
 
-    /// Accept a device whose serial differs from the recorded one: an image, or a drive in a new
-    /// enclosure.
+    /// Accept a device whose serial number is not the recorded number, such as a copy of a drive,
+    /// or a drive in another enclosure.
     #[arg(long)]
     accept_serials: bool,
 
@@ -69,16 +74,16 @@ pub struct Args {
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
-    /// Spare pool of the array. Repeatable, in order of preference [default: spares].
+    /// Pool to take spares from. Repeatable, in order of preference [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 
-    /// Do not record the array for later starts of the daemon. The daemon then starts it only if a
-    /// scan finds it or the configuration names it.
+    /// Do not remember the array. At later starts of the daemon, the array then starts only if the
+    /// configuration names the array or a scan finds the array.
     #[arg(long, conflicts_with = "scan")]
     not_remembered: bool,
 
-    /// Check everything and say what would happen. Writes nothing.
+    /// Check everything and say what would happen, but write nothing.
     #[arg(long)]
     dry_run: bool,
 }

@@ -10,21 +10,22 @@ use ashlar_api::v1::export::{Attach, Attached, Via};
 use ashlar_daemon::udev;
 use std::path::Path;
 
-/// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
+/// Make a volume a block device and print its path, /dev/ublkbN or /dev/loopN.
 ///
-/// Needs root. Ashlar uses the kernel's ublk driver if there is one. Otherwise the daemon serves
-/// the volume as a file by FUSE, and sets up a loop device on that file.
+/// This command needs root. Ashlar uses the kernel's ublk driver if there is one. Otherwise the
+/// daemon serves the volume as a file by FUSE, and sets up a loop device on this file.
 ///
 /// The daemon attaches the volume again at each start of the array, unless you give
-/// --not-remembered. Debian and RPM packages add the name /dev/ashlar/ARRAY.
+/// --not-remembered. After a restart of the daemon, this needs `remember` in the section `[start]`
+/// of the configuration. Debian and RPM packages add the name /dev/ashlar/ARRAY.
 ///
-/// If the daemon dies, requests wait until it is back. A ublk device waits without a limit. From
-/// Linux 6.9 on, a loop device waits as long as `keeper_wait_s` in the configuration says [default:
-/// one hour]. On older kernels, programs that use the loop device get I/O errors.
+/// If the daemon dies, requests to a ublk device wait until a daemon runs again. Requests to a loop
+/// device wait, too, but at most as long as `keeper_wait_s` in the configuration says [default: one
+/// hour]. Before Linux 6.9, requests to a loop device end with I/O errors instead.
 ///
-/// With `io_uring = true` in `[fuse]` of the configuration, the kernel passes requests for the file
-/// to the daemon through io_uring. This needs Linux 6.14 and costs less CPU. With this setting, if
-/// the daemon dies, programs that have the file or the loop device open get errors at once.
+/// With `io_uring = true` in `[fuse]` of the configuration, the kernel passes requests for a file
+/// or a loop device through io_uring. This costs less CPU time. The price: if the daemon dies,
+/// programs get I/O errors at once and do not wait. This setting needs Linux 6.14.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
@@ -34,11 +35,13 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WAY")]
     via: Option<Way>,
 
-    /// Show the volume as a file and print its path. Makes no block device and needs no root.
+    /// Show the volume as a file and print the path of the file, without a block device. This
+    /// option needs no root.
     #[arg(long, conflicts_with = "via")]
     file: bool,
 
-    /// Logical block size of a loop device: 512 or 4096 bytes. A ublk device has that of the array.
+    /// Logical block size of a loop device: 512 or 4096 bytes. A ublk device always has the logical
+    /// block size of the array.
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     sector_size: String,
 

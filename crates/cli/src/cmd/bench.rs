@@ -28,29 +28,30 @@ use std::time::Duration;
   ashlar bench --via nbd --random --depth 1 --turns 5"
 ))]
 pub struct Args {
-    /// Devices to measure on. This erases them [default: as many memory devices as
-    /// --raid-devices says; they take memory only as they are written].
+    /// Devices to measure on. The benchmark erases these devices [default: as many memory devices
+    /// as --raid-devices says; a memory device takes memory only where data is written].
     #[arg(value_name = "DEVICE", conflicts_with_all = ["null", "raid_devices"])]
     devices: Vec<PathBuf>,
 
-    /// Use null members, which drop all data: only the engine itself costs time.
+    /// Use null members, which drop all data, to measure the engine alone.
     #[arg(long)]
     null: bool,
 
-    /// Number of memory devices or, with --null, of null members.
+    /// How many members to make: memory devices or, with --null, null members.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
     raid_devices: usize,
 
-    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For 4 to 32
-    /// parity strips, write --level n+m --parity COUNT.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), 10, 50, 60, 70 or n+m. For more than three
+    /// parity strips, write the letters `--level n+m` and add --parity.
     #[arg(short, long, default_value = "6")]
     level: Level,
 
-    /// For level n+m: how many parity strips a stripe has, 4 to 32. Required there.
+    /// For level n+m: how many parity strips a stripe has, at most 32. Level n+m needs this option.
     #[arg(long, value_name = "COUNT")]
     parity: Option<u8>,
 
-    /// Members of each group at levels 50, 60 and 70; copies of each block at level 10.
+    /// For levels 50, 60 and 70: members of each group. These levels need this option. For level
+    /// 10: copies of each block [default: 2].
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
@@ -62,7 +63,7 @@ pub struct Args {
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// How the array survives a crash: log, bitmap or none [default: as `create`].
+    /// What happens after a crash: log, bitmap or none, as in `create` [default: as `create`].
     #[arg(long)]
     policy: Option<Policy>,
 
@@ -70,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
-    /// Trust the members to write 4K blocks atomically. The same as `create --atomic-write 4K`.
+    /// State that the members write 4K blocks atomically, as `create --atomic-write 4K` does.
     #[arg(long)]
     atomic_write: bool,
 
@@ -99,7 +100,7 @@ pub struct Args {
     #[arg(short, long, value_name = "SIZE", default_value = "4K")]
     bytes: ByteSize,
 
-    /// Queue depth: requests under way on each worker.
+    /// Queue depth of each worker; with --via, queue depth of the client.
     #[arg(short, long, value_name = "COUNT", default_value_t = 32)]
     depth: usize,
 
@@ -107,7 +108,7 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     lost: u16,
 
-    /// Part of the volume to use. It is written once before the measurement.
+    /// Size of the part of the volume to use. This part is written once before the measurement.
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     span: ByteSize,
 
@@ -121,20 +122,22 @@ pub struct Args {
     )]
     seconds: u64,
 
-    /// Start a private daemon on memory devices and measure this export. Turns alternate with the
-    /// engine alone and with an installed peer: nbdkit, qemu-nbd, qemu-storage-daemon, or a loop
-    /// device on tmpfs. --depth counts the client's requests under way.
+    /// Start a private daemon on memory devices and measure this export. Each turn measures the
+    /// engine alone, then the export, then installed programs for the same purpose: nbdkit and
+    /// qemu-nbd for nbd, qemu-storage-daemon for vhost-user. For ublk, fuse and loop, each turn
+    /// also measures a loop device on tmpfs.
     #[arg(long, value_enum, value_name = "EXPORT")]
     #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
     via: Option<ViaName>,
 
-    /// With --via: how often to repeat each measurement. Figures are medians.
+    /// With --via: number of turns. Each figure is the median of its turns.
     #[arg(long, value_name = "COUNT", default_value_t = 3, requires = "via")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     turns: u16,
 
-    /// With --via: maximum time in microseconds that an idle worker of the daemon polls before it
-    /// sleeps [default: 50].
+    /// With --via: maximum time in microseconds that an idle worker polls for work before the
+    /// worker sleeps; 0 turns polling off. A worker whose last polls found no work sleeps at once
+    /// [default: 50].
     #[arg(long, value_name = "MICROSECONDS", requires = "via")]
     spin_us: Option<u16>,
 
@@ -142,8 +145,8 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     workers: usize,
 
-    /// Erase this device even if it holds a file system, a partition table or other RAID.
-    /// Repeatable.
+    /// Erase this device even if it holds a file system, a partition table or other RAID. Name the
+    /// device among the arguments, too. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 }
@@ -155,7 +158,7 @@ enum ViaName {
     Nbd,
     /// The file of an attached volume.
     Fuse,
-    /// A loop device over that file.
+    /// A loop device over the file of an attached volume.
     Loop,
     /// A block device by ublk.
     Ublk,

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 
 /// Create an array. This erases the devices.
 ///
-/// The array is ready at once. It needs no initial sync: blocks that were never written read as
-/// zeros.
+/// The array is ready at once, without an initial sync: Ashlar records which stripes were written,
+/// and all other stripes read as zeros.
 ///
-/// Ashlar creates a partition of its own type on a whole drive, and uses this partition as the
+/// On a whole drive, Ashlar creates a partition of its own type and uses this partition as the
 /// member. Other programs then see that the drive is taken.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
@@ -31,19 +31,21 @@ pub struct Args {
     /// Name of the array and of its volume.
     name: String,
 
-    /// Drives, partitions or files, in slot order. An array for trials has memory devices instead:
-    /// memory:SIZE or memory:NAME:SIZE. Memory devices lose their data when the daemon ends.
+    /// Drives, partitions or files, in the order of their slots. For trials, name memory devices
+    /// instead: memory:SIZE or memory:NAME:SIZE. Memory devices lose their data when the daemon
+    /// ends.
     #[arg(required_unless_present_any = ["drives", "domains"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), n+m, 10, 50, 60 or 70. For 4 to 32
-    /// parity strips, write --level n+m --parity COUNT. ZFS's notation of declustered layouts is
-    /// understood: draid2:8d:42c:0s.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), 10, 50, 60, 70 or n+m. For more than three
+    /// parity strips, write the letters `--level n+m` and add --parity. LEVEL may also be a
+    /// declustered layout in ZFS's notation, such as draid2:8d:42c:0s. The notation stands for
+    /// --declustered, --stripe-width and --distributed-spares, too.
     #[arg(short, long)]
     level: LevelChoice,
 
-    /// Refuse to create the array unless exactly this many devices are named, spares not counted.
-    /// This catches a shell pattern that matches too many drives [default: no check].
+    /// Expected number of devices, without spares. The command refuses any other number, for
+    /// instance if a shell pattern matches too many drives [default: no check].
     #[arg(short = 'n', long, value_name = "COUNT")]
     raid_devices: Option<usize>,
 
@@ -51,11 +53,12 @@ pub struct Args {
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// For level n+m: how many parity strips a stripe has, 4 to 32. Required there.
+    /// For level n+m: how many parity strips a stripe has, at most 32. Level n+m needs this option.
     #[arg(long, alias = "synd-cnt", value_name = "COUNT")]
     parity: Option<u8>,
 
-    /// Members of each group at levels 50, 60 and 70; copies of each block at level 10.
+    /// For levels 50, 60 and 70: members of each group. These levels need this option. For level
+    /// 10: copies of each block [default: 2].
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
@@ -64,20 +67,20 @@ pub struct Args {
     block_size: ByteSize,
 
     /// What happens after a crash. `log` completes logged updates and closes the write hole.
-    /// `bitmap` resyncs regions that were being written; `none` resyncs all written stripes. With
-    /// parity, both leave the write hole open [default: log with parity, bitmap for mirrors, none
-    /// for RAID 0].
+    /// `bitmap` resyncs regions that were being written. `none` resyncs all written stripes. With
+    /// parity, `bitmap` and `none` leave the write hole open [default: log with parity, bitmap for
+    /// mirrors, none for RAID 0].
     #[arg(long)]
     policy: Option<Policy>,
 
-    /// Keep a checksum of every block: Ashlar detects and repairs silent corruption. Needs --policy
-    /// log [default: off].
+    /// Keep a checksum of every block, so that Ashlar detects and repairs silent corruption.
+    /// Checksums need policy `log` [default: off].
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
-    /// Declare that every device writes blocks of this size (4K or more) atomically, even when
-    /// power fails. Ashlar trusts this statement and logs less. If it is wrong, a power cut
-    /// together with a lost drive can corrupt data.
+    /// State that every device writes blocks of this size (4K or more) atomically, even when power
+    /// fails. With policy `log`, Ashlar trusts this statement and logs less. If the statement is
+    /// wrong, a power cut together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
 
@@ -89,21 +92,22 @@ pub struct Args {
     #[arg(long = "spare", value_name = "DEVICE")]
     spares: Vec<PathBuf>,
 
-    /// Erase this device even if it holds a file system, a partition table or other RAID.
-    /// Repeatable.
+    /// Erase this device even if it holds a file system, a partition table or other RAID. Name the
+    /// device among the arguments or with --spare, too. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 
-    /// Use whole drives as they are, without a partition. Other programs then see them as blank.
+    /// Use whole drives as they are, without a partition. Other programs then see the drives as
+    /// blank.
     #[arg(long)]
     whole: bool,
 
-    /// Do not record the array for later starts of the daemon. The daemon then starts it only if a
-    /// scan finds it or the configuration names it.
+    /// Do not remember the array. At later starts of the daemon, the array then starts only if the
+    /// configuration names the array or a scan finds the array.
     #[arg(long)]
     not_remembered: bool,
 
-    /// Check everything and say what would happen. Writes nothing.
+    /// Check everything and say what would happen, but write nothing.
     #[arg(long)]
     dry_run: bool,
 

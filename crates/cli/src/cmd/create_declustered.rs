@@ -29,25 +29,26 @@ const SETS: usize = 8;
 #[derive(clap::Args, Debug)]
 #[group(skip)]
 pub struct DeclusteredArgs {
-    /// Spread narrow stripes over all drives, so that every drive takes part in a rebuild. At level
-    /// 5, 6, 7.3 or n+m.
+    /// Make a declustered array: each stripe covers only some of the drives, so that all drives
+    /// take part in a rebuild. Declustered arrays have level 5, 6, 7.3 or n+m.
     #[arg(long)]
     pub declustered: bool,
 
-    /// Strips of a stripe, data and parity together, in a declustered array [default: 10].
+    /// For declustered arrays: strips of a stripe, data and parity together [default: 10].
     #[arg(long, value_name = "COUNT")]
     stripe_width: Option<usize>,
 
-    /// Reserve space for spares inside a declustered array: this many drives' worth [default: 0].
-    /// It can hold the rebuilt data of that many failed drives. Ashlar copies the data back when
-    /// you replace a drive.
+    /// For declustered arrays: reserve the space of this many drives for the data of failed drives.
+    /// The reserved space is spread over all drives. When you replace a failed drive, Ashlar copies
+    /// its data to the new drive [default: 0].
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
 
-    /// Spread each stripe over failure domains of a declustered array: `enclosure`, `path` or `hba`
-    /// group the drives by what they share, as the kernel tells it. Or give NAME=DEVICE,DEVICE...
-    /// for each domain. Each domain holds as few strips of a stripe as possible. All domains need
-    /// the same number of drives [default: none].
+    /// For declustered arrays: spread each stripe over failure domains, so that the loss of a
+    /// domain loses no data. The command is refused if that is impossible. The kernel tells which
+    /// drives share an `enclosure`, a host bus adapter (`hba`) or a port (`path`). To choose the
+    /// drives of each domain yourself, repeat --domain NAME=DEVICE,DEVICE... All domains need the
+    /// same number of drives [default: no domains].
     #[arg(long = "domain", value_name = "WORD|LIST", conflicts_with = "drives")]
     domains: Vec<DomainChoice>,
 
@@ -55,25 +56,27 @@ pub struct DeclusteredArgs {
     #[arg(skip)]
     grouped: Option<Grouped>,
 
-    /// With --declustered --dry-run: number of drives, if they are not there yet.
+    /// For the estimates of --declustered --dry-run: number of drives, instead of DEVICE.
     #[arg(long, value_name = "COUNT", conflicts_with = "devices", requires = "drive_size")]
     pub drives: Option<usize>,
 
-    /// With --drives: size of each drive.
+    /// For the estimates of --declustered --dry-run: size of each of the --drives.
     #[arg(long, value_name = "SIZE", requires = "drives")]
     drive_size: Option<ByteSize>,
 
-    /// With --declustered --dry-run: bytes that a drive moves in a second.
+    /// For the estimates of --declustered --dry-run: bytes that a drive reads or writes in a
+    /// second.
     #[arg(long, value_name = "SIZE", default_value = "200MB")]
     drive_rate: ByteSize,
 
-    /// With --declustered --dry-run: percent of each drive's time that clients take.
+    /// For the estimates of --declustered --dry-run: percentage of each drive's time that clients
+    /// use.
     #[arg(long, value_name = "PERCENT", default_value = "30",
         value_parser = clap::value_parser!(u8).range(0..=99))]
     load: u8,
 
-    /// With --declustered --dry-run: kind of the drives [default: what the devices say, else
-    /// rotating].
+    /// For the estimates of --declustered --dry-run: kind of the drives [default: what the devices
+    /// say, else rotating].
     #[arg(long, value_enum)]
     media: Option<Media>,
 }

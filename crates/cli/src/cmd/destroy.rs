@@ -6,10 +6,12 @@ use crate::say;
 use ashlar_api::v1::array::Destroy;
 use std::io::IsTerminal;
 
-/// Destroy a running array: stop it and erase the RAID metadata of its devices. Its data is lost.
+/// Destroy a running array: stop the array and erase the RAID metadata of its devices. The volume
+/// is lost.
 ///
-/// Refused while clients use it. In a terminal, you must type the array's name to confirm.
-/// Elsewhere --confirm is needed.
+/// The command is refused while clients use the array. To confirm, type the name of the array in
+/// the terminal or give --confirm. User data stays readable on the devices; `nvme format` or
+/// `blkdiscard` erases all data of a drive.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar destroy tank0 --confirm tank0")]
 pub struct Args {

@@ -4,14 +4,14 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::export::{FuseDetach, UblkDetach};
 
-/// Remove the block device of a volume. Refused while it is mounted or open.
+/// Remove the block device of a volume. The command is refused while the device is mounted or open.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Remove the block device although a program has it open. Only for a killed daemon whose array
-    /// did not start again. The program gets I/O errors.
+    /// Remove the block device although a program has the device open; the program gets I/O errors.
+    /// This works only if a daemon was killed and the next daemon did not start the array.
     #[arg(long)]
     give_up: bool,
 }

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 
 /// Show events, oldest first.
 ///
-/// Without --since, shows the events that the daemon has in memory: since it started, at most the
-/// newest 4096. With --since, reads the history on disk, even if no daemon runs.
+/// Without --since, the daemon shows the events since its start, at most the newest 4096. With
+/// --since, the command reads the history on disk, even if no daemon runs.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples: ashlar events --since 2h; \
                   ashlar events --since \"2 days\" --array tank0; \
@@ -28,7 +28,7 @@ pub struct Args {
     follow: bool,
 
     /// Show events since a time: how long ago (90m, 1h, "2 days"), or a date and time as in RFC
-    /// 3339. Without an offset it is UTC.
+    /// 3339. A date and time without a time zone is UTC.
     #[arg(long, value_name = "TIME")]
     since: Option<Since>,
 

@@ -12,7 +12,8 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Print the RAID metadata of devices, healthy or damaged. Changes nothing and needs no daemon.
+/// Print the RAID metadata of devices, healthy or damaged. The command changes nothing and needs no
+/// daemon.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Devices to read.

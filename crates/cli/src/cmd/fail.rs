@@ -4,7 +4,8 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::member::Fail;
 
-/// Take a member out of service. A free spare takes its slot. Refused if data would be lost.
+/// Take a member out of service. A free spare, if there is one, takes the slot. The command is
+/// refused if data would be lost.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

@@ -9,12 +9,13 @@ use ashlar_api::words::span;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Grow a declustered array over more drives. This erases the new devices. Whole drives are
+/// Grow a declustered array over more drives. The new devices are erased. Whole drives are
 /// partitioned before they join.
 ///
-/// Clients wait for about a second when the growth begins. Then part of the data moves to the new
-/// drives while the array stays online. The new room is there when the move is complete. See its
-/// progress with `ashlar status`, and pause it with `ashlar job pause`.
+/// The array must have distributed spares. Clients wait for about a second when the growth begins.
+/// Then part of the data moves to the new drives while the array stays online. The volume gets
+/// larger when the move is complete. `ashlar status` shows the progress, and `ashlar job pause`
+/// pauses the growth.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
     sizes!(),
@@ -30,20 +31,21 @@ pub struct Args {
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Erase this device even if it holds a file system, a partition table or other RAID.
-    /// Repeatable.
+    /// Erase this device even if it holds a file system, a partition table or other RAID. Name the
+    /// device among the arguments, too. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 
-    /// Use whole drives as they are, without partitions. Other programs then see them as blank.
+    /// Use whole drives as they are, without a partition. Other programs then see the drives as
+    /// blank.
     #[arg(long)]
     whole: bool,
 
-    /// Check everything and say what would happen. Writes nothing.
+    /// Check everything and say what would happen, but write nothing.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
 
-    /// Bytes that a new drive takes in a second, for the expected time.
+    /// For the estimated duration: bytes that a new drive writes in a second.
     #[arg(long, value_name = "SIZE", default_value = "200MB")]
     drive_rate: ByteSize,
 

@@ -10,9 +10,9 @@ use ashlar_api::v1::job::{JobAction, JobControl, JobStatus};
 use ashlar_api::v1::status::GetStatus;
 use std::str::FromStr;
 
-/// List background jobs, wait for one, or pause, resume or cancel it.
+/// List background jobs, or wait for, pause, resume or cancel a job.
 ///
-/// A job is called ARRAY/NUMBER, as `list` shows it. Numbers begin at 1 again when the array
+/// The name of a job is ARRAY/NUMBER, as `job list` shows. Numbers begin at 1 again when the array
 /// starts.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar job wait tank0/3")]
@@ -23,18 +23,19 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// List the jobs that run, and how the last ones ended.
+    /// List the jobs that run, and how the last jobs ended.
     List {
-        /// Only those of this array.
+        /// List only jobs of this array.
         array: Option<String>,
     },
-    /// Wait until a job has ended. Exit code 1 if it ended early, or if blocks remain wrong.
+    /// Wait until a job has ended. Exit code 1 if the job failed, was cancelled, or left wrong or
+    /// lost blocks.
     Wait {
         /// The job.
         #[arg(value_name = "ARRAY/NUMBER")]
         job: JobName,
     },
-    /// Pause a job. It keeps its position.
+    /// Pause a job. The job keeps its position.
     Pause {
         /// The job.
         #[arg(value_name = "ARRAY/NUMBER")]
@@ -46,7 +47,7 @@ enum Action {
         #[arg(value_name = "ARRAY/NUMBER")]
         job: JobName,
     },
-    /// Cancel a job. Refused if redundancy depends on it.
+    /// Cancel a job. The command is refused if redundancy depends on the job.
     Cancel {
         /// The job.
         #[arg(value_name = "ARRAY/NUMBER")]

@@ -4,10 +4,10 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::member::Locate;
 
-/// Switch on the light of a slot's bay, even if its drive is dead or gone. Refused if another drive
-/// is in the bay now.
+/// Switch on the light of the bay of a slot, even if the drive is dead or gone. The command is
+/// refused if the bay holds another drive.
 ///
-/// Uses the kernel's enclosure driver, else the program ledctl.
+/// Ashlar uses the kernel's enclosure driver or, without this driver, the program ledctl.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

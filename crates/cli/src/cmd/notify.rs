@@ -16,10 +16,10 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Send one message to each target, and report for each whether it arrived.
+    /// Send one message to each target, and report which messages arrived.
     ///
-    /// Exit code 0: all arrived. 1: some did not. Mail counts as arrived once sendmail has accepted
-    /// it.
+    /// Exit code 0: all messages arrived. 1: some messages did not arrive. A mail counts as arrived
+    /// once sendmail has accepted the mail.
     Test,
 }
 

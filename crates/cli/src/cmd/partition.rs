@@ -10,16 +10,17 @@ use std::path::PathBuf;
 
 /// Put one partition of Ashlar's own type on each blank drive, and print the partitions.
 ///
-/// `create`, `replace` and `spare add` do this by themselves with whole drives. Use this command to
-/// prepare drives in advance, or for devices that those commands do not partition, such as loop
-/// devices.
+/// `create`, `grow`, `replace` and `spare add` partition whole drives by themselves. Use this
+/// command to prepare drives in advance, or for devices that the other commands do not partition,
+/// such as loop devices.
 ///
-/// Other programs see a member on a whole drive as blank and may overwrite it. Installers, mkfs,
-/// blkid, wipefs and parted recognise a partition. Needs the program sfdisk, and no daemon.
+/// Other programs see a drive without a partition as blank and may overwrite the drive. Installers,
+/// mkfs, blkid, wipefs and parted recognise a partition. This command needs the program sfdisk, but
+/// no daemon.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar partition /dev/sd[b-k]")]
 pub struct Args {
-    /// Whole drives.
+    /// Whole drives or loop devices.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 

@@ -6,13 +6,14 @@ use crate::wait;
 use ashlar_api::v1::member::ReAdd;
 use std::path::PathBuf;
 
-/// Return a member to its array. Rebuilds only the regions that changed while the member was away.
+/// Return a member to its array. Ashlar rebuilds only the regions that changed while the member was
+/// away.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// The device that is back.
+    /// The device of the member.
     device: PathBuf,
 
     /// Wait for the rebuild and show its progress.

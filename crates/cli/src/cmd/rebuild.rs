@@ -5,7 +5,7 @@ use crate::reach::Reach;
 use crate::wait;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind};
 
-/// Pause, resume or wait for rebuilds. Ashlar starts them by itself.
+/// Pause, resume or wait for rebuilds. Ashlar starts rebuilds by itself.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -14,7 +14,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Pause the rebuilds of an array. They keep their position.
+    /// Pause the rebuilds of an array. The rebuilds keep their position.
     Pause {
         /// Name of the array.
         array: String,
@@ -24,7 +24,7 @@ enum Action {
         /// Name of the array.
         array: String,
     },
-    /// Show the progress of rebuilds until all of them have ended.
+    /// Show the progress of rebuilds until all rebuilds have ended.
     Wait {
         /// Name of the array.
         array: String,

@@ -4,14 +4,14 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::array::Rename;
 
-/// Rename a running array. This stops the array and starts it again under the new name. Refused
-/// while clients use it.
+/// Rename a running array. Ashlar stops the array and starts the array again under the new name.
+/// The command is refused while clients use the array.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Its new name. A configuration that names the array needs the new name, too.
+    /// New name of the array. A configuration that names the array needs the new name, too.
     name: String,
 }
 

@@ -8,8 +8,9 @@ use ashlar_api::v1::member::Replace;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Replace the device of a slot. A device that still works is copied, and stays in use until the
-/// copy is complete. Otherwise Ashlar rebuilds its contents from the other members.
+/// Replace the device of a slot. If the old device still works, Ashlar copies the old device, and
+/// uses it until the copy is complete. If the old device does not work, Ashlar rebuilds the
+/// contents from the other members.
 #[derive(clap::Args, Debug)]
 #[command(after_help = sizes!())]
 pub struct Args {
@@ -19,30 +20,31 @@ pub struct Args {
     /// The member to replace: slot number, path or serial.
     member: String,
 
-    /// The new device. This erases it. Whole drives are partitioned before they join.
+    /// The new device, which is erased. Whole drives are partitioned before they join.
     device: PathBuf,
 
-    /// Erase the new device even if it holds a file system, a partition table or other RAID. Repeat
-    /// its path as DEVICE.
+    /// Erase this device even if it holds a file system, a partition table or other RAID. Name the
+    /// device among the arguments, too.
     #[arg(long, value_name = "DEVICE")]
     destroy: Option<PathBuf>,
 
-    /// Declare that the device writes blocks of this size (4K or more) atomically, even when power
-    /// fails. Once the array has started again, Ashlar trusts this and logs less. If it is
-    /// wrong, a power cut together with a lost drive can corrupt data.
+    /// State that the device writes blocks of this size (4K or more) atomically, even when power
+    /// fails. With policy `log`, Ashlar trusts this statement from the next start of the array on
+    /// and logs less. If the statement is wrong, a power cut together with a lost drive can corrupt
+    /// data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
 
-    /// Take the device although it is in another failure domain than its slot, and the loss of that
-    /// domain could then lose data.
+    /// Accept a device that is plugged into another failure domain than its slot belongs to. The
+    /// loss of one domain may then lose data.
     #[arg(long)]
     other_domain: bool,
 
-    /// Use a whole drive as it is, without a partition. Other programs then see it as blank.
+    /// Use a whole drive as it is, without a partition. Other programs then see the drive as blank.
     #[arg(long)]
     whole: bool,
 
-    /// Check everything and say what would happen. Writes nothing.
+    /// Check everything and say what would happen, but write nothing.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
 

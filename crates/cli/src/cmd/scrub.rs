@@ -5,20 +5,21 @@ use crate::reach::Reach;
 use crate::wait;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 
-/// Read every written stripe; check that parity matches data, or that copies are equal.
+/// Read every written stripe, and check that parity matches data or that copies are equal.
 ///
 /// The command starts the scrub and returns at once; --wait waits for the end. A scrub always
 /// rewrites blocks that cannot be read and, with checksums, blocks whose checksum is wrong. A scrub
-/// reports where data and parity, or the copies of a mirror, differ. With --repair it also corrects
-/// them.
+/// reports mismatches: places where parity does not match data, or where copies of a mirror differ.
+/// With --repair, the scrub also corrects mismatches.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// With two or more parities, find and rewrite the wrong strip. With one parity, or if no
-    /// single strip explains a mismatch, trust the data and rewrite parity. On mirrors, rewrite the
-    /// copy that differs from the others; if there are only two, the second.
+    /// Correct mismatches. With two or more parity strips, find and rewrite the wrong strip. With
+    /// one parity strip, or if no single strip explains a mismatch, trust the data and rewrite
+    /// parity. On mirrors of three or more copies, rewrite the copy that differs from the others.
+    /// On mirrors of two copies, rewrite the copy in the higher slot.
     #[arg(long)]
     repair: bool,
 
@@ -26,7 +27,7 @@ pub struct Args {
     #[arg(long)]
     wait: bool,
 
-    /// Pause the scrub. It keeps its position.
+    /// Pause the scrub. The scrub keeps its position.
     #[arg(long, conflicts_with_all = ["repair", "wait"])]
     pause: bool,
 

@@ -15,10 +15,13 @@ use std::path::{Path, PathBuf};
 
 /// Run the daemon: start arrays and export their volumes.
 ///
-/// SIGTERM and SIGINT stop all arrays cleanly. So does SIGUSR2, but it leaves volumes attached.
-/// Requests to these volumes wait until the next daemon runs.
+/// SIGTERM and SIGINT stop all arrays cleanly. SIGUSR2 also stops all arrays cleanly, but leaves
+/// volumes attached. Requests to attached volumes then wait until the next daemon runs.
 ///
-/// Arrays and exports come from a TOML file, from options, or later from other commands.
+/// The daemon starts the array of the DEVICE arguments and the arrays that the configuration names.
+/// With `remember` in the section `[start]` of the configuration, the daemon also starts arrays
+/// that it remembers from the last run. With `scan` in the same section, the daemon also starts
+/// arrays that it finds on the drives of this machine.
 #[derive(clap::Args, Debug)]
 #[command(after_help = concat!(
     sizes!(),
@@ -29,12 +32,13 @@ pub struct Args {
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Spare pool of the array that the arguments DEVICE start. Repeatable, in order of preference
-    /// [default: spares].
+    /// Pool to take spares from, for the array of the DEVICE arguments. Repeatable, in order of
+    /// preference [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
     spare_pools: Vec<String>,
 
-    /// Configuration file (TOML). Options add to it.
+    /// Configuration file (TOML). DEVICE, --nbd and --nvme-tcp add to the file; other options
+    /// override the file [default: no file].
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -44,8 +48,8 @@ pub struct Args {
     nbd: Vec<String>,
 
     /// Require TLS 1.3 and a client certificate at the addresses of --nbd. DIR holds
-    /// server-cert.pem, server-key.pem and ca-cert.pem, the authority that signs the clients'
-    /// certificates.
+    /// server-cert.pem, server-key.pem and ca-cert.pem. The authority of ca-cert.pem signs the
+    /// certificates of the clients.
     #[arg(long, value_name = "DIR", requires = "nbd")]
     nbd_tls: Option<PathBuf>,
 
@@ -54,8 +58,8 @@ pub struct Args {
     #[arg(long)]
     nbd_trusted_network: bool,
 
-    /// Serve all volumes over NVMe/TCP at IP:PORT. Port 4420 is usual. Repeatable. Needs
-    /// --nvme-tcp-trusted-network, or `trusted_network` in the configuration.
+    /// Serve all volumes over NVMe/TCP at IP:PORT; the usual port is 4420. Repeatable. This option
+    /// needs --nvme-tcp-trusted-network, or `trusted_network` in the configuration.
     #[arg(long, value_name = "ADDRESS")]
     nvme_tcp: Vec<String>,
 
@@ -97,23 +101,23 @@ pub struct Args {
     #[arg(long)]
     no_pin: bool,
 
-    /// Maximum time in microseconds that an idle worker polls for work before it sleeps; 0 turns
-    /// polling off. If polling found no work lately, the worker sleeps at once [default: 50].
+    /// Maximum time in microseconds that an idle worker polls for work before the worker sleeps; 0
+    /// turns polling off. A worker whose last polls found no work sleeps at once [default: 50].
     #[arg(long, value_name = "MICROSECONDS")]
     spin_us: Option<u16>,
 
-    /// SIMD instruction set to use for parity. A wrong name prints all names [default: the fastest
-    /// one of this CPU].
+    /// Code for parity, by SIMD instruction set: avx512+gfni, avx2+gfni, avx512bw, avx2, ssse3,
+    /// neon or portable [default: the fastest that this CPU supports].
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
     /// Memory of the data buffers of all workers together [default: 64M for each worker, at most a
-    /// fourth of the memory].
+    /// quarter of the RAM].
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 
-    /// The most memory that memory devices may take together [default: half of what this process
-    /// may have].
+    /// Maximum memory of all memory devices (`memory:SIZE`, see `create`) together [default: half
+    /// of the RAM, or of the cgroup's limit].
     #[arg(long, value_name = "SIZE")]
     memory_devices: Option<ByteSize>,
 

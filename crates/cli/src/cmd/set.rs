@@ -10,9 +10,10 @@ use serde_json::{Map, Value};
 
 /// Show or change tunables of a running array.
 ///
-/// Changes survive a restart if the section `[start]` of the configuration sets `remember`. They
-/// override the configuration. For limits, 0 means no limit. The same is true of `space_wait_s`,
-/// the time that writes wait for space on full members.
+/// Values that you set override the configuration. The daemon remembers the values after a restart
+/// if the section `[start]` of the configuration sets `remember`. For limits, 0 means no limit.
+/// `space_wait_s` is the time that writes wait when thinly provisioned members have no space left;
+/// 0 means without a time limit.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples: ashlar set tank0; ashlar set tank0 job_floor=64M slow_member=avoid; \
@@ -22,8 +23,8 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Names and values, as ashlar.toml(5) lists them under tuning. Without any, shows the values
-    /// in force.
+    /// Names and values, as listed in ashlar.toml(5) under tuning. Without NAME=VALUE, the command
+    /// shows the values in force.
     #[arg(value_name = "NAME=VALUE")]
     changes: Vec<String>,
 
@@ -31,7 +32,8 @@ pub struct Args {
     #[arg(long)]
     not_remembered: bool,
 
-    /// Discard the values that this command set. The next start takes those of the configuration.
+    /// Forget all values that were set with `ashlar set`. The values stay in force until the array
+    /// stops; the next start takes the values of the configuration.
     #[arg(long, conflicts_with_all = ["changes", "not_remembered"])]
     forget: bool,
 }

@@ -7,7 +7,8 @@ use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Add or remove spares. A spare takes the slot of a failed member in any array that uses its pool.
+/// Add or remove spares. A spare takes the slot of a failed member in any array that uses the pool
+/// of the spare.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -16,28 +17,30 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Add a device as a spare. This erases the device. Whole drives are partitioned before they
+    /// Add a device as a spare. The device is erased. Whole drives are partitioned before they
     /// join.
     #[command(after_help = sizes!())]
     Add {
         /// The device.
         device: PathBuf,
-        /// Pool of the spare.
+        /// Pool that the spare joins.
         #[arg(long, value_name = "NAME", default_value = "spares")]
         pool: String,
-        /// Erase the device even if it holds a file system, a partition table or other RAID. Name
-        /// the device again.
+        /// Erase this device even if it holds a file system, a partition table or other RAID. Name
+        /// the device among the arguments, too.
         #[arg(long, value_name = "DEVICE")]
         destroy: Option<PathBuf>,
-        /// Declare that the device writes blocks of this size (4K or more) atomically, even when
-        /// power fails. From their next start on, arrays with policy log rely on this statement and
-        /// log less. If it is wrong, a power cut together with a lost drive can corrupt data.
+        /// State that the device writes blocks of this size (4K or more) atomically, even when
+        /// power fails. With policy `log`, Ashlar trusts this statement from the next start of the
+        /// array on and logs less. If the statement is wrong, a power cut together with a lost
+        /// drive can corrupt data.
         #[arg(long, value_name = "SIZE")]
         atomic_write: Option<ByteSize>,
-        /// Use a whole drive as it is, without a partition. Other programs then see it as blank.
+        /// Use a whole drive as it is, without a partition. Other programs then see the drive as
+        /// blank.
         #[arg(long)]
         whole: bool,
-        /// Check everything and say what would happen. Writes nothing.
+        /// Check everything and say what would happen, but write nothing.
         #[arg(long)]
         dry_run: bool,
     },

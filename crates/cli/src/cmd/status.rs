@@ -16,12 +16,12 @@ pub struct Args {
     /// Show only this array.
     array: Option<String>,
 
-    /// Print one line for monitoring. Exit code: 0 all right, 1 attention, 2 degraded,
-    /// 3 failed or no daemon.
+    /// Print one line for monitoring. Exit code: 0 all right; 1 attention, for instance a resync or
+    /// a slow drive; 2 degraded, rebuilding or read-only; 3 failed, or no daemon.
     #[arg(long, conflicts_with_all = ["watch", "members", "limits"])]
     check: bool,
 
-    /// Repeat until interrupted.
+    /// Show the state again and again, until interrupted.
     #[arg(short, long)]
     watch: bool,
 
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(short, long)]
     members: bool,
 
-    /// Show workers, and every buffer pool with its highest use.
+    /// Show workers, and how close each buffer pool came to its limit.
     #[arg(short, long)]
     limits: bool,
 }

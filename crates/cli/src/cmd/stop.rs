@@ -10,7 +10,8 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Disconnect clients first.
+    /// Stop the array although clients use it, and disconnect the clients. Without --force, such a
+    /// stop is refused.
     #[arg(long)]
     force: bool,
 }

@@ -5,10 +5,10 @@ use crate::reach::{Reach, devices};
 use ashlar_api::v1::member::Wipe;
 use std::path::PathBuf;
 
-/// Erase the RAID metadata of devices that no array needs. User data stays readable on them;
+/// Erase the RAID metadata of devices that no array needs. User data stays readable on the devices;
 /// `nvme format` or `blkdiscard` erases all data of a drive.
 ///
-/// Refused for a device in use, and for a device that a stopped array may need.
+/// The command refuses a device in use, and a device that a stopped array may need.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar wipe /dev/nvme3n1")]
 pub struct Args {
@@ -16,7 +16,8 @@ pub struct Args {
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Erase this device although a stopped array may need it. Repeatable.
+    /// Erase the RAID metadata of this device although a stopped array may need the device. Name
+    /// the device among the arguments, too. Repeatable.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 

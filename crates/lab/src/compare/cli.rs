@@ -15,12 +15,14 @@ use std::process::ExitCode;
 
 /// Compare two engines in turns on the same devices, or two stored runs.
 ///
-/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, device:PATH) or
-/// directories of runs. Settings follow a colon: mdadm:group_thread_cnt=8/32/64 tries three, and
-/// the best one is compared. --set-a and --set-b compare any other setting, also of one engine or
-/// device with itself.
-/// Engines are measured A, B, B, A or B, A, A, B, as a coin decides. Each turn makes the array,
-/// fills it, measures it healthy and with members out, and takes it away again.
+/// A and B are engines or directories of runs. Engines are ashlar, ashlar:POLICY, btrfs, mdadm, and
+/// device:PATH for a block device that exists already. Settings of an engine follow a colon:
+/// mdadm:group_thread_cnt=8/32/64 tries three settings and compares the best setting. To compare
+/// any other setting, also of one engine with itself, use --set-a and --set-b.
+///
+/// Engines are measured in turns, in the order A, B, B, A or B, A, A, B, as a coin decides. In each
+/// turn, the lab makes and fills the array, measures the healthy array and then the array with
+/// members out, and removes the array.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --to runs/first --member drive0 \
@@ -30,55 +32,59 @@ use std::process::ExitCode;
                   2 could not run."
 )]
 pub struct Args {
-    /// First engine, or the directory of the newer run.
+    /// Engine A, or the directory of the newer run.
     pub a: String,
-    /// Second engine, or the directory of the older run.
+    /// Engine B, or the directory of the older run.
     pub b: String,
-    /// Compare two runs even if they are of two machines; the output says so.
+    /// Compare two stored runs even if two machines made the runs. The output names the
+    /// differences.
     #[arg(long)]
     pub other_machine: bool,
-    /// A member of the array: a block device or a file. Its contents are lost. Repeatable.
+    /// Block device or file to use as a member of the array. The contents of the member are lost.
+    /// Repeatable.
     #[arg(long = "member", value_name = "PATH")]
     pub members: Vec<PathBuf>,
-    /// Overwrite this member even if it holds data. Name a drive by its serial number, a file by
+    /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
     /// its path. Repeatable.
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "SERIAL|FILE")]
     pub destroy: Vec<String>,
-    /// Shell command that changes a setting for the first side, A, before it is measured: of a
-    /// device, an array or the kernel. Repeatable.
+    /// Shell command to run before A is measured, to change a setting of a device, an array or the
+    /// kernel. Repeatable.
     #[arg(long, value_name = "CMD")]
     pub set_a: Vec<String>,
-    /// Shell command that restores the setting after A was measured. Repeatable.
+    /// Shell command to run after A was measured, to restore the setting. Repeatable.
     #[arg(long, value_name = "CMD")]
     pub unset_a: Vec<String>,
-    /// The same of B.
+    /// As --set-a, for B. Repeatable.
     #[arg(long, value_name = "CMD")]
     pub set_b: Vec<String>,
-    /// The same of B.
+    /// As --unset-a, for B. Repeatable.
     #[arg(long, value_name = "CMD")]
     pub unset_b: Vec<String>,
-    /// Directory for the results; created if it does not exist.
+    /// Directory for the results; created if the directory does not exist. The directory must not
+    /// hold a run.
     #[arg(long = "to", alias = "dir", value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// RAID level: raid5 or raid6.
     #[arg(long, default_value = "raid6")]
     pub level: String,
-    /// Members to take out for the second half of each turn [default: as many as the level can
-    /// lose; none with device:PATH].
+    /// How many members to take out. Each turn measures the healthy array first, then the array
+    /// without these members [default: as many as the level can lose; 0 with device:PATH].
     #[arg(long)]
     pub losses: Option<u32>,
-    /// How often to measure each engine; the engines alternate. Fewer than six decide nothing: no
-    /// 95 % interval exists.
+    /// How often to measure each engine. With fewer than six rounds there is no 95 % confidence
+    /// interval, and so no verdict.
     #[arg(long, default_value_t = 6)]
     pub rounds: u32,
-    /// Loads, separated by commas: write, read (whole stripes), randread, randwrite (4 KiB), or the
-    /// name of a plan's profile, such as unaligned [default: the first four].
+    /// Loads, separated by commas: write and read (whole stripes), randread and randwrite (4 KiB),
+    /// or profiles of a plan, such as unaligned [default: write,read,randread,randwrite].
     #[arg(long = "load", value_name = "MIX", value_delimiter = ',')]
     pub loads: Vec<String>,
-    /// Numbers of jobs, separated by commas: each load at each of them.
+    /// Numbers of fio jobs that run at once, separated by commas. The lab measures each load with
+    /// each number.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2")]
     pub jobs: Vec<u32>,
-    /// Depths of each job, separated by commas.
+    /// Queue depths of each fio job, separated by commas. The lab measures each load at each depth.
     #[arg(long = "depth", value_name = "N", value_delimiter = ',', default_value = "16")]
     pub depths: Vec<u32>,
     /// Length of each measurement, in seconds.
@@ -87,18 +93,19 @@ pub struct Args {
     /// Part of the array to use, in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub span: u64,
-    /// Do not sample stacks, so the report has no flame graphs [default: sample once for each load
-    /// and engine].
+    /// Do not sample stacks. Without this option, the lab samples stacks once for each load and
+    /// engine, for flame graphs in the report.
     #[arg(long)]
     pub no_stacks: bool,
-    /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.
+    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
+    /// the measurement.
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     pub strangers: f64,
-    /// Check everything and say what would happen. Writes nothing.
+    /// Check everything and say what would happen, but write nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// When comparing two stored runs: a case is WORSE if its rate is below this share of the older
-    /// run's rate. Exit code 1 if one is.
+    /// For two stored runs: a case is WORSE if its rate is below this share of the older run's
+    /// rate. Any WORSE case gives exit code 1.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     pub worse_below: f64,
 }

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 /// Show how much CPU time engines, interrupts, tasks and cores use.
 ///
-/// Looks at stacks, not at what a load generator says about itself: an engine's work in fio's
-/// context, in kworkers and in softirqs is charged to the engine.
+/// The lab samples call stacks. CPU time that an engine uses in fio's context, in kworkers or in
+/// softirqs is charged to the engine, not to fio or the kernel.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab cpu --seconds 10
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "T", conflicts_with = "command")]
     pub seconds: Option<f64>,
 
-    /// With --from: cores that were online when the file was made.
+    /// With --from: number of cores that were online when the file was made.
     #[arg(long, value_name = "N", requires = "from")]
     pub cores: Option<u32>,
 
@@ -46,11 +46,11 @@ pub struct Args {
     #[arg(long, value_name = "F", default_value_t = 99.0)]
     pub hz: f64,
 
-    /// With --from: what the counts of a folded file are, if the file does not say.
+    /// With --from: unit of the counts in a folded file, if the file does not say.
     #[arg(long, value_enum, requires = "from")]
     pub unit: Option<UnitFlag>,
 
-    /// TOML file that assigns functions to named groups of the CPU profile. It overrides the lab's
+    /// TOML file that assigns functions to named groups of the CPU profile, and overrides the lab's
     /// own groups. Repeatable.
     #[arg(long, value_name = "FILE")]
     pub groups: Vec<PathBuf>,
@@ -65,12 +65,12 @@ pub struct Args {
     #[arg(long, value_name = "POINTS", default_value_t = SPIKE_POINTS)]
     pub spike_points: f64,
 
-    /// The figures are INVALID if other programs use more than this percentage of all cores while a
-    /// load runs.
+    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
+    /// the measurement.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub strangers: f64,
 
-    /// Directory for samples, folded stacks, flame graphs and the record.
+    /// Directory for samples, folded stacks, flame graphs and a JSON record of the figures.
     #[arg(long = "to", alias = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
 
@@ -86,9 +86,9 @@ pub struct Args {
 /// A unit as typed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum UnitFlag {
-    /// One for each sample.
+    /// Number of samples.
     Samples,
-    /// Nanoseconds: weighted by the period.
+    /// Nanoseconds of CPU time: each sample counts with its sampling period.
     Ns,
 }
 

@@ -13,7 +13,8 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Say what is wrong with a benchmark: job files, fio command lines, results.
+/// Find mistakes in a benchmark, before or after the run: in a job file, a fio command line or a
+/// result.
 #[derive(clap::Args, Debug, Default)]
 #[command(after_help = "Examples:\n  ashlar lab lint rand.fio\n  \
                         ashlar lab lint result.json --ceiling 'PCIe x4=7.8g'\n  \
@@ -33,7 +34,8 @@ pub struct Args {
     explain: Option<String>,
     #[command(flatten)]
     intent: Intent,
-    /// The targets are on another machine. Drives and settings of this machine are not looked at.
+    /// State that the targets are on another machine. The lab then ignores drives and settings of
+    /// this machine.
     #[arg(long)]
     elsewhere: bool,
 }

@@ -19,13 +19,13 @@ pub struct Subject {
 /// What a benchmark is meant to show; rules weigh accordingly. As flags of `lab lint`.
 #[derive(Clone, PartialEq, Debug, Default, clap::Args)]
 pub struct Intent {
-    /// Judge for publication: some warnings become errors.
+    /// Apply the stricter rules for results to be published: some warnings become errors.
     #[arg(long)]
     pub publish: bool,
-    /// The benchmark claims durable writes.
+    /// State that the benchmark claims durable writes.
     #[arg(long)]
     pub durable: bool,
-    /// The benchmark is a stress test of all drives at once.
+    /// State that the benchmark is a stress test of all drives at once.
     #[arg(long)]
     pub stress: bool,
     /// Strip size of the array under test, for instance 64K.
@@ -34,22 +34,23 @@ pub struct Intent {
     /// Data in a full stripe of the array under test, for instance 512K.
     #[arg(long = "stripe-data", value_name = "SIZE", value_parser = size)]
     pub stripe_bytes: Option<u64>,
-    /// The targets were written completely before, and a record of it is kept.
+    /// State that the targets were written completely before the benchmark, and that a record of
+    /// this writing is kept.
     #[arg(long)]
     pub preconditioned: bool,
-    /// CPU governor, turbo, SMT and mitigations are recorded with the result.
+    /// State that CPU governor, turbo, SMT and mitigations are recorded with the result.
     #[arg(long)]
     pub environment_recorded: bool,
-    /// Whether the drives coalesce interrupts.
+    /// State whether the drives coalesce interrupts.
     #[arg(long, value_name = "on|off", value_parser = on_off)]
     pub coalescing: Option<bool>,
-    /// Upper limit of any result, in bytes per second, such as the rate of a link: NAME=7.8g, with
-    /// any name. Repeatable.
+    /// Rate that no result can exceed, such as the rate of a link, in bytes per second: NAME=7.8g,
+    /// where g is 10^9. Choose any NAME; the output shows NAME. Repeatable.
     #[arg(long = "ceiling", value_name = "NAME=BYTES", value_parser = ceiling)]
     pub ceilings: Vec<Ceiling>,
-    /// Judge the job as if this target may be overwritten; `lint` itself writes nothing. Name a
+    /// Do not report that the job overwrites this target; `lint` itself writes nothing. Name a
     /// drive by its serial number, a file by its path. Repeatable.
-    #[arg(long = "destroy", value_name = "SERIAL")]
+    #[arg(long = "destroy", value_name = "SERIAL|FILE")]
     pub named: Vec<String>,
     /// What fio itself complained about when it read the jobs.
     #[arg(skip)]

@@ -31,10 +31,10 @@ use std::process::ExitCode;
                         ashlar lab run plan.toml --dry-run\n  \
                         ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
                         ashlar lab run --resume results/monday\n\n\
-                        A plan is a TOML file that names fio jobs and how to run them: \
-                        docs/lab/fio.md. \
-                        Exit code: 0 done, 1 refused, invalid figures or failed checks, \
-                        2 could not run.")]
+                        A plan is a TOML file that says which fio jobs to run, and how. \
+                        --example prints one with comments; docs/lab/fio.md of the project \
+                        explains all keys. Exit code: 0 done; 1 refused, figures are INVALID, \
+                        or checks failed; 2 could not run.")]
 pub struct Args {
     /// Plan of measurements: a TOML file.
     #[arg(value_name = "PLAN", required_unless_present_any = ["example", "resume"])]
@@ -42,7 +42,8 @@ pub struct Args {
     /// Print an example of a plan, and do nothing.
     #[arg(long, conflicts_with_all = ["plan", "to", "resume", "dry_run"])]
     example: bool,
-    /// Directory for the results; created if it does not exist. It must not hold a run.
+    /// Directory for the results; created if the directory does not exist. The directory must not
+    /// hold a run: to continue a run, use --resume.
     #[arg(
         long,
         value_name = "DIR",
@@ -50,25 +51,27 @@ pub struct Args {
         conflicts_with = "resume"
     )]
     to: Option<PathBuf>,
-    /// Continue the run in this directory. Give no PLAN: the directory holds it.
+    /// Continue the run in this directory. Give no PLAN: the directory holds the plan.
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Print every command and job file. Run nothing and write nothing.
+    /// Print every command and job file, but run nothing and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Do not sample stacks, so the report has no flame graphs [default: the first round of each
-    /// point on an array is sampled].
+    /// Do not sample stacks. Without this option, the lab samples stacks in the first round of each
+    /// point on an array, for flame graphs in the report.
     #[arg(long)]
     no_stacks: bool,
-    /// A figure is INVALID if other programs use more than this percentage of all cores meanwhile.
+    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
+    /// the measurement.
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     strangers: f64,
-    /// TOML file with drive models of your own; they override those of the lab. Repeatable.
+    /// TOML file with drive models of your own, which override the lab's own drive models.
+    /// Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
     /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
     /// its path. Repeatable.
-    #[arg(long, value_name = "SERIAL")]
+    #[arg(long, value_name = "SERIAL|FILE")]
     destroy: Vec<String>,
 }
 

@@ -8,14 +8,14 @@ use crate::store::{Run, RunDir};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make the report of a run: verdict first, every figure with its mark and its command.
+/// Make the report of a run: the verdict first, then every figure with its mark and its command.
 ///
 /// Without an option, the report is written to report.html in the directory of the run. The report
-/// is made from the records alone and can be made again at any time.
+/// is made from the records alone, and can be made again at any time.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab report runs/tank0 --html tank0.html --csv tank0.csv")]
 pub struct Args {
-    /// Directory that `lab run` or `lab compare` wrote.
+    /// Directory that `lab run`, `lab compare` or `lab qualify` wrote.
     pub run: PathBuf,
     /// Write the report as one HTML file that needs no network.
     #[arg(long, value_name = "FILE")]
@@ -23,8 +23,8 @@ pub struct Args {
     /// Write the report as Markdown.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Write one line for each round. Tables of CPU time, hosts, resources and traces go to
-    /// FILE.cpu.csv and so on.
+    /// Write a CSV file with one line for each round. Tables of CPU time, hosts, resources and
+    /// traces go to further files, such as first.cpu.csv for first.csv.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 }

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment to
 /// strip and stripe.
 ///
-/// Traces in a private instance; writes nothing to the device. Give --strip and --stripe-data of
-/// the array to see what is off them.
+/// The lab uses a private instance of the kernel's tracer, and writes nothing to the device. With
+/// --strip and --stripe-data of the array, the output also shows which I/Os are not aligned to
+/// strip and stripe.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab trace /dev/md0 --strip 64K --stripe-data 512K --seconds 10
@@ -44,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     pub member: Vec<PathBuf>,
 
-    /// Buffer for events of each core, in MiB.
+    /// Event buffer of each core, in MiB.
     #[arg(
         long,
         value_name = "MIB",

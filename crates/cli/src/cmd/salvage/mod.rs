@@ -23,29 +23,32 @@ use target::Target;
 
 /// Copy the data of an array that cannot be started.
 ///
-/// Reads the members and writes the volume to a file. Needs no daemon and never writes to a member.
-/// Members may be damaged, cut short, stale or missing. Salvage reads each block, or reconstructs
-/// it from the other members, and lists the blocks that it cannot verify by parity or checksum.
-/// Without --to it only reports. It shares no code with the engine, so it works even where the
-/// engine has a fault.
+/// Salvage reads the members and writes the volume to a file. Salvage needs no daemon and never
+/// writes to a member. Members may be damaged, cut short, stale or missing. Salvage reads each
+/// block, or reconstructs the block from the other members, and lists the blocks that parity or
+/// checksum cannot verify. Without --to, salvage only reports. Salvage shares no code with the
+/// engine, and works even where the engine has a fault.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar salvage /dev/sd[b-k] --to /mnt/big/tank0.img\n\n\
     Exit codes: 0: all there. 1: refused. 2: command line not understood. \
-    3: some blocks are lost, in doubt or inconsistent.")]
+    3: some blocks are lost, could not be verified, or do not match parity.")]
 pub struct Args {
-    /// Members or copies of members, in any order. A drive stands for Ashlar's partition on it.
+    /// Members or copies of members, in any order. If you name a whole drive, its Ashlar partition
+    /// is read.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
 
-    /// Copy the volume to this file as a sparse file. '-' is stdout.
+    /// Copy the volume to this file as a sparse file. The name `-` means standard output.
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 
-    /// Overwrite FILE, which may be a block device.
+    /// Allow --to to overwrite an existing file or a block device.
     #[arg(long, requires = "to")]
     overwrite: bool,
 
-    /// Keep the contents of FILE where blocks are lost, so that a second run completes the first.
+    /// Where blocks are lost, keep the old contents of FILE instead of writing zeros. A second run,
+    /// for instance with another copy of a member, then fills in blocks that the first run could
+    /// not read.
     #[arg(long, requires = "to", conflicts_with = "overwrite")]
     skip_lost: bool,
 
@@ -53,17 +56,18 @@ pub struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// Use MEMBER for slot N whatever its metadata says. A last resort. Repeatable.
+    /// Use MEMBER for slot N, whatever the metadata of MEMBER says. Use this option only as a last
+    /// resort. Repeatable.
     #[arg(long = "slot", value_name = "N=MEMBER", value_parser = by_hand)]
     slots: Vec<(u16, PathBuf)>,
 
-    /// After a split brain: the side whose data to read, by the UUID that `ashlar examine` prints
+    /// After a split brain, use the data of the members for which `ashlar examine` prints this UUID
     /// as `incarnation`.
     #[arg(long, visible_alias = "trust", value_name = "UUID", value_parser = uuid)]
     incarnation: Option<Uuid>,
 
-    /// Take the description of the array from the metadata of MEMBER, for instance to read an older
-    /// state of the array. Members that disagree are not read.
+    /// Take the layout and the list of members from the metadata of MEMBER, for instance to read an
+    /// older state of the array. Members that contradict this metadata are not read.
     #[arg(long, value_name = "MEMBER", conflicts_with = "incarnation")]
     believe: Option<PathBuf>,
 }
