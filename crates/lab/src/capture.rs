@@ -8,12 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Save what `inspect` reads of this server, for analysis elsewhere.
-///
-/// The file files.txt of a capture holds small files of /sys and /proc; the directory commands
-/// holds the output of programs. The server is not changed. A capture holds serial numbers and
-/// addresses, which `lab redact` replaces. Run this command as root, because dmidecode, lspci and
-/// smartctl need root.
+/// What `lab capture` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab capture before-repair")]
 pub struct Args {

@@ -38,26 +38,60 @@ pub struct Args {
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
     /// Save what `inspect` reads of this server, for analysis elsewhere.
+    ///
+    /// The file files.txt of a capture holds small files of /sys and /proc; the directory commands
+    /// holds the output of programs. The server is not changed. A capture holds serial numbers and
+    /// addresses, which `lab redact` replaces. Run this command as root, because dmidecode, lspci
+    /// and smartctl need root.
     Capture(crate::capture::Args),
-    /// Compare two engines in turns, or two stored runs.
+    /// Compare two engines in turns on the same devices, or compare two stored runs.
+    ///
+    /// A and B are engines or directories of runs. Engines are ashlar, ashlar:POLICY, btrfs, mdadm,
+    /// and device:PATH for a block device that exists already. Settings of an engine follow a
+    /// colon: mdadm:group_thread_cnt=8/32/64 tries three settings and compares the best setting. To
+    /// compare any other setting, also of one engine with itself, use --set-a and --set-b.
+    ///
+    /// Engines are measured in turns, in the order A, B, B, A or B, A, A, B, as a coin decides. In
+    /// each turn, the lab makes and fills the array, measures the healthy array and then the array
+    /// with members out, and removes the array.
     Compare(Box<crate::compare::cli::Args>),
     /// Show how much CPU time engines, interrupts, tasks and cores use.
+    ///
+    /// The lab samples call stacks. CPU time that an engine uses in fio's context, in kworkers or
+    /// in softirqs is charged to the engine, not to fio or the kernel.
     Cpu(Box<crate::cpu::verb::Args>),
     /// Inspect a server: its parts, its faults and the link that is its bottleneck.
+    ///
+    /// The lab inspects this machine, or a directory made by `lab capture`. Nothing is changed, and
+    /// no drive is written to. Exit code 0: qualified; 1: a check fails; 2: no check fails, but a
+    /// decisive check could not be made.
     Inspect(crate::inspect::Args),
     /// Find mistakes in a benchmark, before or after the run.
     Lint(Box<crate::lint::cli::Args>),
-    /// Qualify a server: inspect the server, burn it in, and measure drives, arrays, degraded
+    /// Qualify a server: inspect and burn in the server, and measure drives, arrays, degraded
     /// arrays and a rebuild.
     Qualify(crate::qualify::Args),
     /// Copy a capture or a run without serial numbers, WWNs, UUIDs, host names, IP and MAC
     /// addresses.
+    ///
+    /// Each identifier is replaced everywhere by the same made-up identifier of the same shape. So
+    /// the copy can still be inspected, reported and compared. Look through the copy before you
+    /// send the copy: names without a fixed shape, such as the name of a pool, are not found.
     Redact(crate::redact::Args),
-    /// Make the report of a run.
+    /// Make the report of a run: the verdict first, then every figure with its mark and its
+    /// command.
+    ///
+    /// Without an option, the report is written to report.html in the directory of the run. The
+    /// report is made from the records alone, and can be made again at any time.
     Report(crate::report::cli::Args),
     /// Run a plan of measurements: raw drives, arrays, degraded arrays, rebuilds.
     Run(crate::plan::cli::Args),
-    /// Trace I/Os from submission to the device: sizes, splits, merges, alignment.
+    /// Trace I/Os from submission to the device: sizes, splits, merges, alignment to strip and
+    /// stripe.
+    ///
+    /// The lab uses a private instance of the kernel's tracer, and writes nothing to the device.
+    /// With --strip and --stripe-data of the array, the output also shows which I/Os are not
+    /// aligned to strip and stripe.
     Trace(crate::trace::verb::Args),
 }
 

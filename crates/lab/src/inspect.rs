@@ -35,11 +35,7 @@ use std::time::Duration;
 use topology::flow::{Flow, READ_PASSES, REBUILD_PASSES, flow};
 use topology::{Given, Topology};
 
-/// Inspect a server: its parts, its faults and the link that is its bottleneck.
-///
-/// The lab inspects this machine, or a directory made by `lab capture`. Nothing is changed, and no
-/// drive is written to. Exit code 0: qualified; 1: a check fails; 2: no check fails, but a decisive
-/// check could not be made.
+/// What `lab inspect` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab inspect --from before-repair --svg bottleneck.svg")]
 pub struct Args {

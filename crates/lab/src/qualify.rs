@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Qualify a server: inspect the server, burn it in, and measure drives, arrays, degraded arrays
+/// Qualify a server: inspect and burn in the server, and measure drives, arrays, degraded arrays
 /// and a rebuild.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  ashlar lab qualify --example > server.toml\n  \

@@ -31,11 +31,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Copy a capture or a run without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
-///
-/// Each identifier is replaced everywhere by the same made-up identifier of the same shape. So the
-/// copy can still be inspected, reported and compared. Look through the copy before you send the
-/// copy: names without a fixed shape, such as the name of a pool, are not found.
+/// What `lab redact` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example: ashlar lab redact before-repair to-send --salt 'a sentence of yours'"

@@ -16,22 +16,22 @@ use std::path::Path;
 /// daemon serves the volume as a file by FUSE, and sets up a loop device on this file.
 ///
 /// The daemon attaches the volume again at each start of the array, unless you give
-/// --not-remembered. After a restart of the daemon, this needs `remember` in the section `[start]`
-/// of the configuration. Debian and RPM packages add the name /dev/ashlar/ARRAY.
+/// --not-remembered. A daemon that was restarted remembers this only with `remember` in the section
+/// `[start]` of the configuration. Debian and RPM packages add the name /dev/ashlar/ARRAY.
 ///
 /// If the daemon dies, requests to a ublk device wait until a daemon runs again. Requests to a loop
 /// device wait, too, but at most as long as `keeper_wait_s` in the configuration says [default: one
 /// hour]. Before Linux 6.9, requests to a loop device end with I/O errors instead.
 ///
 /// With `io_uring = true` in `[fuse]` of the configuration, the kernel passes requests for a file
-/// or a loop device through io_uring. This costs less CPU time. The price: if the daemon dies,
-/// programs get I/O errors at once and do not wait. This setting needs Linux 6.14.
+/// or a loop device through io_uring. Requests then cost less CPU time. The price: if the daemon
+/// dies, programs get I/O errors at once and do not wait. This setting needs Linux 6.14.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// What makes the block device [default: ublk if the kernel has it, else loop].
+    /// What makes the block device [default: ublk if the kernel has its driver, else loop].
     #[arg(long, value_enum, value_name = "WAY")]
     via: Option<Way>,
 

@@ -88,7 +88,7 @@ pub struct Args {
     )]
     reads: u8,
 
-    /// Make every write durable before it completes (FUA).
+    /// Make every write durable before the write completes (FUA).
     #[arg(long)]
     fua: bool,
 

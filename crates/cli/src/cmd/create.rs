@@ -11,7 +11,7 @@ use ashlar_units::ByteSize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-/// Create an array. This erases the devices.
+/// Create an array. The devices are erased.
 ///
 /// The array is ready at once, without an initial sync: Ashlar records which stripes were written,
 /// and all other stripes read as zeros.

@@ -40,7 +40,7 @@ pub struct DeclusteredArgs {
 
     /// For declustered arrays: reserve the space of this many drives for the data of failed drives.
     /// The reserved space is spread over all drives. When you replace a failed drive, Ashlar copies
-    /// its data to the new drive [default: 0].
+    /// the data of the failed drive to the new drive [default: 0].
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
 

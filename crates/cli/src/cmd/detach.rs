@@ -11,7 +11,7 @@ pub struct Args {
     array: String,
 
     /// Remove the block device although a program has the device open; the program gets I/O errors.
-    /// This works only if a daemon was killed and the next daemon did not start the array.
+    /// The option works only if a daemon was killed and the next daemon did not start the array.
     #[arg(long)]
     give_up: bool,
 }

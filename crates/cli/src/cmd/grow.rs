@@ -27,7 +27,7 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// The new drives, partitions or files. Each becomes a member.
+    /// The new drives, partitions or files. Each device becomes a member.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 

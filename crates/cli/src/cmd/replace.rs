@@ -9,8 +9,8 @@ use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
 /// Replace the device of a slot. If the old device still works, Ashlar copies the old device, and
-/// uses it until the copy is complete. If the old device does not work, Ashlar rebuilds the
-/// contents from the other members.
+/// uses the old device until the copy is complete. If the old device does not work, Ashlar rebuilds
+/// the contents from the other members.
 #[derive(clap::Args, Debug)]
 #[command(after_help = sizes!())]
 pub struct Args {

@@ -13,16 +13,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compare two engines in turns on the same devices, or two stored runs.
-///
-/// A and B are engines or directories of runs. Engines are ashlar, ashlar:POLICY, btrfs, mdadm, and
-/// device:PATH for a block device that exists already. Settings of an engine follow a colon:
-/// mdadm:group_thread_cnt=8/32/64 tries three settings and compares the best setting. To compare
-/// any other setting, also of one engine with itself, use --set-a and --set-b.
-///
-/// Engines are measured in turns, in the order A, B, B, A or B, A, A, B, as a coin decides. In each
-/// turn, the lab makes and fills the array, measures the healthy array and then the array with
-/// members out, and removes the array.
+/// What `lab compare` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --to runs/first --member drive0 \

@@ -14,10 +14,7 @@ use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show how much CPU time engines, interrupts, tasks and cores use.
-///
-/// The lab samples call stacks. CPU time that an engine uses in fio's context, in kworkers or in
-/// softirqs is charged to the engine, not to fio or the kernel.
+/// What `lab cpu` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab cpu --seconds 10
@@ -30,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fio", "command"])]
     pub from: Vec<PathBuf>,
 
-    /// Sample while this fio job runs. Prints CPU time for each I/O and each MiB.
+    /// Sample while this fio job runs. The output shows CPU time for each I/O and each MiB.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["command", "seconds"])]
     pub fio: Option<PathBuf>,
 

@@ -8,10 +8,7 @@ use crate::store::{Run, RunDir};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make the report of a run: the verdict first, then every figure with its mark and its command.
-///
-/// Without an option, the report is written to report.html in the directory of the run. The report
-/// is made from the records alone, and can be made again at any time.
+/// What `lab report` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab report runs/tank0 --html tank0.html --csv tank0.csv")]
 pub struct Args {

@@ -14,12 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment to
-/// strip and stripe.
-///
-/// The lab uses a private instance of the kernel's tracer, and writes nothing to the device. With
-/// --strip and --stripe-data of the array, the output also shows which I/Os are not aligned to
-/// strip and stripe.
+/// What `lab trace` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab trace /dev/md0 --strip 64K --stripe-data 512K --seconds 10
