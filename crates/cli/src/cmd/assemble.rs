@@ -50,10 +50,10 @@ pub struct Args {
     read_only: bool,
 
     /// Start read-write after a crash although members are missing and parity may be wrong. Without
-    /// this option, such an array starts read-only. After a crash, parity may be wrong with policy
-    /// `bitmap`. With policy `log`, parity may be wrong only if a failed write left a resync that
-    /// did not finish. The risk: blocks in regions that were not in sync may be wrong, even flushed
-    /// blocks.
+    /// this option, such an array starts read-only. After a crash, parity may be wrong with the
+    /// policies `bitmap` and `none`. With policy `log`, parity may be wrong only if a failed write
+    /// left a resync that did not finish. The risk: blocks in regions that were not in sync may be
+    /// wrong, even flushed blocks.
     #[arg(long)]
     accept_dirty_degraded: bool,
 

@@ -125,7 +125,7 @@ impl Args {
         check_strip(self.strip_size)?;
         let (level, declustered) = self.level_and_layout()?;
         if level == Level::NPlusM && self.parity.is_none() {
-            let hint = "add --parity with a number from 4 to 32";
+            let hint = "add --parity with a number from 1 to 32";
             return Err(Fault::usage("level n+m needs the number of parity strips", hint));
         }
         if self.group_size.is_some() && !level.is_grouped() {

@@ -279,7 +279,7 @@ fn judge_start(
     }
     // The log repairs what was under way at the crash, but not what the flag tells of.
     let is_in_doubt =
-        best.resync_dirty_regions || best.unclean && best.policy == ConsistencyPolicy::Bitmap;
+        best.resync_dirty_regions || best.unclean && best.policy != ConsistencyPolicy::Log;
     // Copies of a mirror need no parity to be right: any current one answers.
     let parity_may_lie = is_in_doubt && best.geometry.data_strips > 1;
     if !parity_may_lie {

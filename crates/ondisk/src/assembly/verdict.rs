@@ -110,8 +110,8 @@ pub struct Extra {
 /// Why an array starts read-only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReadOnlyReason {
-    /// Unclean and degraded under the `bitmap` policy: blocks of the missing members that were
-    /// being written when it stopped cannot be proven right.
+    /// Unclean and degraded without a log: blocks of the missing members that were being written
+    /// when it stopped cannot be proven right.
     DirtyDegraded,
     /// Read-only compatible features that are not known.
     UnknownFeatures {

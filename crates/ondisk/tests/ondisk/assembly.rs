@@ -265,19 +265,17 @@ fn another_serial_is_not_attached_unless_accepted_and_then_recorded() {
 }
 
 #[test]
-fn unclean_and_degraded_is_read_only_under_the_bitmap_policy() {
-    let dirty = started(&raid6(), 2);
-    let mut all = readings(&dirty);
-    assert_eq!(judge(&all).start, Start::Whole, "unclean but whole: resync will do");
-    all.pop();
-    assert_eq!(judge(&all).start, Start::ReadOnly(ReadOnlyReason::DirtyDegraded));
-    let request = AssemblyRequest { accept_dirty_degraded: true, ..AssemblyRequest::default() };
-    let verdict = assemble(&all, &request);
-    assert_eq!(verdict.start, Start::Degraded);
-    assert_eq!(verdict.forced, ForcedActions::DIRTY_DEGRADED);
-    let mut careless = readings(&Superblock { policy: ConsistencyPolicy::None, ..dirty });
-    careless.pop();
-    assert_eq!(judge(&careless).start, Start::Degraded);
+fn unclean_and_degraded_is_read_only_without_a_log() {
+    for policy in [ConsistencyPolicy::Bitmap, ConsistencyPolicy::None] {
+        let mut all = readings(&Superblock { policy, ..started(&raid6(), 2) });
+        assert_eq!(judge(&all).start, Start::Whole, "unclean but whole: resync will do");
+        all.pop();
+        assert_eq!(judge(&all).start, Start::ReadOnly(ReadOnlyReason::DirtyDegraded));
+        let request = AssemblyRequest { accept_dirty_degraded: true, ..AssemblyRequest::default() };
+        let verdict = assemble(&all, &request);
+        assert_eq!(verdict.start, Start::Degraded);
+        assert_eq!(verdict.forced, ForcedActions::DIRTY_DEGRADED);
+    }
 }
 
 #[test]
