@@ -22,7 +22,7 @@ const CREATE: [(&[&str], &str); 27] = [
     (
         &["-l", "n+m", "m0", "m1", "m2", "m3"],
         "ashlar: level n+m needs the number of parity strips; \
-         add --parity with a number from 4 to 32",
+         add --parity with a number from 1 to 32",
     ),
     (
         &["-l", "60", "m0", "m1", "m2", "m3"],
