@@ -19,8 +19,8 @@ use std::path::PathBuf;
 /// Without --since, the daemon shows the events since its start, at most the newest 4096. With
 /// --since, the command reads the history on disk, even if no daemon runs.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples: ashlar events --since 2h; \
-                  ashlar events --since \"2 days\" --array tank0; \
+#[command(after_help = "Examples:\n  ashlar events --since 2h\n  \
+                  ashlar events --since \"2 days\" --array tank0\n  \
                   ashlar events --since 2026-01-31T12:00:00Z --severity warning")]
 pub struct Args {
     /// Keep running and print new events as they happen.

@@ -4,8 +4,8 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::member::Locate;
 
-/// Switch on the light of the bay of a slot, even if the drive is dead or gone. The command is
-/// refused if the bay holds another drive.
+/// Switch on the locate light of the bay where a member's drive belongs, even if the drive is dead
+/// or gone. The command is refused if the bay holds another drive.
 ///
 /// Ashlar uses the kernel's enclosure driver or, without this driver, the program ledctl.
 #[derive(clap::Args, Debug)]

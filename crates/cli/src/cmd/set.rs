@@ -15,10 +15,11 @@ use serde_json::{Map, Value};
 /// `space_wait_s` is the time that writes wait when thinly provisioned members have no space left;
 /// 0 means without a time limit.
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Examples: ashlar set tank0; ashlar set tank0 job_floor=64M slow_member=avoid; \
-                  ashlar set tank0 write_rate_max=200M read_iops_max=0 space_wait_s=0"
-)]
+#[command(after_help = "Examples:\n  \
+                  ashlar set tank0                     show all values\n  \
+                  ashlar set tank0 job_floor=64M       a rebuild moves 64 MiB a second at least\n  \
+                  ashlar set tank0 slow_member=avoid   reads avoid a slow member\n  \
+                  ashlar set tank0 read_iops_max=0     reads have no limit")]
 pub struct Args {
     /// Name of the array.
     array: String,
