@@ -32,7 +32,7 @@ use std::process::ExitCode;
                         ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
                         ashlar lab run --resume results/monday\n\n\
                         A plan is a TOML file that says which fio jobs to run, and how. \
-                        --example prints one with comments; docs/lab/fio.md of the project \
+                        --example prints a plan with comments; docs/lab/fio.md in the source tree \
                         explains all keys. Exit code: 0 done; 1 refused, figures are INVALID, \
                         or checks failed; 2 could not run.")]
 pub struct Args {
