@@ -113,16 +113,19 @@ fn start(local: &Rc<LocalArray>) -> Rc<Job> {
 /// Whether nothing may move now: a copy of a cell needs all that it is made of, and two places that
 /// stay.
 fn must_wait(local: &LocalArray, cells: &SpareCells, job: &Job) -> bool {
+    local.array.is_read_only()
+        || lacks_members(local, cells)
+        || local.array.intent.unsynced_count() != 0
+        || table::must_wait(local.coordinator(), job)
+}
+
+/// Whether a member is lost, about to be, or on its way.
+fn lacks_members(local: &LocalArray, cells: &SpareCells) -> bool {
     let mut slots = (0..local.array.slots.len()).map(MemberIdx::from_at);
     let is_whole = |slot: MemberIdx| {
         local.array.slot(slot).state() == SlotState::InSync && local.replacement(slot).is_none()
     };
-    local.array.is_read_only()
-        || local.array.has_failed()
-        || cells.has_losses()
-        || !slots.all(is_whole)
-        || local.array.intent.unsynced_count() != 0
-        || table::must_wait(local.coordinator(), job)
+    local.array.has_failed() || cells.has_losses() || !slots.all(is_whole)
 }
 
 /// The next cells to move: whole steps of the growth, at least one.
@@ -193,11 +196,12 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
 async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64) -> Batch {
     let _gate = local.coordinator().gate().await;
     // A write that failed somewhere, with nobody to put out, may be in one of the places only.
-    if cells.version() != version || cells.has_losses() || local.array.has_failed() {
+    if cells.version() != version || lacks_members(local, cells) {
         cells.set_moving(0..0);
         return Batch::NotNow;
     }
-    let next = cells.map().moved_to(end).expect("the end of a step");
+    let (map, before) = (cells.map(), local.coordinator().superblock());
+    let next = map.moved_to(end).expect("the end of a step");
     let is_last = next.growth().is_none();
     cells.set_coming(next);
     if sings(Canary::MovedUnrecorded) {
@@ -213,6 +217,33 @@ async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64
     if recorded.await.is_err() {
         return Batch::Lost;
     }
+    if lacks_members(local, cells) {
+        return flip_back(local, cells, map, before).await;
+    }
     cells.set_map(next);
     Batch::Moved
+}
+
+/// A member was lost while the frontier moved. Writes that do without it store nothing of its
+/// strips, in the new places neither: the old places count, which nobody has touched. Such writes
+/// go in place only when it is recorded as out, for which they need the gate.
+async fn flip_back(
+    local: &Rc<LocalArray>,
+    cells: &SpareCells,
+    map: Declustered,
+    before: Superblock,
+) -> Batch {
+    let frontier = map.growth().expect("it grows").moved_cells;
+    let grow = before.jobs.into_iter().find(|job| job.kind == JobKind::Grow);
+    let recorded = record::update(local, |superblock: &mut Superblock| {
+        superblock.set_moved_cells(frontier);
+        if !superblock.jobs.iter().any(|job| job.kind == JobKind::Grow) {
+            superblock.jobs.extend(grow);
+        }
+    });
+    if recorded.await.is_err() {
+        return Batch::Lost;
+    }
+    cells.set_map(map);
+    Batch::NotNow
 }
