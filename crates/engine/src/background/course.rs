@@ -5,7 +5,8 @@
 //! before it is planned, and leaves it after the stripe's written bit is set. So in a region with
 //! writes under way the job visits all stripes; each step waits for the row lock and looks again.
 //! In other regions the written bits are complete. The job therefore looks at the region first and
-//! at the bits second.
+//! at the bits second. Where a member is lost or the array grows, the job visits the stripes of all
+//! slots, and each step looks whether the slot has a strip.
 //!
 //! A course covers the stripes of one geometry, and its numbers are numbers of that geometry.
 //!
@@ -42,6 +43,8 @@ pub(crate) struct Maps<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) written: &'a WrittenMap,
     pub(crate) intent: &'a IntentMap,
+    /// Strips may lie elsewhere than the geometry says, so any stripe may have one on any slot.
+    pub(crate) moves_strips: bool,
 }
 
 impl Course {
@@ -78,11 +81,11 @@ impl Course {
             at = part.end;
         }
         match self.slot {
-            Some(_) => {
+            Some(_) if !maps.moves_strips => {
                 let strips = count * to_u64(maps.geometry.stripe_width());
                 strips.div_ceil(to_u64(maps.geometry.members()))
             }
-            None => count,
+            _ => count,
         }
     }
 
@@ -105,8 +108,8 @@ impl Course {
     }
 
     fn has_strip(&self, maps: Maps<'_>, stripe: StripeNo) -> bool {
-        self.slot
-            .is_none_or(|slot| maps.geometry.strip_on(maps.geometry.stripe(stripe), slot).is_some())
+        let is_on = |slot| maps.geometry.strip_on(maps.geometry.stripe(stripe), slot).is_some();
+        maps.moves_strips || self.slot.is_none_or(is_on)
     }
 }
 
@@ -161,7 +164,8 @@ mod tests {
         }
         intent.set_unsynced(RegionNo(2));
         let regions = [RegionNo(0), RegionNo(6)].into_iter().collect();
-        let maps = Maps { geometry: &geometry, written: &written, intent: &intent };
+        let maps =
+            Maps { geometry: &geometry, written: &written, intent: &intent, moves_strips: false };
         let reaches = [
             Reach::Written,
             Reach::Unsynced,
@@ -198,7 +202,8 @@ mod tests {
         let (geometry, written, intent) = maps();
         written.set(geometry.stripe(StripeNo(13)), true);
         intent.enter(RegionNo(3));
-        let maps = Maps { geometry: &geometry, written: &written, intent: &intent };
+        let maps =
+            Maps { geometry: &geometry, written: &written, intent: &intent, moves_strips: false };
         let rebuild = Course { slot: Some(MemberIdx(0)), reach: Reach::Written };
         assert_eq!(walk(&rebuild, maps), [12, 14], "those of the slot's group");
         let scrub = Course { slot: None, reach: Reach::Written };

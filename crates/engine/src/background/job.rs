@@ -368,7 +368,8 @@ impl StepReport {
 
 fn maps(array: &Array, epoch: LayoutEpoch) -> Maps<'_> {
     let geometry = &array.layouts.of(epoch).geometry;
-    Maps { geometry, written: array.written_of(epoch), intent: &array.intent }
+    let (written, moves_strips) = (array.written_of(epoch), array.moves_strips());
+    Maps { geometry, written, intent: &array.intent, moves_strips }
 }
 
 /// Regions that were visited whole are trusted again, except where a stripe could not be done.

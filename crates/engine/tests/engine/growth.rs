@@ -6,7 +6,7 @@
 use crate::grown::{
     begin_by_hand, flushed, map_of, salvaged, small, superblock_of, until, written_all_over,
 };
-use crate::world::jobs::{audit, ms, started, status, steps};
+use crate::world::jobs::{audit, job, last, ms, started, status, steps};
 use crate::world::{DISK_BYTES, Model, assemble_dirty, assemble_spec, engine, names};
 use ashlar_engine::{ArrayVolume, AssembleSpec, Engine, SlotState};
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
@@ -67,6 +67,12 @@ pub async fn until_grown(engine: &Engine, handle: &Handle, mut model: Model) -> 
         handle.sleep(ms(50)).await;
     }
     panic!("never: {:?}", status(engine).await);
+}
+
+async fn until_ended(engine: &Engine, handle: &Handle, kind: JobKind) {
+    while job(engine, kind).await.is_some() {
+        handle.sleep(ms(10)).await;
+    }
 }
 
 async fn size_of(engine: &Engine) -> u64 {
@@ -163,6 +169,40 @@ fn a_growth_pauses_and_goes_on_over_a_stop() {
             audit(&engine, model).await;
         })
         .done();
+}
+
+/// A member in service gets another device in the middle: what moved to it, and what moved away, is
+/// not where the map of the creation has it. The copy once left such cells out.
+#[test]
+fn a_member_replaced_in_the_middle_of_a_growth_has_all_its_cells() {
+    for slot in [0, 3, 7, 8] {
+        let (mut world, disks, model) = growing_world(1407);
+        let opener = world.opener();
+        let own = disks.clone();
+        world
+            .run(async move |handle| {
+                let engine = engine(opener, &handle, 2);
+                engine.assemble(spec()).await.expect("assembled");
+                let frontier = || map_of(&superblock_of(&own[1])).growth().map(|it| it.moved_cells);
+                while frontier() == Some(0) {
+                    handle.sleep(ms(1)).await;
+                }
+                engine.pause("tank", JobKind::Grow).await.expect("paused");
+                let slot = MemberIdx::from_at(slot);
+                engine.replace("tank", slot, "new0", true).await.expect("a copy begins");
+                let model = steps(&engine, 0, model, 50).await;
+                until_ended(&engine, &handle, JobKind::Replace).await;
+                assert!(frontier().is_some(), "it is in the middle");
+                engine.scrub("tank", false).await.expect("begun");
+                until_ended(&engine, &handle, JobKind::Scrub).await;
+                let mismatches = last(&engine, "job.finished", "mismatches");
+                assert_eq!(mismatches.as_deref(), Some("0"));
+                own[2].vanish();
+                own[5].vanish();
+                audit(&engine, model).await;
+            })
+            .done();
+    }
 }
 
 /// A member goes in the middle: an old one, or a new one. It is rebuilt into the spare and comes
