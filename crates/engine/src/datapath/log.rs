@@ -1,8 +1,9 @@
 //! The step of a write between parity and store: its record becomes durable on every holder.
 //!
-//! What must stay true: nothing of the update is in place yet. If this step succeeds, every device
-//! that counts after a crash has the record. Members that lack it, or were failing when the update
-//! was planned, are recorded as out on the others.
+//! What must stay true: nothing of the update is in place yet. Members that were failing when the
+//! update was planned are recorded as out before its record is written. If this step succeeds,
+//! every device that counts after a crash has the record: members that lack it are recorded as out
+//! on the others.
 
 use crate::array::Array;
 use crate::blame::{FailedMembers, failed_records, take_out_failed};
@@ -127,8 +128,7 @@ pub(super) async fn log(
     record(local, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await.map(Some)
 }
 
-/// Members that were failing when the update was planned are recorded as out before it goes in
-/// place.
+/// Members that were failing when the update was planned are recorded as out.
 async fn take_out_failing(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
     if local.array.has_failing_slots() {
         Box::pin(take_out_failed(local, FailedMembers::new())).await?;
@@ -145,6 +145,9 @@ pub(super) async fn record(
     new: NewUpdate,
 ) -> Result<Update, VolumeErrorKind> {
     let log = local.log().expect("asked only where there is one");
+    // A member that was failing when the update was planned is not named by the record. If it were
+    // in service after a crash, the restart would take the record for complete.
+    take_out_failing(local).await?;
     let (update, batches) = log.begin(local, new).await.map_err(|_| VolumeErrorKind::Io)?;
     if sings(Canary::RecordNotAwaited) {
         return Ok(update);

@@ -8,6 +8,8 @@
 //!   dropped: its blocks are old. A complete one may be in place in any part, so it is written
 //!   again everywhere it is named. Each device has its own new blocks. Then the row is a whole
 //!   codeword, but for lost strips within what the parity can bear.
+//! - **A device that the record does not name does not count.** It was recorded as out before the
+//!   record was written. If it is in service, it came back since.
 //! - **A holder that is not in service does not count.** It was recorded as out before anything
 //!   that it lacks went in place, or it was lost with the crash. Either way its content is never
 //!   used later. If it came back it has a new tag, and its rebuilt content is newer than records
