@@ -14,6 +14,7 @@ use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
 use ashlar_volume::{Volume, VolumeErrorKind};
+use std::time::Duration;
 
 /// Members that it grows by.
 const ADDED: usize = 2;
@@ -169,6 +170,38 @@ fn a_growth_pauses_and_goes_on_over_a_stop() {
             audit(&engine, model).await;
         })
         .done();
+}
+
+/// A member goes while the members are told of a new frontier. Clients then wrote what had moved
+/// without it, and the new places once kept old content.
+#[test]
+fn a_member_that_goes_while_the_frontier_moves_leaves_no_cell_old() {
+    for lost in 0..9 {
+        let (mut world, disks, model) = growing_world(1408);
+        let opener = world.opener();
+        let own = disks.clone();
+        world
+            .run(async move |handle| {
+                let engine = engine(opener, &handle, 2);
+                engine.assemble(spec()).await.expect("assembled");
+                let is_told = |disk: &SimDisk| {
+                    map_of(&superblock_of(disk)).growth().is_none_or(|it| it.moved_cells > 0)
+                };
+                while !own.iter().any(is_told) {
+                    handle.sleep(Duration::from_micros(10)).await;
+                }
+                let (going, member) = (engine.clone(), MemberIdx::from_at(lost));
+                handle.spawn(async move { going.fail("tank", member).await.expect("it may go") });
+                let model = written_all_over(&engine, model, 0).await;
+                until(&engine, &handle, |lost, tolerates| lost.len() == 1 && tolerates == 2).await;
+                engine.scrub("tank", false).await.expect("begun");
+                until_ended(&engine, &handle, JobKind::Scrub).await;
+                let mismatches = last(&engine, "job.finished", "mismatches");
+                assert_eq!(mismatches.as_deref(), Some("0"), "without {member}");
+                audit(&engine, model).await;
+            })
+            .done();
+    }
 }
 
 /// A member in service gets another device in the middle: what moved to it, and what moved away, is
