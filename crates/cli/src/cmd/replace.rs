@@ -29,8 +29,8 @@ pub struct Args {
     destroy: Option<PathBuf>,
 
     /// State that the device writes blocks of this size (4K or more) atomically, even when power
-    /// fails. With policy `log`, Ashlar trusts this statement from the next start of the array on
-    /// and logs less. If the statement is wrong, a power cut together with a lost drive can corrupt
+    /// fails. With policy `log`, Ashlar trusts this statement and logs less after the next start of
+    /// the array. If the statement is wrong, a power cut together with a lost drive can corrupt
     /// data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
