@@ -94,8 +94,8 @@ fn content(writer: u64, round: u64) -> Vec<u8> {
     vec![byte; BLOCK]
 }
 
-/// Write and sync until that fails; how many rounds went well, counted in `all` too.
-fn write_until_it_fails(place: &str, writer: u64, all: &AtomicU64) -> (u64, io::Error) {
+/// Write and sync until that fails; how many rounds went well, counted in `done` too.
+fn write_until_it_fails(place: &str, writer: u64, done: &AtomicU64) -> (u64, io::Error) {
     let file = File::options().write(true).open(place).expect("it is there");
     for round in 0.. {
         let at = writer * u64::try_from(BLOCK).expect("small");
@@ -103,19 +103,20 @@ fn write_until_it_fails(place: &str, writer: u64, all: &AtomicU64) -> (u64, io::
         if let Err(error) = written {
             return (round, error);
         }
-        all.fetch_add(1, Ordering::Relaxed);
+        done.fetch_add(1, Ordering::Relaxed);
     }
     unreachable!("it fails at some time")
 }
 
 /// What each writer had synced before the daemon was killed.
 fn killed_under_load(world: &mut World, place: &str) -> Vec<u64> {
-    let all = AtomicU64::new(0);
+    let done: Vec<_> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
-        let all = &all;
-        let start = |writer| scope.spawn(move || write_until_it_fails(place, writer, all));
-        let writers: Vec<_> = (0..WRITERS).map(start).collect();
-        wait_for("some writes", || all.load(Ordering::Relaxed) > 4 * WRITERS);
+        let start = |(writer, done)| scope.spawn(move || write_until_it_fails(place, writer, done));
+        let writers: Vec<_> = (0..).zip(&done).map(start).collect();
+        wait_for("two rounds of every writer", || {
+            done.iter().all(|it| it.load(Ordering::Relaxed) > 1)
+        });
         world.kill();
         let have_errors = (0..LOOKS).any(|_| {
             std::thread::sleep(PAUSE);
