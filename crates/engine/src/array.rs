@@ -605,10 +605,10 @@ impl Array {
                 > self.layouts.parity_strips_max()
     }
 
-    /// Members that the spare table has room for.
+    /// Members that the spare table has room for (`ashlar_ondisk::GeometryRecord::spare_entries`).
     fn entries_max(&self) -> usize {
         let spares = self.geometry().declustered().map_or(0, |map| map.parts().spare_columns);
-        spares + self.layouts.parity_strips_max()
+        (spares + self.layouts.parity_strips_max()) * self.geometry().domain_members()
     }
 
     /// Strips that some stripe lacks at most when these members are missing, and `out` serves
@@ -625,9 +625,14 @@ impl Array {
             let is_filled = slot.state() == SlotState::Rebuilding && !slot.fails();
             is_missing(member) && !(member != out && is_filled && cells.is_lost(member))
         };
-        let all = (0..self.slots.len()).map(MemberIdx::from_at);
-        let count = all.filter(|member| cells.is_lost(*member) || is_gone(*member)).count();
-        // A stripe has at most one strip of each.
+        let is_hit = |at| {
+            let member = MemberIdx::from_at(at);
+            cells.is_lost(member) || is_gone(member)
+        };
+        // A stripe has at most one strip in each failure domain.
+        let domain = self.geometry().domain_members();
+        let domains = (0..self.slots.len()).step_by(domain);
+        let count = domains.filter(|first| (*first..*first + domain).any(is_hit)).count();
         if count <= self.layouts.parity_strips_max() && !cells.has_losses() {
             return count;
         }
@@ -668,8 +673,9 @@ impl Array {
         })
     }
 
-    /// Whether lost members are rebuilt into distributed spares.
-    pub fn has_distributed_spares(&self) -> bool {
+    /// Whether each cell of a lost member has a state: in arrays with distributed spares, and in
+    /// those that grew.
+    pub fn has_spare_table(&self) -> bool {
         self.spare_cells.is_some()
     }
 

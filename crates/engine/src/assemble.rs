@@ -37,7 +37,7 @@ use crate::map_pages::MapDevices;
 use crate::member::SlotState;
 use crate::ownership::Seen;
 use crate::spare::Spare;
-use crate::spare_cells::{SpareCells, entries_of};
+use crate::spare_cells::{SpareCells, losses_of};
 use crate::watch;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
@@ -397,9 +397,9 @@ fn spare_cells(
     geometry: &Geometry,
     now: &Geometry,
 ) -> Option<Box<SpareCells>> {
-    let asked = geometry.declustered().filter(|_| superblock.has_distributed_spares())?;
+    let asked = geometry.declustered().filter(|_| superblock.has_spare_table())?;
     let map = now.declustered()?;
-    let table = SpareTable::of_losses(map, entries_of(superblock));
+    let table = SpareTable::of_losses(map, losses_of(superblock));
     Some(Box::new(SpareCells::new(*asked, *map, table)))
 }
 

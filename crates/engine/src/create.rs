@@ -153,11 +153,6 @@ fn check_devices(spec: &CreateSpec) -> Result<(), Refusal> {
 
 /// A stripe has at most as many strips in an enclosure as parity replaces.
 fn check_enclosures(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
-    // Spare cells would bring strips of a stripe back into one enclosure.
-    if spec.enclosures.is_some() && has_spares(spec) {
-        let what = "failure domains and distributed spares exclude each other";
-        return Err(Refusal::new("array.bad_shape", what, "nothing was written"));
-    }
     let domain_members = spec.shape.declustered.map_or(1, |wish| wish.domain_members);
     let is_possible = match spec.enclosures {
         Some(own) => own.check(&plan.geometry).is_ok(),
@@ -173,14 +168,14 @@ fn check_enclosures(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
 /// A log needs redundancy to log for, and room; checksums need a log.
 fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
     let entries = plan.geometry.spare_entries();
-    if entries > SPARE_ENTRIES_MAX {
+    if has_spares(spec) && entries > SPARE_ENTRIES_MAX {
         return Err(Refusal::new(
             "array.too_many_spares",
             format!(
-                "distributed spares and parity strips together are at most {SPARE_ENTRIES_MAX}, \
-                 and {entries} were asked for"
+                "{entries} drives may be lost together: distributed spares and parity strips, each \
+                 times the drives of a failure domain; at most {SPARE_ENTRIES_MAX} can be"
             ),
-            "take fewer distributed spares; nothing was written",
+            "take fewer distributed spares or smaller domains; nothing was written",
         ));
     }
     if spec.policy != ConsistencyPolicy::Log && spec.checksums != ChecksumKind::None {

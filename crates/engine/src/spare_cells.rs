@@ -1,5 +1,6 @@
-//! Where strips are while members of an array with distributed spares are lost: the table of
-//! `ashlar_layout::declustered` as all workers share it.
+//! Where strips are while members of a declustered array with a spare table are lost, and while it
+//! grows: the table of `ashlar_layout::declustered` as all workers share it. Arrays with distributed
+//! spares have one, and arrays that grow.
 //!
 //! What must stay true: the coordinator alone changes the table. A healthy array pays one load for
 //! each question. Each question is answered from one state of the table, so a caller that needs a
@@ -11,9 +12,9 @@
 
 use ashlar_layout::Place;
 use ashlar_layout::declustered::{
-    CellAt, CellState, Declustered, MemberRow, SpareEntry, SpareTable, Whereabouts,
+    CellAt, CellState, Declustered, Loss, MemberRow, SpareEntry, SpareTable, Whereabouts,
 };
-use ashlar_ondisk::{SpareRecord, Superblock};
+use ashlar_ondisk::Superblock;
 use ashlar_units::{MemberIdx, to_u64};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -108,19 +109,13 @@ impl Spot {
     }
 }
 
-/// The numbers of the entries of a superblock: those with a spare column by it, the others behind.
-pub(crate) fn entries_of(superblock: &Superblock) -> Vec<(usize, MemberIdx, bool)> {
-    let columns = superblock.geometry.spread.map_or(0, |spread| spread.spare_columns.into());
-    let mut next = columns;
-    let entry = |record: &SpareRecord| {
-        let behind = || {
-            next += 1;
-            next - 1
-        };
-        let at = record.column.map_or_else(behind, usize::from);
-        (at, record.slot, record.was_whole)
-    };
-    superblock.spares.iter().map(entry).collect()
+/// The lost members of a superblock.
+pub(crate) fn losses_of(superblock: &Superblock) -> impl Iterator<Item = Loss> {
+    superblock.spares.iter().map(|record| Loss {
+        member: record.slot,
+        column: record.column.map(usize::from),
+        was_whole: record.was_whole,
+    })
 }
 
 impl SpareCells {
@@ -202,14 +197,11 @@ impl SpareCells {
     /// Coordinator only: the superblocks say this. Members were lost, or are whole again.
     /// `is_filled` says of a slot whether a device is on its way into it.
     pub(crate) fn follow(&self, superblock: &Superblock, is_filled: impl Fn(MemberIdx) -> bool) {
-        let wanted = entries_of(superblock);
-        let mut next = SpareTable::of_losses(&self.map(), wanted.iter().copied());
+        let mut next = SpareTable::of_losses(&self.map(), losses_of(superblock));
         {
             let before = self.table();
-            for (at, slot, _) in wanted {
-                if let Some((_, entry)) = before.entries().find(|(_, entry)| entry.member == slot) {
-                    next.keep(at, entry, is_filled(slot));
-                }
+            for Loss { member, .. } in losses_of(superblock) {
+                next.keep(member, &before, is_filled(member));
             }
             if *before == next {
                 return;
@@ -271,13 +263,12 @@ impl SpareCells {
 
     /// What each lost member has where, by entry.
     pub(crate) fn status(&self) -> Vec<LostMember> {
-        let columns = self.asked.parts().spare_columns;
         let table = self.table();
-        let of_entry = |(at, entry): (usize, &SpareEntry)| {
+        let of_entry = |(_, entry): (usize, &SpareEntry)| {
             let count = |state| to_u64(entry.states().iter().filter(|it| **it == state).count());
             LostMember {
                 slot: entry.member,
-                spare_column: (at < columns).then_some(at),
+                spare_column: entry.column,
                 missing: count(CellState::Missing),
                 on_spare: count(CellState::OnSpare),
                 in_place: count(CellState::InPlace),

@@ -88,6 +88,12 @@ impl Areas {
         Areas { tail_copies: Extent::new(end - TAIL_COPIES_BYTES, TAIL_COPIES_BYTES), ..self }
     }
 
+    /// Where the last area ends that lies before the data.
+    pub(crate) fn end_before_data(&self) -> u64 {
+        let ends = self.named().map(|(_, area)| area.end());
+        ends.into_iter().filter(|end| *end <= self.data.offset).fold(FIRST_AREA_OFFSET, u64::max)
+    }
+
     pub(crate) fn from_extents(extents: [Extent; 11]) -> Self {
         let [
             head,

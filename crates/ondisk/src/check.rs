@@ -121,9 +121,7 @@ impl Superblock {
     /// Without enclosures each member is a failure domain of its own.
     fn check_enclosures(&self) -> Result<(), &'static str> {
         let has_domains = self.features.incompatible & Features::FAILURE_DOMAINS != 0;
-        // Spare cells would bring strips of a stripe back into one enclosure.
-        if self.enclosures.is_some() != has_domains || has_domains && self.has_distributed_spares()
-        {
+        if self.enclosures.is_some() != has_domains {
             return Err("enclosure_domains");
         }
         match self.enclosures {

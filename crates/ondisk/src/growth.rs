@@ -10,7 +10,7 @@ use ashlar_units::{ByteSize, Extent};
 
 use crate::areas::pages_bytes;
 use crate::features::Features;
-use crate::format::BITS_PER_PAGE;
+use crate::format::{BITS_PER_PAGE, SPARE_ENTRIES_MAX};
 use crate::geometry::{GrowthRecord, SpreadRecord};
 use crate::member::Role;
 use crate::superblock::Superblock;
@@ -50,6 +50,24 @@ pub enum GrowthFault {
         /// Bytes that are reserved.
         free_bytes: u64,
     },
+    /// No room for the states of lost cells, which an array without distributed spares gets.
+    #[error(
+        "the members have {} of room for the states of lost cells and need {}; copy the data",
+        ByteSize(*.free_bytes),
+        ByteSize(*.needed_bytes)
+    )]
+    NoRoomForStates {
+        /// Bytes that the states take.
+        needed_bytes: u64,
+        /// Bytes that are free.
+        free_bytes: u64,
+    },
+    /// More members may be lost together than the spare table has entries.
+    #[error("{entries} members may be lost together, and the spare table has {SPARE_ENTRIES_MAX}")]
+    TooManyEntries {
+        /// Entries that the array needs.
+        entries: usize,
+    },
     /// Too many regions.
     #[error("the write-intent bitmap has no room for the larger volume; add fewer drives")]
     NoRoomForBits,
@@ -75,6 +93,7 @@ impl Superblock {
         if self.written_map_places() != 2 {
             return Err(GrowthFault::OldMap);
         }
+        grown.make_room_for_states()?;
         grown.make_room_for_map()?;
         let stripes = grown.geometry.stripes_when_grown();
         let volume_bytes = stripes * grown.geometry.stripe_data_bytes();
@@ -112,6 +131,42 @@ impl Superblock {
         Ok(SpreadRecord { members, growths, ..spread })
     }
 
+    /// Cells move beside the spare table. An array without one gets it: its area begins where the
+    /// reserved room does, or behind the last area.
+    fn make_room_for_states(&mut self) -> Result<(), GrowthFault> {
+        if self.has_spare_table() {
+            return Ok(());
+        }
+        let entries = self.geometry.spare_entries();
+        if entries > SPARE_ENTRIES_MAX {
+            return Err(GrowthFault::TooManyEntries { entries });
+        }
+        let needed_bytes = self.geometry.spare_states_bytes();
+        let (areas, reserved) = (self.areas, self.areas.reshape);
+        let start = match reserved.bytes {
+            0 => areas.end_before_data(),
+            _ => reserved.offset,
+        };
+        let free_bytes = areas.data.offset - start;
+        if free_bytes < needed_bytes {
+            return Err(GrowthFault::NoRoomForStates { needed_bytes, free_bytes });
+        }
+        self.areas.spare_states = Extent::new(start, needed_bytes);
+        let left = reserved.bytes.saturating_sub(needed_bytes);
+        self.set_reserved(Extent::new(start + needed_bytes, left));
+        self.features.incompatible |= Features::DISTRIBUTED_SPARES;
+        Ok(())
+    }
+
+    /// What is reserved for a reshape from now on.
+    fn set_reserved(&mut self, reserved: Extent) {
+        self.areas.reshape = reserved;
+        if reserved.bytes == 0 {
+            self.areas.reshape = Extent::default();
+            self.features.compatible &= !Features::RESHAPE_AREA;
+        }
+    }
+
     /// Takes the room for further pages of the written map from what is reserved for a reshape.
     fn make_room_for_map(&mut self) -> Result<(), GrowthFault> {
         let needed_bytes = self.areas.grown_map_bytes(&self.geometry);
@@ -125,11 +180,7 @@ impl Superblock {
         }
         let start = if map.bytes == 0 { reserved.offset } else { map.offset };
         self.areas.grown_map = Extent::new(start, needed_bytes);
-        self.areas.reshape = Extent::new(start + needed_bytes, free_bytes - needed_bytes);
-        if self.areas.reshape.bytes == 0 {
-            self.areas.reshape = Extent::default();
-            self.features.compatible &= !Features::RESHAPE_AREA;
-        }
+        self.set_reserved(Extent::new(start + needed_bytes, free_bytes - needed_bytes));
         Ok(())
     }
 }

@@ -212,9 +212,10 @@ impl AreaPlan {
         let written_map = place(map_bytes * request.written_map_places);
         let intent_log = place(intent_log_bytes);
         let checksums = place(checksum_bytes(request, &geometry));
-        let spare_states = match geometry.spare_states_bytes() {
-            0 => Extent::default(),
-            bytes => place(bytes),
+        let has_spares = geometry.spread.is_some_and(|spread| spread.spare_columns > 0);
+        let spare_states = match has_spares {
+            false => Extent::default(),
+            true => place(geometry.spare_states_bytes()),
         };
         let reshape = match reshape_bytes(request, &geometry) {
             0 => Extent::default(),

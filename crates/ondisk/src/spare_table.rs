@@ -18,7 +18,7 @@ use crate::format::{
     BITS_PER_PAGE, NO_COLUMN, RawSpareEntry, SPARE_ENTRIES_MAX, SPARE_FLAG_IN_USE,
     SPARE_FLAG_WAS_WHOLE, SPARE_STATE_PLACES,
 };
-use crate::geometry::GeometryRecord;
+use crate::geometry::{GeometryRecord, SpreadRecord};
 use crate::member::{MemberEvent, Role};
 use crate::superblock::Superblock;
 
@@ -50,15 +50,20 @@ impl GeometryRecord {
         self.spread.map_or(0, |spread| rows_of(spread.cell_rows))
     }
 
-    /// Entries of the spare table that an array of this geometry uses: one for each spare column,
-    /// and one for each further loss that parity bears.
+    /// Entries of the spare table of an array of this geometry: one for each member whose cells
+    /// spare columns can take, and one for each further loss that parity bears. Both are counted in
+    /// whole failure domains.
     pub fn spare_entries(&self) -> usize {
-        match self.spread {
-            Some(spread) if spread.spare_columns > 0 => {
-                usize::from(spread.spare_columns) + usize::from(self.parity_strips)
-            }
-            _ => 0,
-        }
+        let of = |spread: SpreadRecord| {
+            let domains = usize::from(spread.spare_columns) + usize::from(self.parity_strips);
+            domains * usize::from(spread.domain_members)
+        };
+        self.spread.map_or(0, of)
+    }
+
+    /// The failure domain of a slot.
+    fn domain_of(&self, slot: MemberIdx) -> usize {
+        slot.at() / usize::from(self.spread.map_or(1, |spread| spread.domain_members.max(1)))
     }
 
     /// Pages of states that one entry has.
@@ -144,8 +149,8 @@ impl SpareRecord {
 }
 
 impl Superblock {
-    /// Whether cells of lost members may lie on distributed spares.
-    pub fn has_distributed_spares(&self) -> bool {
+    /// Whether there is a spare table: with distributed spares, or since the array grew.
+    pub fn has_spare_table(&self) -> bool {
         self.features.incompatible & Features::DISTRIBUTED_SPARES != 0
     }
 
@@ -166,7 +171,7 @@ impl Superblock {
         before: Role,
         event: MemberEvent,
     ) {
-        if !self.has_distributed_spares() {
+        if !self.has_spare_table() {
             return;
         }
         match (before, event) {
@@ -188,7 +193,7 @@ impl Superblock {
         let free = (0..self.geometry.spare_entries()).find(|entry| !is_used(*entry));
         // A start with more losses is refused, and no member goes out beyond that.
         let entry = free.expect("no more members go out than there are entries");
-        let column = self.free_column();
+        let column = self.column_for(slot);
         self.spares.push(SpareRecord {
             entry,
             slot,
@@ -199,30 +204,34 @@ impl Superblock {
         self.spares.sort_unstable_by_key(|record| record.entry);
     }
 
-    fn free_column(&self) -> Option<u8> {
+    /// The spare column for a member of a slot: the one that others of its failure domain have,
+    /// else one that nobody has. Members of a domain have no cells in the same sub-slice.
+    fn column_for(&self, slot: MemberIdx) -> Option<u8> {
+        let domain_of = |slot| self.geometry.domain_of(slot);
+        let of_domain = |record: &&SpareRecord| domain_of(record.slot) == domain_of(slot);
+        let shared = self.spares.iter().filter(of_domain).find_map(|record| record.column);
         let columns = self.geometry.spread.map_or(0, |spread| spread.spare_columns);
         let columns = u8::try_from(columns).expect("checked to be few");
-        (0..columns).find(|column| self.spares.iter().all(|it| it.column != Some(*column)))
+        let is_free = |column: &u8| self.spares.iter().all(|it| it.column != Some(*column));
+        shared.or_else(|| (0..columns).find(is_free))
     }
 
-    /// A column that became free goes to the first entry without one.
+    /// A column that became free goes to the first entry without one, and to others of its domain.
     fn promote_waiting(&mut self) {
-        while let Some(column) = self.free_column() {
-            let Some(waiting) = self.spares.iter_mut().find(|it| it.column.is_none()) else {
-                return;
-            };
-            waiting.column = Some(column);
+        for at in 0..self.spares.len() {
+            let SpareRecord { slot, column, .. } = self.spares[at];
+            self.spares[at].column = column.or_else(|| self.column_for(slot));
         }
     }
 
     /// The name of the first field of the spare table or its area that is impossible.
     pub(crate) fn check_spare_table(&self) -> Result<(), &'static str> {
         let columns = self.geometry.spread.map_or(0, |spread| spread.spare_columns);
-        if !self.has_distributed_spares() {
+        if !self.has_spare_table() {
             let is_empty = self.spares.is_empty() && self.areas.spare_states == Extent::default();
             return if is_empty { Ok(()) } else { Err("spare_table") };
         }
-        if columns == 0 || self.geometry.spare_entries() > SPARE_ENTRIES_MAX {
+        if self.geometry.spread.is_none() || self.geometry.spare_entries() > SPARE_ENTRIES_MAX {
             return Err("spare_columns");
         }
         if self.areas.spare_states.bytes < self.geometry.spare_states_bytes() {
@@ -230,10 +239,12 @@ impl Superblock {
         }
         for (at, record) in self.spares.iter().enumerate() {
             let others = &self.spares[..at];
+            let domain_of = |record: &SpareRecord| self.geometry.domain_of(record.slot);
             let is_twice = others.iter().any(|other| {
+                let has_its_column = other.column.is_some() && other.column == record.column;
                 other.slot == record.slot
                     || other.entry == record.entry
-                    || other.column.is_some() && other.column == record.column
+                    || has_its_column && domain_of(other) != domain_of(record)
             });
             let is_column = record.column.is_none_or(|column| u16::from(column) < columns);
             let is_entry = record.entry < self.geometry.spare_entries();

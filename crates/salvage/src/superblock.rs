@@ -341,8 +341,7 @@ impl Superblock {
     /// Enclosures and their domains are there together with bit 6.
     fn check_domains(&self, bytes: &[u8]) -> Result<(), &'static str> {
         let domains = u64::from(bytes[ENCLOSURE_AT]);
-        let has_spares = u64_at(bytes, 40) & DISTRIBUTED_SPARES != 0;
-        if (domains != 0) != (u64_at(bytes, 40) & 64 == 64) || domains != 0 && has_spares {
+        if (domains != 0) != (u64_at(bytes, 40) & 64 == 64) {
             return Err("enclosure_domains");
         }
         let Some(map) = &self.geometry.declustered else {

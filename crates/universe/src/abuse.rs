@@ -315,7 +315,7 @@ impl Abuses<'_> {
             self.stage.mark("abuse.stale_copy_of_another_member");
         }
         // With cells on distributed spares as many may be gone.
-        let is_too_many = damage == Damage::TooManyGone && !rest.newest.has_distributed_spares();
+        let is_too_many = damage == Damage::TooManyGone && !rest.newest.has_spare_table();
         let is_refused = is_beyond || is_too_many || is_stranger;
         // One member with the truth must be left.
         let knows = |at: &usize| {

@@ -158,7 +158,7 @@ impl Director<'_> {
 
     /// Whether the slot may be lost now, or is lost already.
     fn may_go(&self, slot: usize, out: &[bool], now: Nanos) -> bool {
-        if !self.array.has_distributed_spares() {
+        if !self.array.has_spare_table() {
             return out[slot] || self.drive_slots.may_lose(slot, out, now);
         }
         // A device that is being filled serves what it has.
@@ -440,7 +440,7 @@ impl Director<'_> {
             .iter()
             .map(|state| matches!(state, SlotState::Out | SlotState::Failing))
             .collect();
-        let has_spares = self.array.has_distributed_spares();
+        let has_spares = self.array.has_spare_table();
         if !has_spares && self.drive_slots.is_needed(slot, &gone) {
             let answer = self.engine.fail(TANK, MemberIdx::from_at(slot)).await;
             // Meanwhile this one may have gone.
@@ -484,7 +484,7 @@ impl Director<'_> {
         let answer = self.engine.replace(TANK, MemberIdx::from_at(slot), &name, true).await;
         let is_taken = answer.is_ok();
         let mut may_be = vec!["slot.taken", "member.not_joined", "device.failed", IN_USE];
-        if self.array.has_distributed_spares() && !was_out {
+        if self.array.has_spare_table() && !was_out {
             may_be.push("array.members_lost");
         }
         self.answered("replace", answer, &may_be);

@@ -7,7 +7,7 @@
 
 use crate::drive_slot::{DriveSlots, Rest};
 use ashlar_engine::SlotState;
-use ashlar_layout::declustered::{CellState, Declustered, SpareTable};
+use ashlar_layout::declustered::{CellState, Declustered, Loss, SpareTable};
 use ashlar_ondisk::format::SPARE_STATE_PLACES;
 use ashlar_ondisk::spare_table::take_state_bits;
 use ashlar_ondisk::{BitmapPage, Role, SpareRecord};
@@ -36,7 +36,7 @@ pub(crate) fn must_be_refused(
         }
     }
     let geometry = rest.newest.geometry.to_layout()?;
-    let Some(map) = geometry.declustered().filter(|_| rest.newest.has_distributed_spares()) else {
+    let Some(map) = geometry.declustered().filter(|_| rest.newest.has_spare_table()) else {
         return Some(drive_slots.is_beyond(&out));
     };
     let parity = geometry.parity_strips();
@@ -73,16 +73,11 @@ impl Found<'_> {
     /// The spare table, from the devices of members that are in service.
     fn table(&self, is_filled: impl Fn(usize) -> bool) -> SpareTable {
         let records = &self.rest.newest.spares;
-        let behind = records.iter().filter(|record| record.column.is_none());
-        let behind: Vec<MemberIdx> = behind.map(|record| record.slot).collect();
-        let number = |record: &SpareRecord| match record.column {
-            Some(column) => usize::from(column),
-            None => {
-                let at = behind.iter().position(|slot| *slot == record.slot);
-                self.map.parts().spare_columns + at.expect("it is one of them")
-            }
-        };
-        let losses = records.iter().map(|it| (number(it), it.slot, it.was_whole));
+        let losses = records.iter().map(|it| Loss {
+            member: it.slot,
+            column: it.column.map(usize::from),
+            was_whole: it.was_whole,
+        });
         let mut table = SpareTable::of_losses(&self.map, losses);
         for record in records {
             let has_device = is_filled(record.slot.at());
@@ -91,7 +86,8 @@ impl Found<'_> {
             }
             for (cell, state) in self.states(record).into_iter().enumerate() {
                 let is_gone = state == CellState::InPlace && !has_device;
-                table.load(number(record), cell, if is_gone { CellState::Missing } else { state });
+                let entry = table.entry_of(record.slot).expect("it was just made");
+                table.load(entry, cell, if is_gone { CellState::Missing } else { state });
             }
         }
         table

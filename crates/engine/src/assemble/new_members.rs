@@ -83,10 +83,6 @@ pub(crate) fn grown(
     entries: &[MemberEntry],
 ) -> Result<Superblock, Refusal> {
     let next = "nothing was changed";
-    if superblock.geometry.spread.is_some() && !superblock.has_distributed_spares() {
-        let what = "has no distributed spares, and only pools with some grow";
-        return Err(cannot_grow(superblock, what, next));
-    }
     if superblock.geometry.spread.is_some() && !superblock.has_whole_map() {
         let what = "has a written map of an older kind";
         return Err(cannot_grow(superblock, what, "make another array and copy the data"));

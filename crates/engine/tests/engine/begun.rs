@@ -7,11 +7,13 @@ use crate::grown::{map_of, salvaged, small, superblock_of, written_all_over};
 use crate::growth::{growth_runs, until_grown};
 use crate::world::jobs::{audit, ms, raid6, started, status, steps};
 use crate::world::{
-    DISK_BYTES, Model, assemble_dirty, assemble_spec, create_spec, engine, names, read, submit,
+    DISK_BYTES, Model, assemble_dirty, assemble_spec, create_spec, declustered, engine,
+    in_enclosures, names, read, spared_enclosures, submit,
 };
 use ashlar_engine::{
     ArrayVolume, Engine, GrowReport, GrowSpec, Refusal, SlotState, event_names as events,
 };
+use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, SimDisk, SimWorld, Stop};
@@ -376,4 +378,60 @@ fn as_many_cells_move_as_were_foretold() {
             assert_eq!(to_u64(all.len()), report.moved_cells);
         })
         .done();
+}
+
+/// Pools without distributed spares, in enclosures, and both; and members that each grows by.
+fn other_pools() -> [(Shape, usize); 3] {
+    [(declustered(Level::Raid6, 7, 4, 0), 2), (in_enclosures(), 4), (spared_enclosures(), 4)]
+}
+
+/// A member is lost in the middle, the growth stands still until it is replaced, and the power is
+/// cut after that.
+#[test]
+fn pools_of_every_kind_grow_over_a_loss_and_a_power_cut() {
+    for (seed, (shape, added)) in (1510..).zip(other_pools()) {
+        let members = shape.members;
+        let mut world = SimWorld::new(seed);
+        let mut disks: Vec<SimDisk> = Vec::new();
+        for name in names(members + added) {
+            disks.push(world.add_disk(&name, DiskOptions::sized(DISK_BYTES)));
+        }
+        world.add_disk("new0", DiskOptions::sized(DISK_BYTES));
+        let opener = world.opener();
+        let spec = GrowSpec { devices: names(members + added).split_off(members), ..spec() };
+        let model = world
+            .run(async move |handle| {
+                let engine = started(opener, &handle, shape).await;
+                let size_bytes = status(&engine).await.geometry.volume_bytes();
+                let model = written_all_over(&engine, Model::new(seed, size_bytes), 0).await;
+                engine.grow(spec).await.unwrap_or_else(|refused| panic!("{seed}: {refused}"));
+                let model = steps(&engine, 0, model, 3).await;
+                engine.fail("tank", MemberIdx(3)).await.expect("it may go");
+                let model = audit(&engine, steps(&engine, 1, model, 50).await).await;
+                assert!(growth_runs(&engine).await, "{seed}: it stands still");
+                engine.replace("tank", MemberIdx(3), "new0", true).await.expect("replaced");
+                let model = steps(&engine, 0, model, 50).await;
+                crate::grown::flushed(&engine).await;
+                model
+            })
+            .done();
+        world.stop(Stop::PowerCut);
+        disks[3] = world.disk("new0").expect("it was added");
+        let opener = world.opener();
+        let model = world
+            .run(async move |handle| {
+                let engine = engine(opener, &handle, 2);
+                let mut all = assemble_dirty(members + added);
+                all.devices[3] = "new0".to_owned();
+                engine.assemble(all).await.expect("assembled");
+                let old_bytes = to_u64(model.bytes.len());
+                let model = until_grown(&engine, &handle, model).await;
+                let model = written_all_over(&engine, model, old_bytes).await;
+                let model = steps(&engine, 0, audit(&engine, model).await, 100).await;
+                engine.stop("tank").await.expect("stopped");
+                model
+            })
+            .done();
+        salvaged(&disks, &model);
+    }
 }

@@ -1,12 +1,15 @@
 //! Arrays with failure domains: all of an enclosure may be lost, and no data is.
 //!
-//! What must stay true: the array is the one of `world::in_enclosures`. Slots 2d and 2d + 1 are a
-//! failure domain, slots 4e to 4e + 3 an enclosure.
+//! What must stay true: the array is the one of `world::in_enclosures`, or has distributed spares
+//! besides. Slots 2d and 2d + 1 are a failure domain, slots 4e to 4e + 3 an enclosure.
 
+use crate::grown::until;
 use crate::world::jobs::{
     MODEL_BYTES, Rig, audit, filled, on_array, status, steps, until_all_in_sync,
 };
-use crate::world::{DISK_BYTES, assemble_dirty, assemble_spec, engine, in_enclosures, jobs};
+use crate::world::{
+    DISK_BYTES, assemble_dirty, assemble_spec, engine, in_enclosures, jobs, spared_enclosures,
+};
 use ashlar_engine::ArrayState;
 use ashlar_salvage::{Choices, How, Salvage};
 use ashlar_sim::SimDisk;
@@ -80,6 +83,59 @@ fn a_start_and_the_second_reader_do_without_an_enclosure() {
         };
         world.run(second).done();
     }
+}
+
+/// Distributed spares take all of an enclosure. Then another one may go, and a start does without
+/// both.
+#[test]
+fn a_lost_enclosure_is_rebuilt_on_the_others_and_then_the_next_may_go() {
+    let (mut world, disks, _new) = jobs::world_for(940, &spared_enclosures());
+    let (opener, own) = (world.opener(), disks.clone());
+    let model = world
+        .run(async move |handle| {
+            let engine = jobs::started(opener, &handle, spared_enclosures()).await;
+            let model = filled(&engine, 4).await;
+            own[4..8].iter().for_each(SimDisk::vanish);
+            let model = audit(&engine, steps(&engine, 0, model, 60).await).await;
+            until(&engine, &handle, |lost, tolerates| lost.len() == 4 && tolerates == 2).await;
+            let now = status(&engine).await;
+            let columns = |slots: [u16; 2]| {
+                let of = |slot: u16| {
+                    let lost = now.lost_members.iter().find(|it| it.slot == MemberIdx(slot));
+                    lost.expect("it is lost").spare_column
+                };
+                slots.map(of)
+            };
+            assert_eq!(columns([4, 6]), columns([5, 7]), "members of a domain share a column");
+            assert_ne!(columns([4, 5])[0], columns([6, 7])[0]);
+            own[12..16].iter().for_each(SimDisk::vanish);
+            let model = audit(&engine, steps(&engine, 1, model, 60).await).await;
+            assert_eq!(status(&engine).await.tolerates, 0);
+            engine.fail("tank", MemberIdx(0)).await.expect_err("it is needed");
+            engine.stop("tank").await.expect("stopped");
+            model
+        })
+        .done();
+    let here = |at: &usize| !(4..8).contains(at) && !(12..16).contains(at);
+    let whole = Extent::new(0, DISK_BYTES);
+    let images: Vec<Vec<u8>> = (0..16).filter(here).map(|at| disks[at].peek(whole)).collect();
+    is_salvaged(&images, &model.bytes);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(assemble_spec(16)).await.expect("without two enclosures");
+            let model = audit(&engine, steps(&engine, 0, model, 40).await).await;
+            let gone = (4..8).chain(12..16);
+            for slot in gone {
+                disks[slot].come_back();
+                engine.re_add("tank", &format!("disk{slot}")).await.expect("back");
+            }
+            until_all_in_sync(&engine, &handle).await;
+            assert!(status(&engine).await.lost_members.is_empty());
+            audit(&engine, model).await;
+        })
+        .done();
 }
 
 /// Every block, from these images alone.

@@ -4,7 +4,7 @@
 //!
 //! What must stay true: nothing here runs an engine. Images are sparse, so members may be large.
 
-use ashlar_layout::declustered::{CellState, MemberRow, SpareTable, Whereabouts};
+use ashlar_layout::declustered::{CellState, Loss, MemberRow, SpareTable, Whereabouts};
 use ashlar_layout::{DeclusteredShape, Geometry, Level, Shape};
 use ashlar_ondisk::bitmap::WORDS_PER_PAGE;
 use ashlar_ondisk::format::copy_slots;
@@ -168,11 +168,15 @@ fn images(superblock: &Superblock, stripes: &[u64]) -> Vec<Image> {
     }
     let geometry = superblock.geometry.to_layout().expect("an array");
     let map = *geometry.declustered().expect("declustered");
-    let lost = superblock.spares.iter().map(|record| (record.entry, record.slot, true));
+    let lost = superblock.spares.iter().map(|record| Loss {
+        member: record.slot,
+        column: record.column.map(usize::from),
+        was_whole: true,
+    });
     let mut table = SpareTable::of_losses(&map, lost);
-    for record in &superblock.spares {
+    for entry in 0..superblock.spares.len() {
         for cell in 0..to_usize(map.cells()) {
-            table.load(record.entry, cell, CellState::OnSpare);
+            table.load(entry, cell, CellState::OnSpare);
         }
     }
     for stripe in stripes {

@@ -187,15 +187,23 @@ fn written_to(
     spare_target(map, lost, cell).unwrap_or(own.member)
 }
 
-/// The member that a lost cell is rebuilt to, if a spare column is left for it.
+/// The member that a lost cell is rebuilt to, if a spare column is left for it. Members of one
+/// domain share a column.
 fn spare_target(map: &Declustered, lost: &[MemberIdx], cell: CellAt) -> Option<MemberIdx> {
+    let mut domains: Vec<usize> = Vec::new();
+    for domain in lost.iter().map(|it| map.domain_of(*it)) {
+        if !domains.contains(&domain) {
+            domains.push(domain);
+        }
+    }
     let mut at = cell;
     loop {
         let member = map.member(at);
-        match lost.iter().position(|it| *it == member) {
-            None => return Some(member),
-            Some(entry) => at = map.spare_cell(at, entry)?,
+        if !lost.contains(&member) {
+            return Some(member);
         }
+        let spare = domains.iter().position(|it| *it == map.domain_of(member))?;
+        at = map.cell_in_spare_column(at, spare)?;
     }
 }
 

@@ -53,7 +53,7 @@ pub use parts::{
 pub use rebuild::{Endangered, endangered_in, rebuild_order, strips_to_read};
 pub(crate) use slice::CarriedSeat;
 pub use slice::{CellAt, Declustered, DeclusteredSeat, GroupAt, Held, MemberRow};
-pub use spares::{CellState, DeviceState, SpareEntry, SpareTable, Whereabouts};
+pub use spares::{CellState, DeviceState, Loss, SpareEntry, SpareTable, Whereabouts};
 pub use spelling::{DraidSpelling, ParseDraidError};
 pub use states::{Settled, SpareError};
 pub use times::{

@@ -1,14 +1,15 @@
 //! Distributed spares: which members are lost, which spare column each of them has, and where a
 //! cell is now.
 //!
-//! A lost member has an entry. The entries below the number of spare columns have a spare column
-//! each. Each cell of a lost member has a state of its own, so losses, rebuilds, returns and
-//! replacements may come in any order and stop anywhere.
+//! A lost member has an entry, and a spare column if one was free. Members of one failure domain
+//! share a column: they never have cells in the same sub-slice. Each cell of a lost member has a
+//! state of its own, so losses, rebuilds, returns and replacements may come in any order and stop
+//! anywhere.
 //!
 //! What must stay true: from a cell of a data column the walk ends, and cells of different data
-//! columns end on different members. A spare column has at most one cell that points at it, so a
-//! walk from a data column cannot come back to where it was. Walked backwards it can circle among
-//! spare columns, and then they hold nothing.
+//! columns end on different members, and in different failure domains. A spare cell has at most one
+//! cell that points at it, so a walk from a data column cannot come back to where it was. Walked
+//! backwards it can circle among spare columns, and then they hold nothing.
 //!
 //! Not here: what changes states (`states`).
 
@@ -41,6 +42,8 @@ pub enum DeviceState {
 pub struct SpareEntry {
     /// The member.
     pub member: MemberIdx,
+    /// The spare column that takes its cells; `None`: they can only be filled in their places.
+    pub column: Option<usize>,
     /// Whether there is a device to write to.
     pub device: DeviceState,
     /// Whether every cell was in its place when the device was lost. Only then may cells of the
@@ -50,8 +53,18 @@ pub struct SpareEntry {
     pub(super) states: Vec<CellState>,
 }
 
-/// All lost members of an array. Entries with a spare column come first; one behind them can only
-/// be filled in its place.
+/// A member that is lost, as the members of the array record it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// Which.
+    pub member: MemberIdx,
+    /// Its spare column, if it has one.
+    pub column: Option<usize>,
+    /// Whether every cell was in its place when it was lost.
+    pub was_whole: bool,
+}
+
+/// All lost members of an array.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SpareTable {
     pub(super) entries: Vec<Option<SpareEntry>>,
@@ -74,19 +87,15 @@ impl SpareTable {
         SpareTable { entries: vec![None; map.parts().members] }
     }
 
-    /// That of an array whose lost members are these, each with the number of its entry. All their
-    /// cells are missing, until [`SpareTable::load`] says otherwise.
+    /// That of an array whose lost members are these. All their cells are missing, until
+    /// [`SpareTable::load`] says otherwise.
     ///
     /// # Panics
-    /// If two have one number, or one has a number that is none.
-    pub fn of_losses(
-        map: &Declustered,
-        losses: impl IntoIterator<Item = (usize, MemberIdx, bool)>,
-    ) -> SpareTable {
+    /// If they are more than the array has members.
+    pub fn of_losses(map: &Declustered, losses: impl IntoIterator<Item = Loss>) -> SpareTable {
         let mut table = SpareTable::new(map);
-        for (at, member, was_whole) in losses {
-            assert!(table.entries[at].is_none(), "entry {at} is given twice");
-            table.entries[at] = Some(SpareEntry::new(map, member, was_whole));
+        for (at, loss) in losses.into_iter().enumerate() {
+            table.entries[at] = Some(SpareEntry::new(map, loss));
         }
         table
     }
@@ -120,7 +129,7 @@ impl SpareTable {
         let mut filled = None;
         let lost_to = |filled: Option<CellAt>, at| Whereabouts::LostTo(filled.unwrap_or(at));
         loop {
-            let Some((entry_at, entry)) = self.entry_at(map, at) else {
+            let Some(entry) = self.entry_at(map, at) else {
                 return if is_lost { lost_to(filled, at) } else { Whereabouts::At(at) };
             };
             if entry.device == DeviceState::Filling {
@@ -132,7 +141,7 @@ impl SpareTable {
                 CellState::Missing => is_lost = true,
                 CellState::OnSpare => {}
             }
-            match (map.spare_cell(at, entry_at), filled) {
+            match (map.spare_cell(at, entry), filled) {
                 (Some(_), Some(filled)) if is_lost => return Whereabouts::LostTo(filled),
                 (Some(spare), _) => at = spare,
                 (None, Some(filled)) => return Whereabouts::LostTo(filled),
@@ -149,13 +158,13 @@ impl SpareTable {
     /// As [`SpareTable::whereabouts`].
     pub fn copy_targets(&self, map: &Declustered, cell: CellAt, mut tell: impl FnMut(CellAt)) {
         let mut at = cell;
-        while let Some((entry_at, entry)) = self.entry_at(map, at) {
+        while let Some(entry) = self.entry_at(map, at) {
             match entry.states[map.cell_number(at)] {
                 CellState::InPlace | CellState::Missing => return,
                 CellState::OnSpare if entry.device == DeviceState::Filling => tell(at),
                 CellState::OnSpare => {}
             }
-            match map.spare_cell(at, entry_at) {
+            match map.spare_cell(at, entry) {
                 Some(spare) => at = spare,
                 None => return,
             }
@@ -168,33 +177,57 @@ impl SpareTable {
         let mut at = spare;
         // A walk that has not ended after as many steps as there are spare columns circles.
         for _ in 0..=map.parts().spare_columns {
-            let Some(column) = map.spare_index(at) else { return true };
-            let Some(entry) = &self.entries[column] else { return false };
-            let Some(hosted) = map.cell(entry.member, at.slice, at.cell_row) else { return false };
-            // A member of another sub-slice never has its cell in this one.
-            if hosted.sub_slice != at.sub_slice
-                || entry.states[map.cell_number(hosted)] != CellState::OnSpare
-            {
-                return false;
+            if map.spare_index(at).is_none() {
+                return true;
             }
-            at = hosted;
+            match self.hosted_in(map, at) {
+                Some((entry, hosted)) if entry.state(map, hosted) == CellState::OnSpare => {
+                    at = hosted;
+                }
+                _ => return false,
+            }
         }
         false
     }
 
+    /// The lost member whose cells a spare cell takes, and which of them this one takes. Of the
+    /// members that share the column at most one has a cell in this sub-slice.
+    pub(super) fn hosted_in(
+        &self,
+        map: &Declustered,
+        spare: CellAt,
+    ) -> Option<(&SpareEntry, CellAt)> {
+        let column = map.spare_index(spare)?;
+        let mut of_column =
+            self.entries.iter().flatten().filter(|entry| entry.column == Some(column));
+        of_column.find_map(|entry| {
+            let hosted = map.cell(entry.member, spare.slice, spare.cell_row)?;
+            (hosted.sub_slice == spare.sub_slice).then_some((entry, hosted))
+        })
+    }
+
     /// The entry of the member that a cell lies on.
-    pub(super) fn entry_at(&self, map: &Declustered, at: CellAt) -> Option<(usize, &SpareEntry)> {
-        let entry_at = self.entry_of(map.member(at))?;
-        Some((entry_at, self.entries[entry_at].as_ref()?))
+    pub(super) fn entry_at(&self, map: &Declustered, at: CellAt) -> Option<&SpareEntry> {
+        self.entries[self.entry_of(map.member(at))?].as_ref()
+    }
+
+    /// The spare column for a member that is lost: the one that others of its domain have, else one
+    /// that nobody has.
+    pub(super) fn column_for(&self, map: &Declustered, member: MemberIdx) -> Option<usize> {
+        let all = || self.entries.iter().flatten();
+        let of_domain = |entry: &&SpareEntry| map.domain_of(entry.member) == map.domain_of(member);
+        let shared = all().filter(of_domain).find_map(|entry| entry.column);
+        let is_free = |column: &usize| all().all(|entry| entry.column != Some(*column));
+        shared.or_else(|| (0..map.parts().spare_columns).find(is_free))
     }
 }
 
 impl SpareEntry {
     /// Of a member without a device, nothing of which is anywhere.
-    pub(super) fn new(map: &Declustered, member: MemberIdx, was_whole: bool) -> SpareEntry {
-        let cells = to_usize(map.cells());
-        let states = vec![CellState::Missing; cells];
-        SpareEntry { member, device: DeviceState::Absent, was_whole, states }
+    pub(super) fn new(map: &Declustered, loss: Loss) -> SpareEntry {
+        let Loss { member, column, was_whole } = loss;
+        let states = vec![CellState::Missing; to_usize(map.cells())];
+        SpareEntry { member, column, device: DeviceState::Absent, was_whole, states }
     }
 
     /// The states of all cells, in the order of the member's rows.
@@ -222,15 +255,21 @@ impl Declustered {
         self.cell_numbered(member, ashlar_units::to_u64(number))
     }
 
-    /// The spare cell of an entry in the sub-slice and row of a cell; `None` if the entry has no
-    /// spare column.
+    /// The spare cell that takes a cell of a lost member: in its sub-slice and row; `None` if the
+    /// member has no spare column.
     #[inline]
-    pub fn spare_cell(&self, cell: CellAt, entry: usize) -> Option<CellAt> {
-        if entry >= self.parts().spare_columns {
+    pub fn spare_cell(&self, cell: CellAt, entry: &SpareEntry) -> Option<CellAt> {
+        self.cell_in_spare_column(cell, entry.column?)
+    }
+
+    /// The cell of a spare column, counted among those, in the sub-slice and row of a cell.
+    #[inline]
+    pub(super) fn cell_in_spare_column(&self, cell: CellAt, spare: usize) -> Option<CellAt> {
+        if spare >= self.parts().spare_columns {
             return None;
         }
         let data_columns = self.region(cell.slice).counts.data_columns;
-        let column = data_columns + u32::try_from(entry).expect("at most 256");
+        let column = data_columns + u32::try_from(spare).expect("at most 256");
         Some(CellAt { column, ..cell })
     }
 

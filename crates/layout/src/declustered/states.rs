@@ -17,7 +17,7 @@
 use ashlar_units::MemberIdx;
 
 use super::slice::{CellAt, Declustered};
-use super::spares::{CellState, DeviceState, SpareEntry, SpareTable, Whereabouts};
+use super::spares::{CellState, DeviceState, Loss, SpareEntry, SpareTable, Whereabouts};
 
 /// The device is gone, and what was in its place with it.
 fn forget_in_place(states: &mut [CellState]) {
@@ -72,7 +72,8 @@ impl SpareTable {
     fn enter(&mut self, map: &Declustered, member: MemberIdx) -> usize {
         let free = self.entries.iter().position(Option::is_none);
         let at = free.expect("there are as many entries as members");
-        self.entries[at] = Some(SpareEntry::new(map, member, true));
+        let loss = Loss { member, column: self.column_for(map, member), was_whole: true };
+        self.entries[at] = Some(SpareEntry::new(map, loss));
         at
     }
 
@@ -89,11 +90,15 @@ impl SpareTable {
 
     /// A lost member without a spare column takes one that became free. Says whether one did.
     pub fn promote(&mut self, map: &Declustered) -> bool {
-        let spares = map.parts().spare_columns;
-        let free = (0..spares).find(|at| self.entries[*at].is_none());
-        let waiting = (spares..self.entries.len()).find(|at| self.entries[*at].is_some());
-        let (Some(free), Some(waiting)) = (free, waiting) else { return false };
-        self.entries.swap(free, waiting);
+        let waits = |entry: &&SpareEntry| entry.column.is_none();
+        let waiting = self.entries.iter().flatten().find(waits).map(|entry| entry.member);
+        let Some((member, column)) =
+            waiting.and_then(|member| Some((member, self.column_for(map, member)?)))
+        else {
+            return false;
+        };
+        let mut entries = self.entries.iter_mut().flatten();
+        entries.find(|entry| entry.member == member).expect("it waits").column = Some(column);
         true
     }
 
@@ -178,13 +183,12 @@ impl SpareTable {
         };
         let mut at = cell;
         while at != target {
-            let (entry, _) = self.entry_at(map, at).expect("the walk passes lost members only");
-            self.set(entry, map.cell_number(at), CellState::OnSpare);
-            at = map.spare_cell(at, entry).expect("the walk passes spare columns only");
+            let entry = self.entry_at(map, at).expect("the walk passes lost members only");
+            let next = map.spare_cell(at, entry).expect("the walk passes spare columns only");
+            self.set_cell(map, at, CellState::OnSpare);
+            at = next;
         }
-        if let Some((entry, _)) = self.entry_at(map, target) {
-            self.set(entry, map.cell_number(target), CellState::InPlace);
-        }
+        self.set_cell(map, target, CellState::InPlace);
         Ok(())
     }
 
@@ -220,10 +224,8 @@ impl SpareTable {
     /// If the cell is spare and not in use.
     pub fn origin(&self, map: &Declustered, cell: CellAt) -> CellAt {
         let mut at = cell;
-        while let Some(column) = map.spare_index(at) {
-            let entry = self.entries[column].as_ref().expect("the cell is in use");
-            let hosted = map.cell(entry.member, at.slice, at.cell_row);
-            at = hosted.expect("the cell is in use");
+        while map.spare_index(at).is_some() {
+            (_, at) = self.hosted_in(map, at).expect("the cell is in use");
         }
         at
     }
@@ -260,14 +262,12 @@ impl SpareTable {
         Ok(())
     }
 
-    /// Has the entry say of its member what an earlier table said. A member that has no device any
-    /// more has no cells in their places.
-    ///
-    /// # Panics
-    /// If there is no such entry, or it is of another member.
-    pub fn keep(&mut self, at: usize, before: &SpareEntry, has_device: bool) {
-        let entry = self.entries[at].as_mut().expect("there is such an entry");
-        assert_eq!(entry.member, before.member, "an entry goes on for its own member");
+    /// Has the entry of a member say what that of an earlier table said, if both have one. A member
+    /// that has no device any more has no cells in their places.
+    pub fn keep(&mut self, member: MemberIdx, earlier: &SpareTable, has_device: bool) {
+        let before = earlier.entry_of(member).and_then(|at| earlier.entries[at].as_ref());
+        let own = self.entry_of(member).and_then(|at| self.entries[at].as_mut());
+        let (Some(entry), Some(before)) = (own, before) else { return };
         entry.states.clone_from(&before.states);
         if has_device {
             entry.device = before.device;
@@ -283,6 +283,13 @@ impl SpareTable {
     pub fn load(&mut self, entry: usize, number: usize, state: CellState) {
         assert!(self.entries[entry].is_some(), "entry {entry} is empty");
         self.set(entry, number, state);
+    }
+
+    /// The state of a cell, if its member is lost.
+    fn set_cell(&mut self, map: &Declustered, cell: CellAt, state: CellState) {
+        if let Some(entry) = self.entry_of(map.member(cell)) {
+            self.set(entry, map.cell_number(cell), state);
+        }
     }
 
     fn set(&mut self, entry: usize, number: usize, state: CellState) {

@@ -1,7 +1,8 @@
 //! Failure domains: at most m strips of a stripe in an enclosure, before and after a rebuild.
 
 use ashlar_layout::declustered::{
-    Declustered, DeclusteredParts, DomainWish, SpareTable, Whereabouts, plan_domains,
+    Declustered, DeclusteredParts, DomainWish, Settled, SpareTable, Whereabouts, plan_domains,
+    rebuild_order,
 };
 use ashlar_units::MemberIdx;
 
@@ -85,6 +86,42 @@ fn no_enclosure_holds_more_than_planned_before_and_after_rebuilds_of_all_pairs()
                 let lost = [first, second].map(MemberIdx::from_at);
                 assert!(rebuilt.iter().flatten().all(|member| !lost.contains(member)));
             }
+        }
+    }
+}
+
+/// Members of a domain share a spare column: an enclosure of two domains takes both of them.
+#[test]
+fn a_lost_enclosure_finds_room_on_the_distributed_spares_of_others() {
+    for (enclosures, drives_each, code) in [(7, 6, (8, 2)), (6, 4, (3, 2)), (5, 3, (2, 1))] {
+        let plan = plan_domains(&wish(enclosures, drives_each, code, 2)).expect("it fits");
+        let members = enclosures * drives_each;
+        let parts = DeclusteredParts {
+            domain_members: plan.domain_members,
+            rows: 640,
+            ..parts(members, code, 2)
+        };
+        let map = Declustered::new(parts).expect("a layout");
+        for enclosure in 0..enclosures {
+            let lost = (enclosure * drives_each..(enclosure + 1) * drives_each)
+                .map(MemberIdx::from_at)
+                .collect::<Vec<_>>();
+            let mut table = SpareTable::new(&map);
+            for member in &lost {
+                table.lose(&map, *member);
+            }
+            let is_there = |member: MemberIdx| !lost.contains(&member);
+            let places = holders(&map, &table, map.slices().min(24));
+            assert!(places.iter().flatten().all(|member| is_there(*member)));
+            assert!(most_in_one(&places, drives_each) <= plan.strips_in_enclosure);
+            let most = table.most_lost(&map, |_| false, code.1);
+            assert_eq!(most, plan.strips_in_enclosure, "until it is rebuilt");
+            for due in rebuild_order(&map, &table.clone()) {
+                for position in 0..u32::try_from(map.parts().width()).unwrap() {
+                    let _ = table.rebuilt(&map, map.cell_of(due.group, position), Settled);
+                }
+            }
+            assert_eq!(table.most_lost(&map, |_| false, code.1), 0, "all is on spares");
         }
     }
 }

@@ -93,7 +93,7 @@ fn choose<'a>(
         }
     }
     // Its cells could be on their way only, and no table says so.
-    if best.geometry.is_growing() && !best.has_distributed_spares() {
+    if best.geometry.is_growing() && !best.has_spare_table() {
         return Err(refuse(refusal::growing(best)));
     }
     if let Some((one, two)) = same_member_twice(&all) {
@@ -264,7 +264,7 @@ fn judge_start(
         let members = &slots[set.clone()];
         let is_missing = |slot: usize| slots[slot].state != SlotState::Current;
         let missing = best.geometry.losses_in(set, is_missing);
-        if missing > parity && !may_be_on_spares(best, members) {
+        if missing > parity && !may_be_on_spares(best, slots) {
             return Start::Refused(refusal::too_many_missing(best, group, members, older));
         }
     }
@@ -293,13 +293,16 @@ fn judge_start(
 }
 
 /// Whether so many members are missing, but those that are not lost only now may be on distributed
-/// spares.
+/// spares. Strips of a stripe are in different failure domains, wherever they are.
 fn may_be_on_spares(best: &Superblock, slots: &[SlotVerdict]) -> bool {
-    let missing = || slots.iter().filter(|slot| slot.state != SlotState::Current);
-    let newly = missing().filter(|slot| best.spare_record(slot.slot).is_none()).count();
-    best.has_distributed_spares()
-        && newly <= usize::from(best.geometry.parity_strips)
-        && missing().count() <= best.geometry.spare_entries()
+    let is_missing = |slot: usize| slots[slot].state != SlotState::Current;
+    let is_new =
+        |slot: usize| is_missing(slot) && best.spare_record(MemberIdx::from_at(slot)).is_none();
+    let missing = (0..slots.len()).filter(|slot| is_missing(*slot)).count();
+    best.has_spare_table()
+        && best.geometry.losses_in(0..slots.len(), is_new)
+            <= usize::from(best.geometry.parity_strips)
+        && missing <= best.geometry.spare_entries()
 }
 
 /// The devices that have nothing to do with `array`, whatever the rules say.

@@ -70,6 +70,23 @@ pub fn in_enclosures() -> Superblock {
     }
 }
 
+/// 2+2 over 12 members in the same enclosures, with a spare column.
+pub fn spared_enclosures() -> Superblock {
+    let of = in_enclosures();
+    let spread = of.geometry.spread.map(|spread| SpreadRecord { spare_columns: 1, ..spread });
+    let wanted = GeometryRecord { spread, ..record((2, 2), 12, 1) };
+    let wanted = GeometryRecord { level: 6, parity_strips: 2, ..wanted };
+    let plan = AreaPlan::for_member(&AreaRequest::new(wanted), DEVICE_BYTES).expect("fits");
+    let incompatible = of.features.incompatible | Features::DISTRIBUTED_SPARES;
+    Superblock {
+        features: Features { incompatible, ..of.features },
+        geometry: plan.geometry,
+        region_bytes: plan.region_bytes,
+        areas: plan.areas,
+        ..of
+    }
+}
+
 fn with(change: impl FnOnce(&mut GeometryRecord, &mut SpreadRecord)) -> Superblock {
     let mut superblock = declustered();
     let mut spread = superblock.geometry.spread.expect("declustered");

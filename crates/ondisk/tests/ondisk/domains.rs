@@ -4,11 +4,12 @@ use ashlar_ondisk::assembly::{
     AssemblyRequest, MemberReading, ReadLabel, RefusalKind, Start, assemble,
 };
 use ashlar_ondisk::{
-    Access, EnclosureKind, EnclosureRecord, Features, Superblock, SuperblockFault,
+    Access, EnclosureKind, EnclosureRecord, Features, MemberEvent, Superblock, SuperblockFault,
 };
+use ashlar_units::MemberIdx;
 
-use crate::declustered::{declustered, in_enclosures};
-use crate::samples::{array, reading, readings};
+use crate::declustered::{declustered, in_enclosures, spared_enclosures};
+use crate::samples::{array, member_uuid, reading, readings};
 
 fn refused(superblock: &Superblock) -> &'static str {
     match superblock.encode() {
@@ -92,4 +93,39 @@ fn members_of_two_domains_may_be_missing_however_many_they_are() {
             _ => panic!("{lost:b}: {start:?}"),
         }
     }
+}
+
+/// Members of a domain share a spare column, and others do not.
+#[test]
+fn a_table_of_enclosures_has_a_column_for_each_domain_and_an_entry_for_each_member() {
+    let mut superblock = spared_enclosures();
+    assert_eq!(superblock.geometry.spare_entries(), 6, "three domains of two members");
+    for (slot, column) in [(4, Some(0)), (5, Some(0)), (6, None), (7, None)] {
+        superblock.generation += 1;
+        superblock.record(member_uuid(slot), MemberEvent::Lost).expect("it was in service");
+        let record = superblock.spare_record(MemberIdx(slot)).expect("it is lost");
+        assert_eq!(record.column, column, "slot {slot}");
+        superblock.encode().expect("valid");
+    }
+    let mut twice = superblock.clone();
+    twice.spares[2].column = Some(0);
+    assert_eq!(refused(&twice), "spare_table");
+    let start_without = |slots: &[u16]| {
+        let mut all = readings(&superblock);
+        for slot in [&[4, 5, 6, 7], slots].concat() {
+            let sound = reading(&superblock, slot);
+            all[usize::from(slot)] = MemberReading { label: ReadLabel::Damaged, ..sound };
+        }
+        assemble(&all, &AssemblyRequest::default()).start
+    };
+    assert_eq!(start_without(&[]), Start::Degraded);
+    assert_eq!(start_without(&[0, 1]), Start::Degraded, "if the first are on spares");
+    assert!(matches!(start_without(&[0, 1, 2]), Start::Refused(_)), "no entry is left");
+    for slot in [4, 5] {
+        superblock.generation += 1;
+        superblock.record(member_uuid(slot), MemberEvent::Readded).expect("it was out");
+        superblock.record(member_uuid(slot), MemberEvent::Completed).expect("it is filled");
+    }
+    let columns: Vec<_> = superblock.spares.iter().map(|it| (it.slot.0, it.column)).collect();
+    assert_eq!(columns, [(6, Some(0)), (7, Some(0))], "they waited for it");
 }

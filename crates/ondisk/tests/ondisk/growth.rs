@@ -277,6 +277,30 @@ fn a_pool_without_distributed_spares_is_not_started_while_it_grows() {
     }
 }
 
+/// It gets one with its first growth: from what is reserved, or from what is free before the data.
+#[test]
+fn a_pool_without_a_spare_table_gets_one_when_it_grows() {
+    for device_bytes in [DEVICE_BYTES, 9 << 30] {
+        let mut plain = pool(device_bytes, 4096);
+        let geometry = GeometryRecord { level: 6, strip_bytes: 4096, ..record((4, 2), 9, 0) };
+        let plan = AreaPlan::for_member(&AreaRequest::new(geometry), device_bytes).expect("fits");
+        plain.features.incompatible &= !Features::DISTRIBUTED_SPARES;
+        (plain.geometry, plain.areas) = (plan.geometry, plan.areas);
+        plain.encode().expect("valid");
+        let grown = growing(&plain, 2);
+        assert!(grown.has_spare_table() && grown.areas.spare_states.bytes > 0);
+        assert_eq!(grown.areas.data, plain.areas.data);
+        let bytes = grown.encode().expect("valid");
+        assert_eq!(Superblock::decode(&bytes), Ok(grown.clone()));
+        let again = growing(&moved(&grown, 0, 1, 1), 1);
+        assert_eq!(again.areas.spare_states, grown.areas.spare_states);
+        let mut lost = grown.clone();
+        lost.generation += 1;
+        lost.record(member_uuid(2), MemberEvent::Lost).expect("it was in service");
+        assert_eq!(lost.spare_record(MemberIdx(2)).map(|it| it.column), Some(None));
+    }
+}
+
 /// A growth begins when a member that was there before has it, and new members are told first.
 #[test]
 fn a_new_member_that_nobody_knows_counts_for_nothing() {

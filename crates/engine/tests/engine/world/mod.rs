@@ -45,6 +45,7 @@ pub fn shapes() -> Vec<(Shape, usize)> {
         (declustered(Level::Raid5, 5, 3, 0), 1),
         (declustered(Level::Raid6, 9, 5, 1), 2),
         (in_enclosures(), 2),
+        (spared_enclosures(), 2),
     ]
 }
 
@@ -61,6 +62,13 @@ pub fn declustered(level: Level, members: usize, stripe_width: usize, spare: usi
 /// 4+2 over twelve members, in three enclosures of two failure domains of two members each.
 pub fn in_enclosures() -> Shape {
     let shape = declustered(Level::Raid6, 12, 6, 0);
+    let own = shape.declustered.map(|own| DeclusteredShape { domain_members: 2, ..own });
+    Shape { declustered: own, ..shape }
+}
+
+/// 4+2 over sixteen members, in four such enclosures. Distributed spares take one of them.
+pub fn spared_enclosures() -> Shape {
+    let shape = declustered(Level::Raid6, 16, 6, 2);
     let own = shape.declustered.map(|own| DeclusteredShape { domain_members: 2, ..own });
     Shape { declustered: own, ..shape }
 }
