@@ -30,7 +30,7 @@ fn new_drives(world: &World, count: usize) -> Vec<String> {
     drives
 }
 
-fn grow(drives: &[String], more: &[&'static str]) -> Vec<String> {
+fn grow(drives: &[String], more: &[&str]) -> Vec<String> {
     let words = ["grow", "tank0"].iter().chain(more).map(|word| (*word).to_owned());
     words.chain(drives.iter().cloned()).collect()
 }
@@ -93,12 +93,41 @@ fn what_cannot_grow_is_refused_in_one_line() {
     world.ok(&["stop", "tank0"]);
     let stopped = refused(&world, &grow(&drives, &[]));
     assert!(stopped.contains("'tank0'"), "{stopped}");
-    let spareless = ["--level", "6", "--declustered", "--stripe-width", "5", "--destroy", "m0"];
-    let more = ["--destroy", "m1", "--destroy", "m2", "--destroy", "m3"];
-    world.create_of(MEMBER, 7, &[&spareless[..], &more].concat());
-    let spareless = refused(&world, &grow(&drives, &[]));
-    assert!(spareless.contains("no distributed spares"), "{spareless}");
-    assert_eq!(members_in_sync(&world), 7);
+}
+
+/// New drives come in whole domains, and somebody says which.
+#[test]
+fn a_pool_in_domains_with_spares_grows_by_a_domain() {
+    let world = World::new();
+    let domain = |name: &str, first: usize| {
+        let paths = [first, first + 1].map(|at| world.path(&format!("m{at}")));
+        format!("{name}={},{}", paths[0].display(), paths[1].display())
+    };
+    let old = [("a", 0), ("b", 2), ("c", 4), ("d", 6)].map(|(name, first)| domain(name, first));
+    let lists: Vec<&str> = old.iter().flat_map(|list| ["--domain", list.as_str()]).collect();
+    let pool = ["--level", "5", "--declustered", "--stripe-width", "3"];
+    let spares = ["--distributed-spares", "1"];
+    world.create_of(MEMBER, 8, &[&pool[..], &spares, &lists].concat());
+    let before = volume_bytes(&world);
+    let drives = new_drives(&world, 2);
+    let unsaid = refused(&world, &grow(&drives, &[]));
+    assert!(unsaid.contains("failure domains of 2 drives (domain)"), "{unsaid}");
+    assert!(unsaid.contains("--domain NAME=DEVICE"), "{unsaid}");
+    let one = format!("e={}", drives[0]);
+    let part = refused(&world, &grow(&drives[..1], &["--domain", &one]));
+    assert!(part.contains("1 new drives in 1 domains do not fit"), "{part}");
+    let whole = format!("e={},{}", drives[0], drives[1]);
+    let told = ok(&world, &grow(&drives, &["--domain", &whole]));
+    assert!(told.contains("a lost domain costs at most 1 strip"), "{told}");
+    wait_for("the end of the growth", || job(&world).is_none());
+    assert!(members_in_sync(&world) == 10 && volume_bytes(&world) > before);
+    for slot in ["8", "9"] {
+        ok(&world, &["fail".to_owned(), "tank0".to_owned(), slot.to_owned()]);
+    }
+    let told = ok(&world, &["rebuild", "wait", "tank0"].map(str::to_owned));
+    assert!(told.contains("distributed spares"), "{told}");
+    let scrubbed = world.ok(&["scrub", "tank0", "--wait"]);
+    assert!(scrubbed.contains(" 0 mismatches"), "{scrubbed}");
 }
 
 /// The whole way: a growth by six under fio, the daemon killed in the middle, a member lost and

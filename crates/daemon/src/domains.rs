@@ -9,6 +9,7 @@
 use crate::convert;
 use ashlar_api::v1::array::Create;
 use ashlar_api::v1::domain::{DomainKind, FailureDomain, FailureDomains};
+use ashlar_api::v1::growth::Grow;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Bay, SharedPart};
 use ashlar_engine::ArrayStatus;
@@ -103,6 +104,35 @@ pub fn check_replacement(
     after.judged(slot, others.name(slot.at() / others.slots), is_wanted)
 }
 
+/// What somebody should know before these drives become new members; empty if nothing.
+///
+/// # Errors
+/// If they do not come in domains of the array's kind and size, or if then the loss of one domain
+/// could lose data, unless the operator wants that.
+pub fn check_growth(array: &ArrayStatus, call: &Grow, new: &[Bay]) -> Result<String, ApiError> {
+    let checked = match array.enclosures {
+        Some(record) => {
+            let bays = array.members.iter().map(|member| &member.bay).chain(new);
+            Plugged::new(record, &array.geometry, &bays.collect::<Vec<_>>()).check_new(call)
+        }
+        None if call.domains.is_some() => {
+            Err(Unfit { what: "has no failure domains".to_owned(), next: "leave out --domain" })
+        }
+        None => Ok(String::new()),
+    };
+    checked.map_err(|Unfit { what, next }| {
+        let message = format!("array '{}' {what}; nothing was written", array.name);
+        ApiError::new(codes::REQUEST_MALFORMED, message, next)
+    })
+}
+
+/// Why new members do not fit the domains of an array, and what would do.
+#[derive(PartialEq, Eq, Debug)]
+struct Unfit {
+    what: String,
+    next: &'static str,
+}
+
 /// Domains, and what each slot's drive hangs on.
 struct Plugged {
     record: EnclosureRecord,
@@ -155,6 +185,34 @@ impl Plugged {
             return Err(ApiError::new("member.other_domain", message, next));
         }
         Ok(format!("; {told}: {}", status.cost()))
+    }
+
+    /// What a lost domain costs, once the last of these drives are new members.
+    fn check_new(&self, call: &Grow) -> Result<String, Unfit> {
+        let kind = kind_in_words(self.record.kind);
+        let each = format!("has failure domains of {} drives ({})", self.slots, kind.noun());
+        let Some(own) = call.domains else {
+            let what = format!("{each}: say which of the new drives fail together");
+            let next = "add --domain WORD, or --domain NAME=DEVICE,DEVICE... for each new domain";
+            return Err(Unfit { what, next });
+        };
+        if own.kind != kind && own.kind != DomainKind::List {
+            let next = "group the new drives by the same --domain, or list them";
+            return Err(Unfit { what: each, next });
+        }
+        if call.devices.len() != usize::from(own.count) * self.slots {
+            let (drives, domains) = (call.devices.len(), own.count);
+            let what = format!("{each}, and {drives} new drives in {domains} domains do not fit");
+            return Err(Unfit { what, next: "add whole domains of that many drives" });
+        }
+        let status = self.status();
+        if status.strips_lost > status.parity_strips && !call.other_domain {
+            let cost = status.cost();
+            let what = format!("would have drives of several domains in one place: {cost}");
+            let next = "take drives of other domains, or say --other-domain";
+            return Err(Unfit { what, next });
+        }
+        Ok(status.cost())
     }
 
     /// The name that most drives of a domain have.

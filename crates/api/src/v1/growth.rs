@@ -1,5 +1,6 @@
 //! Growth: a declustered array gets more members.
 
+use super::domain::Domains;
 use crate::Call;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,13 @@ pub struct Grow {
     pub array: String,
     /// Paths of the new members, one for each.
     pub devices: Vec<String>,
+    /// The failure domains that they come in, as on creation: as large as those of the array. Needed
+    /// exactly if the array has some.
+    #[serde(default)]
+    pub domains: Option<Domains>,
+    /// Take the drives even if the loss of one domain could lose data then.
+    #[serde(default)]
+    pub other_domain: bool,
     /// Devices among them to overwrite even if they carry a signature.
     #[serde(default)]
     pub destroy: Vec<String>,

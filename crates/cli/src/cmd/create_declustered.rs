@@ -39,7 +39,9 @@ pub struct DeclusteredArgs {
     stripe_width: Option<usize>,
 
     /// For declustered arrays: reserve the space of this many drives for the data of failed drives.
-    /// The reserved space is spread over all drives. When you replace a failed drive, Ashlar copies
+    /// With --domain, reserve it that many times for all drives of a domain, or of one of the parts
+    /// that a domain has if there are fewer domains than strips. The reserved space is spread over
+    /// all drives. When you replace a failed drive, Ashlar copies
     /// the data of the failed drive to the new drive [default: 0].
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
@@ -155,7 +157,6 @@ pub fn asked(args: &DeclusteredArgs, wish: &Wish) -> Result<Asked, Fault> {
         return Err(Fault::usage(message, "add --dry-run, or name the devices"));
     }
     let Code { data_strips, parity_strips, spares } = code(args, wish, wish.devices.len())?;
-    refuse_spares_of_domains(args, spares)?;
     let level = match (wish.level, parity_strips) {
         (LevelChoice::Level(level), _) => level,
         (LevelChoice::Draid(_), 1) => Level::Raid5,
@@ -242,15 +243,6 @@ fn is_flash(path: &Path) -> bool {
     text.is_some_and(|text| text.trim() == "0")
 }
 
-/// Spare cells would bring strips of a stripe back into one failure domain.
-fn refuse_spares_of_domains(args: &DeclusteredArgs, spares: usize) -> Result<(), Fault> {
-    if spares == 0 || args.grouped.is_none() {
-        return Ok(());
-    }
-    let message = "failure domains and distributed spares exclude each other; nothing was written";
-    Err(Fault::usage(message, "leave out --domain or the distributed spares"))
-}
-
 /// What a stripe is made of, and how many drives' worth of spares there are.
 #[derive(Clone, Copy)]
 struct Code {
@@ -298,7 +290,6 @@ fn code(args: &DeclusteredArgs, wish: &Wish, drives: usize) -> Result<Code, Faul
 
 fn layout(args: &DeclusteredArgs, wish: &Wish, drives: &Drives) -> Result<Declustered, Fault> {
     let code = code(args, wish, drives.count)?;
-    refuse_spares_of_domains(args, code.spares)?;
     let plan = domain_plan(args, code)?;
     let Code { data_strips, parity_strips, spares: spare_columns } = code;
     let parts = DeclusteredParts {

@@ -1,5 +1,6 @@
 //! `ashlar grow`: more drives for a declustered array.
 
+use super::create_domains::{DomainChoice, Grouped};
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use crate::sizes::sizes;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 /// Grow a declustered array over more drives. The new devices are erased. Whole drives are
 /// partitioned before they join.
 ///
-/// The array must have distributed spares. Clients wait for about a second when the growth begins.
+/// Clients wait for about a second when the growth begins.
 /// Then part of the data moves to the new drives while the array stays online. The volume gets
 /// larger when the move is complete. `ashlar status` shows the progress, and `ashlar job pause`
 /// pauses the growth.
@@ -28,8 +29,17 @@ pub struct Args {
     array: String,
 
     /// The new drives, partitions or files. Each device becomes a member.
-    #[arg(required = true, value_name = "DEVICE")]
+    #[arg(required_unless_present = "domains", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
+
+    /// For arrays with failure domains: which of the new drives fail together, as for `ashlar
+    /// create`. Each new domain needs as many drives as the domains of the array.
+    #[arg(long = "domain", value_name = "WORD|LIST")]
+    domains: Vec<DomainChoice>,
+
+    /// Take the drives even if the loss of one failure domain could lose data then.
+    #[arg(long)]
+    other_domain: bool,
 
     /// Erase this device even if it holds a file system, a partition table or other RAID. Name the
     /// device among the arguments, too. Repeatable.
@@ -55,9 +65,16 @@ pub struct Args {
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let grouped = match args.domains.is_empty() {
+        true => None,
+        false => Some(Grouped::of(&args.domains, &args.devices)?),
+    };
+    let in_slot_order = grouped.as_ref().map_or(args.devices, Grouped::devices);
     let request = Grow {
         array: args.array.clone(),
-        devices: devices(&args.devices)?,
+        devices: devices(&in_slot_order)?,
+        domains: grouped.map(|own| own.asked()),
+        other_domain: args.other_domain,
         destroy: devices(&args.destroy)?,
         whole: args.whole,
         dry_run: args.dry_run,

@@ -6,13 +6,16 @@
 
 use super::Arrays;
 use super::partitions::{self, MadePartitions};
+use crate::aside::aside;
 use crate::backend::Serves;
 use crate::partition::make::DriveToPartition;
-use crate::{convert, memory_devices};
+use crate::{convert, domains, memory_devices};
 use ashlar_api::v1::growth::{Grow, Grown};
 use ashlar_api::{ApiError, codes};
+use ashlar_device::Bay;
 use ashlar_engine::{GrowReport, GrowSpec};
 use ashlar_units::ByteSize;
+use std::path::PathBuf;
 
 impl Serves<Grow> for Arrays {
     async fn serve(&self, mut call: Grow) -> Result<Grown, ApiError> {
@@ -88,6 +91,7 @@ impl Arrays {
         for device in &call.devices {
             self.refuse_if_in_use(device).await?;
         }
+        let cost = self.check_domains(&call).await?;
         let spec = GrowSpec {
             array: call.array.clone(),
             devices: call.devices,
@@ -99,7 +103,20 @@ impl Arrays {
             new_memory.keep();
             self.has_grown(&call.array).await;
         }
-        Ok(grown(&call.array, call.dry_run, &report))
+        let mut grown = grown(&call.array, call.dry_run, &report);
+        grown.notes.extend((!cost.is_empty()).then_some(cost));
+        Ok(grown)
+    }
+
+    /// What a lost failure domain costs then; empty if the array has none.
+    async fn check_domains(&self, call: &Grow) -> Result<String, ApiError> {
+        let running = self.running().await;
+        let Some(array) = running.iter().find(|it| it.name == call.array) else {
+            return Ok(String::new());
+        };
+        let paths: Vec<PathBuf> = call.devices.iter().map(PathBuf::from).collect();
+        let bays = aside(move || paths.iter().map(|path| Bay::at(path)).collect::<Vec<_>>()).await;
+        domains::check_growth(array, call, &bays)
     }
 
     /// Its next start is to look for the new members, too.

@@ -1,6 +1,8 @@
 //! Domains of an array beside the places of its drives.
 
 use super::Plugged;
+use ashlar_api::v1::domain::{DomainKind, Domains};
+use ashlar_api::v1::growth::Grow;
 use ashlar_device::Bay;
 use ashlar_layout::{DeclusteredShape, Geometry, Level, Shape};
 use ashlar_ondisk::{EnclosureKind, EnclosureRecord};
@@ -93,4 +95,32 @@ fn of_listed_domains_no_drive_tells_its_place() {
     let told = plugged.judged(MemberIdx(0), None, false).expect("nothing is known");
     assert_eq!(told, "; see that it is in the domain of slots 0 to 1");
     assert!(plugged.status().domains.iter().all(|domain| domain.name.is_none()));
+}
+
+/// Two drives more than eight in domains of two.
+#[test]
+fn new_members_come_in_whole_domains_of_places_of_their_own() {
+    let grow = |devices: usize, kind, count| Grow {
+        devices: vec!["/dev/sdx".to_owned(); devices],
+        domains: Some(Domains { kind, count }),
+        ..Grow::default()
+    };
+    let checked = |names: &str, call: &Grow| plugged(names, 1).check_new(call);
+    let sound = grow(2, DomainKind::Enclosure, 1);
+    let told = checked("aabbccddee", &sound).expect("a domain of its own");
+    assert!(told.contains("at most 1 strip of a stripe"), "{told}");
+    assert_eq!(checked("aabbccddee", &grow(2, DomainKind::List, 1)), Ok(told));
+    let wanted = Grow { other_domain: true, ..sound.clone() };
+    let told = checked("aabbaaddaa", &wanted).expect("the operator wants it");
+    assert!(told.contains("lose data"), "{told}");
+    for (names, call, says) in [
+        ("aabbaaddaa", &sound, "would have drives of several domains in one place"),
+        ("aabbccddee", &Grow { domains: None, ..sound.clone() }, "say which of the new drives"),
+        ("aabbccddee", &grow(2, DomainKind::Hba, 1), "has failure domains of 2 drives (enclosure)"),
+        ("aabbccdde", &grow(1, DomainKind::List, 1), "1 new drives in 1 domains do not fit"),
+        ("aabbccddee", &grow(2, DomainKind::List, 2), "2 new drives in 2 domains do not fit"),
+    ] {
+        let unfit = checked(names, call).expect_err("it does not fit");
+        assert!(unfit.what.contains(says), "{unfit:?}");
+    }
 }

@@ -8,15 +8,15 @@ use crate::world::jobs::{
     audit, filled, filled_to_the_brim, is_as_filled, ms, started, status, steps, world_for,
 };
 use crate::world::{
-    DISK_BYTES, Model, assemble_dirty, assemble_spec, create_spec, declustered, engine, read,
-    submit,
+    DISK_BYTES, Model, add_disks, assemble_dirty, assemble_spec, create_spec, declustered, engine,
+    read, submit,
 };
 use ashlar_engine::{CreateSpec, Engine, LostMember, NewDevice, SlotState};
-use ashlar_layout::{Level, Shape};
+use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk::{EnclosureKind, EnclosureRecord};
 use ashlar_ring::Handle;
 use ashlar_salvage::{Choices, How, Salvage};
-use ashlar_sim::{DiskOptions, SimDisk, Stop};
+use ashlar_sim::{DiskOptions, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, MemberIdx};
 use ashlar_volume::{Command, Volume};
 
@@ -349,17 +349,22 @@ async fn right_or_an_error(engine: &Engine) {
     engine.with_volume(1, "tank", look).await.expect("runs");
 }
 
+/// Each member that may be lost together with others needs an entry in the spare table.
 #[test]
-fn failure_domains_and_distributed_spares_exclude_each_other() {
-    let (mut world, _, _) = world_for(936, &two_spares());
+fn domains_that_are_too_large_for_the_spare_table_are_refused() {
+    let shape = declustered(Level::Raid5, 110, 3, 2);
+    let own = shape.declustered.map(|own| DeclusteredShape { domain_members: 22, ..own });
+    let shape = Shape { declustered: own, ..shape };
+    let mut world = SimWorld::new(936);
+    add_disks(&mut world, 110);
     let opener = world.opener();
     world
         .run(async move |handle| {
             let engine = engine(opener, &handle, 2);
             let enclosures = Some(EnclosureRecord { kind: EnclosureKind::Listed, domains: 1 });
-            let spec = CreateSpec { enclosures, ..create_spec(two_spares()) };
-            let refused = engine.create(spec).await.expect_err("not together");
-            assert!(refused.what.contains("exclude each other"), "{refused}");
+            let spec = CreateSpec { enclosures, ..create_spec(shape) };
+            let refused = engine.create(spec).await.expect_err("66 are too many");
+            assert!(refused.what.contains("66 drives may be lost together"), "{refused}");
         })
         .done();
 }
