@@ -9,9 +9,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// Nothing on the stream for so long is a fault: frames are two seconds apart.
-const SEEN_WITHIN: Duration = Duration::from_secs(20);
+const SEEN_WITHIN: Duration = Duration::from_secs(120);
 /// A change must be among so many lines.
-const LINES_MAX: usize = 100;
+const LINES_MAX: usize = 1000;
 
 /// A daemon with the listener and an array in memory; the port of the listener.
 fn daemon() -> (World, u16) {
