@@ -121,8 +121,11 @@ fn two_workers_share_a_mount_and_do_not_undo_each_others_writes() {
     let workers = start_workers(&mount, &shared);
     // The kernel gives requests to whoever asks first: both ask before the load begins.
     let first = OpenOptions::new().write(true).open(mount.file()).unwrap();
-    while workers.iter().any(|it| it.counters.writes.load(Ordering::Relaxed) == 0) {
+    for _ in 0..100_000 {
         first.write_all_at(&[1; 256], 0).unwrap();
+        if workers.iter().all(|it| it.counters.writes.load(Ordering::Relaxed) > 0) {
+            break;
+        }
     }
     drop(first);
     std::thread::scope(|scope| {
