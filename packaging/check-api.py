@@ -20,7 +20,7 @@ from ashlar_client.models import (
 
 folder = sys.argv[1]
 transport = httpx.HTTPTransport(uds=os.environ["ASHLAR_SOCKET"])
-client = Client(base_url="http://localhost", httpx_args={"transport": transport}, timeout=60)
+client = Client(base_url="http://localhost", httpx_args={"transport": transport}, timeout=120)
 
 
 def member(number):
@@ -36,7 +36,7 @@ def array():
 
 
 def until(what, is_so):
-    for _ in range(600):
+    for _ in range(1800):
         if is_so(array()):
             return
         time.sleep(0.1)

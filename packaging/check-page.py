@@ -76,7 +76,7 @@ def picture(browser, path, width):
         file.write(base64.b64decode(data))
 
 
-def wait_for(browser, what, script, seconds=20):
+def wait_for(browser, what, script, seconds=120):
     """Until the page says so by itself; how many seconds that took."""
     began = time.monotonic()
     while time.monotonic() < began + seconds:
@@ -116,7 +116,7 @@ def main():
     browser.open(url)
     # The first load of clients comes into the charts with the third sample.
     drawn = "(() => { const all = [...document.querySelectorAll('.chart .line')]; return all.filter((one) => one.getAttribute('d').includes('L')).length >= 12; })()"
-    wait_for(browser, "charts have two lines each", drawn, 90)
+    wait_for(browser, "charts have two lines each", drawn, 300)
     seen.extend(browser.events)
     look(browser, url, folder, seen)
     for words in ("tank0", "archive", "shelf2", "ABSENT", "DEGRADED", "clean", "spare", "Group 1", "rebuilding", "paused", "highest", "a member was taken out"):

@@ -62,7 +62,8 @@ fn write_until_killed(world: &mut World, from: &[u64], wanted: u64) -> Vec<u64> 
                 }
             });
         }
-        while done.load(Ordering::SeqCst) < wanted {
+        let is_all = || counts.iter().all(|count| count.load(Ordering::SeqCst) == STRIPES);
+        while done.load(Ordering::SeqCst) < wanted && !is_all() {
             std::thread::sleep(Duration::from_micros(200));
         }
         is_killed.store(true, Ordering::SeqCst);

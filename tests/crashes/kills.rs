@@ -28,7 +28,7 @@ const BLOCKS: usize = 2048;
 const NBD_CLIENTS: u64 = 6;
 const FILE_CLIENTS: u64 = 2;
 /// How long clients may take to reach the moment of the kill before something must be wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What happens to the array in the life that a kill ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -34,7 +34,7 @@ const CLIENTS: u64 = 6;
 /// Requests of a recorded run.
 const REQUESTS: u64 = 600;
 /// How long clients may take for them before something must be wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A run to record, and what its cuts may do.
 struct Run {

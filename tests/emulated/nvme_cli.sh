@@ -24,7 +24,7 @@ connect() { # connect DIGIT OPTION...: as this host
   local digit=$1
   shift
   nvme connect $at -n $NQN $(host "$digit") "$@"
-  until_so 60 appeared
+  until_so 240 appeared
 }
 
 gone() {
@@ -33,7 +33,7 @@ gone() {
 
 disconnect() {
   nvme disconnect -n $NQN
-  until_so 60 gone
+  until_so 240 gone
 }
 
 holds() { # holds FILTER COMMAND...: whether its JSON is as the FILTER says
@@ -57,7 +57,7 @@ say "discover, and connect to all that is found"
 holds ".records | length == 1 and .[0].subnqn == \"$NQN\" and .[0].traddr == \"127.0.0.1\" and
   .[0].trsvcid == \"4420\" and .[0].subtype == \"nvme subsystem\"" nvme discover $at $(host 1)
 nvme connect-all $at $(host 1)
-until_so 60 appeared
+until_so 240 appeared
 holds ".Devices | length == 1 and .[0].DevicePath == \"$device\" and .[0].PhysicalSize == $bytes and
   .[0].SectorSize == 4096" nvme list
 nvme list-subsys
@@ -112,7 +112,7 @@ fails "range" nvme read $device -s $((bytes / 4096)) -c 0 -z 4096 -d /mnt/read
 fails "invalid" nvme verify $device -s 0 -c 0
 fails "invalid" nvme write-uncor $device -s 0 -c 0
 nvme reset $controller
-until_so 60 grep -q live /sys/class/nvme/"${controller#/dev/}"/state
+until_so 240 grep -q live /sys/class/nvme/"${controller#/dev/}"/state
 nvme read $device -s 0 -c 0 -z 4096 -d /mnt/read
 
 say "a host reserves, another is kept out and takes over"
@@ -135,5 +135,5 @@ holds ".regctl == 0" nvme resv-report $device -n 1 --eds
 
 say "the end"
 nvme disconnect-all
-until_so 60 gone
+until_so 240 gone
 end_daemon

@@ -9,7 +9,7 @@ serve --config /mnt/nvme.toml
 "$ASHLAR" create tank --level raid6 --strip-size 16KiB m0 m1 m2 m3 m4 m5
 echo "transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=$NQN" >/dev/nvme-fabrics
 device=/dev/nvme0n1
-until_so 60 test -b $device
+until_so 240 test -b $device
 zero_and_discard $device
 
 say "ext4, and durable writes"
@@ -28,9 +28,9 @@ end_load
 say "the volume is taken away under the host, and comes back"
 refused "force" stop tank
 "$ASHLAR" stop --force tank
-until_so 60 test ! -e $device
+until_so 240 test ! -e $device
 "$ASHLAR" assemble m0 m2 m3 m5
-until_so 60 test -b $device
+until_so 240 test -b $device
 mount -o ro $device /mnt/at 2>/dev/null && umount /mnt/at
 head -c 65536 $device >/dev/null
 echo 1 >/sys/class/nvme/nvme0/delete_controller

@@ -10,7 +10,7 @@ serve --config /mnt/nvme.toml
   m0 m1 m2 m3 m4 m5
 echo "transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=$NQN" >/dev/nvme-fabrics
 device=/dev/nvme0n1
-until_so 60 test -b $device
+until_so 240 test -b $device
 # The multipath head and the path below it are devices of their own.
 smallest() { cat /sys/block/nvme*n*/size | sort -n | head -1; }
 before=$(smallest)
@@ -23,7 +23,7 @@ dd if=/mnt/noise of=$device bs=1M oflag=direct status=none
 
 say "the pool grows"
 "$ASHLAR" grow tank --wait m6 m7
-until_so 60 is_larger
+until_so 240 is_larger
 after=$(smallest)
 test "$((after * 512))" = "$("$ASHLAR" status --json | jq '.arrays[0].volume_bytes')"
 last=$((after / 2048 - 1))

@@ -9,9 +9,9 @@ printf '[nvme_tcp]\nnqn = "%s"\nlisten = ["127.0.0.1:4420"]\ntrusted_network = t
 serve --config /mnt/nvme.toml
 "$ASHLAR" create tank --level raid6 --strip-size 16KiB m0 m1 m2 m3 m4 m5
 # Without end, and a second between two attempts.
-echo "transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=$NQN,ctrl_loss_tmo=-1,reconnect_delay=1,keep_alive_tmo=5" \
+echo "transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=$NQN,ctrl_loss_tmo=-1,reconnect_delay=1,keep_alive_tmo=30" \
   >/dev/nvme-fabrics
-until_so 60 test -b /dev/nvme0n1
+until_so 240 test -b /dev/nvme0n1
 begin_file_system /dev/nvme0n1
 
 connected() { # whether the host has found this daemon

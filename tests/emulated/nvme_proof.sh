@@ -42,13 +42,13 @@ for group in $GROUPS_WANTED; do
   serve_from "$group" "m0 m1 m2 m3 m4 m5"
   say "proofs by $group, or the weakest above it"
   connect "$(secret host)" "$(secret store)"
-  until_so 60 test -b /dev/nvme0n1
+  until_so 240 test -b /dev/nvme0n1
   test "$(cat /sys/class/nvme/nvme0/state)" = live
   # Whatever is weaker than the weakest of them is not asked for.
   dmesg | grep "authenticated with hash" | tail -1 | grep "dhgroup ${group/none/ffdhe2048}"
   dd if=/dev/nvme0n1 of=/dev/null bs=64k count=4 iflag=direct status=none
   echo 1 >/sys/class/nvme/nvme0/delete_controller
-  until_so 60 test ! -e /sys/class/nvme/nvme0
+  until_so 240 test ! -e /sys/class/nvme/nvme0
 done
 say "other secrets, on either side, are none"
 for pair in "other store" "host other"; do

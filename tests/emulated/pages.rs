@@ -159,7 +159,7 @@ fn the_commands_of_every_page_work_in_a_clean_machine() {
         files: &[("pages.sh", &functions)],
         slow: Some(SLOW_DRIVE),
         // Several pages are tried in a boot.
-        patience_seconds: "1800",
+        patience_seconds: "5400",
     };
     let machine = match DebianMachine::new(&setting) {
         Ok(machine) => machine,

@@ -17,7 +17,7 @@ page() { # page NAME: its commands, in order
 run() { # run PLACE COMMAND: as the reader types it
   local code=0
   say "$1: $2"
-  timeout 300 bash -o pipefail -c "$2" >/run/told 2>&1 </dev/null || code=$?
+  timeout 1200 bash -o pipefail -c "$2" >/run/told 2>&1 </dev/null || code=$?
   heard "$1" "$2"
   [ $code = 0 ] || failed "$1: exit code $code of: $2: $(tail -n 30 /run/told)"
 }
@@ -25,7 +25,7 @@ run() { # run PLACE COMMAND: as the reader types it
 run_endless() { # run_endless PLACE COMMAND: it tells something, and goes on
   local code=0
   say "$1: $2"
-  timeout 5 bash -c "$2" >/run/told 2>&1 </dev/null || code=$?
+  timeout 60 bash -c "$2" >/run/told 2>&1 </dev/null || code=$?
   heard "$1" "$2"
   [ $code = 124 ] && [ -s /run/told ] || failed "$1: it ends with $code, or tells nothing: $2"
 }
@@ -71,7 +71,7 @@ step_1() {
   ashlar set tank0 | grep '^job_floor=67108864$'
   write_down before_the_cut
   write_on /srv &
-  until_so 60 test -e /run/under_way_srv
+  until_so 240 test -e /run/under_way_srv
 }
 
 pool0_is_made_and_destroyed() {
@@ -94,9 +94,9 @@ the_array_is_in_use() {
 
 step_2() {
   # As the first array's page and the one on recovery say: it is back by itself, with all flushed data.
-  until_so 300 mountpoint /srv
+  until_so 600 mountpoint /srv
   all_there
-  until_so 120 health_is 0
+  until_so 240 health_is 0
   # As the page on tuning says of --forget.
   ashlar set tank0 | grep '^job_floor=16777216$'
   umount /srv
@@ -105,7 +105,7 @@ step_2() {
   page recover
   the_copies_are_right
   systemctl start ashlar
-  until_so 60 test -b /dev/ashlar/tank0
+  until_so 240 test -b /dev/ashlar/tank0
   mount /srv
   page replace-a-drive
   the_drives_are_replaced
@@ -135,7 +135,7 @@ a_long_rebuild() { # onto the spare that the page has added: that drive is slow
   ashlar rebuild wait tank0
   slot_has 2 /dev/vdd1
   ashlar fail tank0 1
-  until_so 60 the_rebuild
+  until_so 240 the_rebuild
 }
 
 the_rebuild_goes_on() {
@@ -157,7 +157,7 @@ the_drives_are_replaced() {
   slot_has 1 /dev/vdi1
   slot_has 2 /dev/vdd1
   slot_has 3 /dev/vdh1
-  until_so 60 health_is 0
+  until_so 240 health_is 0
   echo 3 >/proc/sys/vm/drop_caches
   all_there
   # As its part on drives that retire says.
@@ -176,7 +176,7 @@ the_daemon_is_told_whom_to_tell() { # with the packaged configuration's own exam
   chmod 755 /usr/sbin/sendmail
   umount /srv
   systemctl restart ashlar
-  until_so 60 test -b /dev/ashlar/tank0
+  until_so 240 test -b /dev/ashlar/tank0
   mount /srv
 }
 
@@ -185,14 +185,14 @@ somebody_was_told() {
   told 'ASHLAR_EVENT=member.failed'
   told 'tank0.*member\.failed\|member\.failed.*tank0'
   ashlar notify test
-  until_so 30 grep -i 'ashlar' /drill/mailbox
+  until_so 240 grep -i 'ashlar' /drill/mailbox
   the_page_of_the_daemon | grep 'tank0'
 }
 
 the_page_of_the_daemon() {
   exec 3<>/dev/tcp/127.0.0.1/9309
   printf 'GET / HTTP/1.1\r\nHost: 127.0.0.1:9309\r\nConnection: close\r\n\r\n' >&3
-  timeout 30 cat <&3
+  timeout 240 cat <&3
   exec 3>&-
 }
 
@@ -210,13 +210,13 @@ the_upgrade_is_near() { # a package that is newer and has the same program, a qu
 }
 
 the_successor_serves() {
-  until_so 60 is_successor_of "$BEFORE"
+  until_so 240 is_successor_of "$BEFORE"
 }
 
 a_daemon_that_hangs_is_replaced() { # as the page on installing says, by the quicker watchdog
   BEFORE=$(systemctl show -P MainPID ashlar)
   kill -STOP "$BEFORE"
-  until_so 120 is_successor_of "$BEFORE"
+  until_so 240 is_successor_of "$BEFORE"
 }
 
 nobody_noticed() { # neither the upgrade nor the daemon that hung

@@ -29,7 +29,7 @@ fn file_systems_of_fstab_are_mounted_after_reboots_power_cuts_and_lost_drives() 
         files: &[],
         slow: None,
         // On a quiet machine a boot takes a minute, on a busy one six.
-        patience_seconds: "1800",
+        patience_seconds: "3600",
     };
     let machine = match DebianMachine::new(&setting) {
         Ok(machine) => machine,

@@ -39,7 +39,7 @@ write_durably "$device"
 test "$("$ASHLAR" status --json | jq '.exports[] | select(.protocol == "ublk").requests')" -gt "$before"
 exec 8<>/dev/tcp/127.0.0.1/9000
 printf 'GET /metrics HTTP/1.0\r\n\r\n' >&8
-timeout 20 cat <&8 >/mnt/metrics || true
+timeout 240 cat <&8 >/mnt/metrics || true
 grep "^ashlar_export_requests_total{protocol=\"ublk\",address=\"$device\",array=\"tank\"} [1-9]" /mnt/metrics
 exec 8<&-
 

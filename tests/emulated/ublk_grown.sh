@@ -18,10 +18,10 @@ volume=$(($("$ASHLAR" status --json | jq '.arrays[0].volume_bytes') / 512))
 test "$volume" -gt "$before"
 if [ "$RESIZES" = yes ]; then
   say "under its user"
-  until_so 60 is_larger
+  until_so 240 is_larger
 else
   say "not in this kernel, which is told"
-  until_so 60 is_told
+  until_so 240 is_told
   test "$(cat "$size")" = "$before"
   exec 7<&-
   "$ASHLAR" detach tank

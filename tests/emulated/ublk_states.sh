@@ -4,6 +4,9 @@ load fuse loop
 command() { # command WORD: to the driver, past the daemon; its answer
   python3 "$SCRIPTS/ublk_command.py" "$1" "${device#/dev/ublkb}"
 }
+written() { # whether the kernel has written to the device
+  test "$(awk '{ print $5 }' "/sys/block/$(basename "$device")/stat")" -gt 0
+}
 gone() { # gone DEVICE: neither its node nor its entry
   test ! -e "$1" && test ! -e "/sys/block/$(basename "$1")"
 }
@@ -38,11 +41,11 @@ for run in unused load; do
   if [ $run = load ]; then
     dd if=/dev/zero of="$device" bs=64k count=100000 oflag=direct 2>/mnt/dd &
     load=$!
-    sleep 1
+    until_so 240 written
   fi
   test "$(command stop)" = 0
-  until_so 120 none_left
-  until_so 120 gone "$device"
+  until_so 240 none_left
+  until_so 240 gone "$device"
   if [ $run = load ]; then
     if wait $load; then false; fi
     cat /mnt/dd
@@ -55,8 +58,8 @@ done
 say "deleted from outside"
 device=$("$ASHLAR" attach tank 2>/dev/null)
 test "$(command delete)" = 0
-until_so 120 none_left
-until_so 120 gone "$device"
+until_so 240 none_left
+until_so 240 gone "$device"
 
 say "commands in a wrong state are the driver's to refuse, and change nothing"
 device=$("$ASHLAR" attach tank 2>/dev/null)
@@ -69,8 +72,8 @@ head -c 65536 "$device" | cmp - <(head -c 65536 /dev/zero)
 say "stop --force ends the device under a user, and nothing hangs"
 exec 7<"$device"
 refused "attached as $device" stop tank
-timeout 60 "$ASHLAR" stop --force tank
-gone "$device"
+timeout 300 "$ASHLAR" stop --force tank
+until_so 240 gone "$device"
 # Beyond what the kernel has in its cache.
 if dd bs=4k skip=5000 count=1 of=/dev/null <&7 2>/mnt/dd; then false; fi
 exec 7<&-
@@ -80,12 +83,12 @@ say "the end of the daemon waits for users, and a second signal drops them"
 device=$("$ASHLAR" attach tank 2>/dev/null)
 exec 7<"$device"
 kill -TERM "$DAEMON"
-until_so 120 grep -q "waiting for users.*$device is open somewhere" /mnt/daemon.log
+until_so 240 grep -q "waiting for users.*$device is open somewhere" /mnt/daemon.log
 head -c 4096 <&7 >/dev/null
 kill -TERM "$DAEMON"
 wait "$DAEMON"
 exec 7<&-
-until_so 120 gone "$device"
+until_so 240 gone "$device"
 
 say "and ends by itself when the last user is gone"
 serve m0 m1 m2
@@ -96,7 +99,7 @@ sleep 1
 kill -0 "$DAEMON"
 exec 7<&-
 wait "$DAEMON"
-gone "$device"
+until_so 240 gone "$device"
 
 say "two daemons: each has its own, and takes over nothing of the other"
 serve m0 m1 m2
@@ -136,5 +139,5 @@ wait $waiting
 test "$(ublks)" = 3
 "$ASHLAR" detach tank
 end_daemon
-gone "$other"
-gone "$calm"
+until_so 240 gone "$other"
+until_so 240 gone "$calm"

@@ -1,7 +1,7 @@
 # A volume of the host as a disk: what the kernel is told of it, XFS and ext4, discard, and two members
 # that are lost.
 load virtio_blk xfs ext4
-until_so 60 test -b /dev/vda
+until_so 240 test -b /dev/vda
 device=/dev/vda
 queue=/sys/block/vda/queue
 

@@ -1,7 +1,7 @@
 
 # A disk that grows under its guest: the kernel is told, and the new room holds what is written.
 load virtio_blk
-until_so 60 test -b /dev/vda
+until_so 240 test -b /dev/vda
 size=/sys/block/vda/size
 before=$(cat "$size")
 is_larger() { test "$(cat "$size")" -gt "$before"; }
@@ -9,7 +9,7 @@ if is_larger; then false; fi
 
 say "the pool grows"
 read -r _ </dev/ttyS0
-until_so 60 is_larger
+until_so 240 is_larger
 after=$(cat "$size")
 last=$((after / 2048 - 1))
 test "$last" -gt "$((before / 2048))"

@@ -1,7 +1,7 @@
 # The daemon on the host is killed under a mounted file system and verified load; its successor finds in
 # the machine what was not answered. Nobody gets an error, and everything is there.
 load virtio_blk xfs
-until_so 60 test -b /dev/vda
+until_so 240 test -b /dev/vda
 begin_file_system /dev/vda
 # What is synced while nobody serves waits for the successor.
 (

@@ -96,7 +96,7 @@ fn a_mount_that_somebody_took_away_is_made_again() {
     let path = world.ok(&["attach", "--file", "tank0"]).trim().to_owned();
     run("umount", &["-l", &path]);
     // The servers hear of it in a moment; until then the line says that it is open.
-    let again = (0..500).find_map(|_| {
+    let again = (0..6000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         let output = world.run(&["attach", "--file", "tank0"]);
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -156,7 +156,7 @@ fn somebody_elses_loop_device_that_is_stuck_holds_up_nobody() {
         began(world.command().args(["create", "bank1", "--level", "1", "spare", &stuck]));
     let mut looks = began(world.command().args(["assemble", "--dry-run", &stuck]));
     // They have come to the device: before that they hold up nobody.
-    let has_come = (0..500).any(|_| {
+    let has_come = (0..12_000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         waits_for_a_file_system(&world)
     });
@@ -216,7 +216,7 @@ fn began(command: &mut Command) -> Child {
 fn ends(world: &World, arguments: &[&str]) -> bool {
     let mut command = Command::new("timeout");
     let ours = world.command();
-    command.current_dir(world.folder.path()).arg("30").arg(ours.get_program()).args(arguments);
+    command.current_dir(world.folder.path()).arg("300").arg(ours.get_program()).args(arguments);
     command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.output().expect("timeout is everywhere").status.code() == Some(0)
 }

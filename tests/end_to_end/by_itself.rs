@@ -163,6 +163,7 @@ fn devices_that_joined_a_remembered_array_are_part_of_its_next_start() {
     // After the last command that notes all members: nobody names the spare.
     world.ok(&["spare", "add", "spare"]);
     world.ok(&["fail", "tank0", "2"]);
+    wait_for("the spare", || world.array()["members"][2]["state"] != "out");
     world.ok(&["rebuild", "wait", "tank0"]);
     assert!(world.end().success());
     assert!(is_remembered(&world, "spare"), "whatever joined before the end");

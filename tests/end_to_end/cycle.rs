@@ -211,6 +211,12 @@ fn distributed_spares_take_lost_members_and_give_them_back() {
     Way::Nbd.write(&world, &first);
     for slot in ["1", "4"] {
         world.ok(&["fail", "tank0", slot]);
+        // It begins by itself, a moment later.
+        wait_for("the rebuild", || {
+            let array = world.array();
+            let slot: usize = slot.parse().expect("a number");
+            array["tolerates"] == 2 || array["members"][slot]["state"] != "out"
+        });
         let told = world.ok(&["rebuild", "wait", "tank0"]);
         assert!(told.contains("distributed spares"), "{told}");
         assert_eq!(world.array()["tolerates"], 2);
@@ -281,6 +287,7 @@ fn a_spare_takes_the_place_of_a_member_that_fails() {
     let noise = world.noise("noise", DATA_BYTES);
     Way::Nbd.write(&world, &noise);
     world.ok(&["fail", "tank0", "2"]);
+    wait_for("the spare", || world.array()["members"][2]["state"] != "out");
     world.ok(&["rebuild", "wait", "tank0"]);
     let array = world.array();
     assert_eq!(
@@ -293,6 +300,7 @@ fn a_spare_takes_the_place_of_a_member_that_fails() {
     assert_eq!(world.array()["state"], "degraded");
     world.sparse("spare1", crate::world::MEMBER_BYTES);
     world.ok(&["spare", "add", "spare1"]);
+    wait_for("the other spare", || world.array()["members"][0]["state"] != "out");
     world.ok(&["rebuild", "wait", "tank0"]);
     assert_eq!(world.array()["state"], "clean");
     what_is_stated_comes_along(&world);

@@ -1,7 +1,7 @@
 //! NBD through TLS: who is let in, who is not, and that what goes through is what was sent.
 
 use crate::certificates::{Authority, PROGRAM, Role};
-use crate::tools::{all_here, run};
+use crate::tools::{all_here, own_port, run};
 use crate::world::World;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ impl Encrypted {
         ours.certify(&server, Role::Server);
         let client = ours.folder("client");
         ours.certify(&client, Role::Client);
-        let port = free_port();
+        let port = own_port();
         let server = server.display();
         let config = format!(
             "{further}\n[[nbd]]\nlisten = \"0.0.0.0:{port}\"\n[nbd.tls]\n\
@@ -77,12 +77,6 @@ impl Encrypted {
         stream.write_all(&[0, 0, 0, 3]).expect("sent");
         stream
     }
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it has one").port()
 }
 
 fn option(number: u32, data: &[u8]) -> Vec<u8> {
@@ -204,7 +198,7 @@ fn before_tls_a_client_learns_nothing_and_what_it_sends_does_not_count_after() {
     if !all_here(test, &[PROGRAM, "nbdinfo"]) {
         return;
     }
-    let it = Encrypted::new("[nbd_limits]\nhandshake_s = 2\nconnections_per_peer = 32");
+    let it = Encrypted::new("[nbd_limits]\nhandshake_s = 10\nconnections_per_peer = 32");
     // Something that was slipped in behind STARTTLS must not be taken for the TLS client's.
     let mut injected = it.connect();
     let both = [option(STARTTLS, b""), option(8, b"")].concat();
@@ -255,7 +249,7 @@ fn a_flag_demands_tls_at_every_address_and_bad_files_are_refused_before_anything
     let mut world = World::without_daemon();
     let ours = Authority::new(&world, "ours");
     let server = ours.folder("server");
-    let address = format!("0.0.0.0:{}", free_port());
+    let address = format!("0.0.0.0:{}", own_port());
     let serve = ["serve", "--nbd", &address, "--nbd-tls", "server"];
     let refused = |file: &str, why: &str| {
         let line = world.refused(&serve);

@@ -5,7 +5,7 @@
 //! waits for a time to pass.
 
 use crate::leftovers::Tap;
-use crate::tools::{all_here, run, skipped};
+use crate::tools::{all_here, run, skipped, wait_for};
 use crate::world::World;
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -163,8 +163,9 @@ fn connections_that_never_get_on_keep_nobody_out_and_hold_little() {
         }
     }
     assert!(held.len() > 1000, "only {} were let in at all", held.len());
-    let still_there = held.iter().filter(|stream| is_open(stream)).count();
-    assert!((1..=257).contains(&still_there), "{still_there} are half open");
+    let still_there = || held.iter().filter(|stream| is_open(stream)).count();
+    assert!(still_there() > 0, "none is half open");
+    wait_for("257 half-open ones at most", || still_there() <= 257);
     let each = most.saturating_sub(memory) / 256;
     println!(
         "{} KiB more for 256 half-open connections, {each} bytes each",

@@ -4,7 +4,7 @@
 //! A killed daemon used to leave a file and a device that answered errors for ever. The next daemon
 //! took the dead mount away, and file systems on it were lost until they were mounted again.
 
-use crate::tools::{all_here, run, skipped};
+use crate::tools::{all_here, run, skipped, wait_for};
 use crate::world::World;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -174,7 +174,7 @@ pub fn ask_to_hand_over(world: &World) {
 /// Wait until this daemon has carried out some more requests: not always as many.
 fn wait_for_requests(world: &World, protocol: &str, number: usize) {
     let wanted = requests(world, protocol) + 200 + u64::try_from(number % 7).expect("small") * 300;
-    crate::tools::wait_for("requests of the load", || requests(world, protocol) > wanted);
+    wait_for("requests of the load", || requests(world, protocol) > wanted);
 }
 
 /// Requests over this protocol that this daemon has carried out.
@@ -222,8 +222,9 @@ fn a_daemon_that_hands_over_is_a_pause_even_for_a_degraded_array_without_a_log()
     kept.0.ok(&["fail", "tank0", "1"]);
     survives(&mut kept, &device, kills(4), hand_over);
     assert_eq!(kept.0.array()["state"], "degraded");
-    let told = kept.0.said();
-    assert_eq!(told.matches("array 'tank0' is handed over (Clean)").count(), kills(4), "{told}");
+    let times = || kept.0.said().matches("array 'tank0' is handed over (Clean)").count();
+    wait_for("what the last one said", || times() >= kills(4));
+    assert_eq!(times(), kills(4), "{}", kept.0.said());
     kept.0.ok(&["detach", "tank0"]);
     assert!(kept.0.end().success());
 }
@@ -234,7 +235,7 @@ fn an_array_in_memory_is_not_handed_over() {
     world.ok(&["create", "fleeting", "--level", "1", "memory:64M", "memory:64M"]);
     ask_to_hand_over(&world);
     let why = "not handed over: array 'fleeting' is in the memory of this process";
-    crate::tools::wait_for("a refusal", || world.said().contains(why));
+    wait_for("a refusal", || world.said().contains(why));
     assert_eq!(world.array()["name"], "fleeting");
     assert!(world.end().success());
 }
@@ -255,7 +256,7 @@ fn a_mounted_file_system_and_its_keeper_outlive_the_daemon_and_end_with_the_deta
     // A keeper that ends before the daemon does has a successor too.
     let id = rustix::process::Pid::from_raw(i32::try_from(keeper).expect("an id")).expect("one");
     rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("it ran");
-    crate::tools::wait_for("another keeper", || kept.keeper().is_some_and(|it| it != keeper));
+    wait_for("another keeper", || kept.keeper().is_some_and(|it| it != keeper));
     let keeper = kept.keeper().expect("another one");
     kept.kill_and_return();
     run("sync", &["-f", place.to_str().expect("text")]);
@@ -267,7 +268,7 @@ fn a_mounted_file_system_and_its_keeper_outlive_the_daemon_and_end_with_the_deta
     kept.0.ok(&["detach", "tank0"]);
     assert!(kept.0.end().success());
     let is_there = || Path::new(&format!("/proc/{keeper}/fd/0")).exists();
-    crate::tools::wait_for("the end of the keeper", || !is_there());
+    wait_for("the end of the keeper", || !is_there());
 }
 
 #[test]
@@ -362,7 +363,7 @@ fn a_killed_daemon_is_a_pause_for_a_client_of_nbd_that_reconnects() {
         .spawn()
         .expect("qemu-nbd runs");
     let between = Ended(between);
-    crate::tools::wait_for("the server between", || from.exists());
+    wait_for("the server between", || from.exists());
     let uri = format!("--uri=nbd+unix:///?socket={}", from.display());
     let load = FioLoad::with(&["--ioengine=nbd", &uri], world.path("fio"));
     for number in 0..kills(4) {

@@ -2,6 +2,7 @@
 //! names, and drives that retire.
 
 use crate::told::{stderr, stdout};
+use crate::tools::wait_for;
 use crate::world::{MEMBER_BYTES, World};
 
 #[test]
@@ -118,6 +119,7 @@ fn a_drive_that_was_replaced_is_a_spare_in_one_step_and_one_that_was_not_is_refu
     world.ok(&["replace", "tank0", "2", "new0", "--wait"]);
     assert!(world.ok(&["spare", "add", "m2"]).contains("waits for a slot"));
     world.ok(&["fail", "tank0", "1"]);
+    wait_for("the spare", || world.array()["members"][1]["state"] != "out");
     world.ok(&["rebuild", "wait", "tank0"]);
     let place = world.path("m2").display().to_string();
     assert_eq!(world.array()["members"][1]["path"], place.as_str());

@@ -11,7 +11,7 @@ use std::process::Stdio;
 /// Small members, for there are many.
 const MEMBER_BYTES: u64 = 16 << 20;
 /// Daemons that are started to see one wait.
-const TRIES_MAX: usize = 5;
+const TRIES_MAX: usize = 20;
 
 /// A world in which `count` mirrors were created and stopped, their members beside each other.
 fn stopped(count: usize) -> World {

@@ -15,7 +15,7 @@ fn refusal(world: &World, arguments: &[&str]) -> String {
 /// Whether the daemon says so; what it has said may not have been read yet.
 fn says(world: &World, line: &str) -> bool {
     let is_said = || world.said.lock().expect("nobody panics with it").contains(line);
-    (0..200).any(|_| {
+    (0..2400).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(if is_said() { 0 } else { 50 }));
         is_said()
     })

@@ -1,6 +1,7 @@
 //! NVMe/TCP from outside: what a host finds, keeps and is refused, through losses and restarts.
 
 use crate::nvme_queue::{BLOCK, Queue, Wishes, blocks, host, of, pattern};
+use crate::tools::own_port;
 use crate::world::World;
 use ashlar_nvme_protocol::Status;
 use ashlar_nvme_protocol::command::{admin_opcode, io_opcode};
@@ -19,7 +20,7 @@ struct Served {
 
 impl Served {
     fn new() -> Served {
-        let mut served = Served { world: World::without_daemon(), port: free_port() };
+        let mut served = Served { world: World::without_daemon(), port: own_port() };
         served.start(&[]);
         served
     }
@@ -59,11 +60,6 @@ impl Served {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it has one").port()
-}
-
 fn text(strings: &[String]) -> Vec<&str> {
     strings.iter().map(String::as_str).collect()
 }
@@ -71,7 +67,7 @@ fn text(strings: &[String]) -> Vec<&str> {
 /// The namespaces that a host sees, once there are `count` of them: the daemon looks twice a
 /// second.
 fn namespaces(admin: &mut Queue, count: usize) -> Vec<u32> {
-    for _ in 0..100 {
+    for _ in 0..1200 {
         let list = admin.identify(structure::ACTIVE_LIST, 0);
         let ids = list.chunks(4).map(|id| u32::from_le_bytes(id.try_into().expect("four")));
         let ids: Vec<u32> = ids.take_while(|id| *id > 0).collect();
@@ -161,6 +157,7 @@ fn a_namespace_keeps_its_number_whatever_starts_first() {
     let uuid = |admin: &mut Queue, id| admin.identify(structure::NAMESPACE, id)[104..120].to_vec();
     let first = uuid(&mut admin, 1);
     served.world.ok(&["stop", "one", "--force"]);
+    namespaces(&mut admin, 0);
     let folder = served.world.path("other");
     std::fs::create_dir(&folder).expect("a folder");
     let other: Vec<String> = (0..3)
@@ -198,7 +195,7 @@ fn clear_text_needs_a_word_and_a_state_folder_has_one_daemon() {
     assert!(line.contains("every user of this machine"), "{line}");
     let state = served.world.path("nvme");
     let state = state.to_str().expect("text");
-    let port = format!("127.0.0.1:{}", free_port());
+    let port = format!("127.0.0.1:{}", own_port());
     let line = refused(&[
         "serve",
         "--socket",

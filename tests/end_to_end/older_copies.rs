@@ -16,7 +16,7 @@ const REQUEST: usize = 256 << 10;
 /// flushed.
 const MARKS: [usize; 2] = [136 << 10, 140 << 10];
 /// How often to look whether the members know what was flushed; more than it ever takes.
-const LOOKS_MAX: u32 = 1500;
+const LOOKS_MAX: u32 = 6000;
 
 /// The newest flush mark of a member, and what it calls flushed; zeros if there is none.
 fn mark(world: &World, member: &str) -> (u64, u64) {

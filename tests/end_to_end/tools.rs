@@ -1,11 +1,15 @@
-//! Foreign programs, and what to do where one is missing.
+//! Foreign programs, and what to do where one is missing; waits, and ports for daemons.
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::fd::IntoRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How often to look for what is waited for, and the pause before the next look: a minute or more.
-const TRIES: u32 = 6000;
+/// How often to look for what is waited for, and the pause before the next look: two minutes or
+/// more.
+const TRIES: u32 = 12_000;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Whether all of these programs are here. If not, says on stderr that `test` is skipped and why.
@@ -28,6 +32,19 @@ pub fn wait_for(what: &str, is_so: impl Fn() -> bool) {
         is_so
     });
     assert!(is_so, "waited in vain for {what}");
+}
+
+/// A port for a daemon of a test. It is held until this process ends, so that nobody else chooses
+/// it, and listened at by the daemon only.
+pub fn own_port() -> u16 {
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let held = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+    sockopt::set_socket_reuseaddr(&held, true).expect("a socket");
+    bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let held = TcpListener::from(held);
+    let port = held.local_addr().expect("it has one").port();
+    let _held = held.into_raw_fd();
+    port
 }
 
 /// Say that a test does not run here. Written past the test runner, which hides what passing tests

@@ -2,7 +2,7 @@
 //! configuration, keys and authorities; and names with misleading characters.
 
 use crate::certificates::{Authority, PROGRAM, Role};
-use crate::tools::{all_here, skipped};
+use crate::tools::{all_here, run, skipped};
 use crate::world::{MEMBER_BYTES, World};
 use std::fs::Permissions;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown};
@@ -34,7 +34,10 @@ fn a_device_whose_path_is_swapped_while_it_is_looked_at_is_not_written_to() {
         victim.write_all_at(&[0x77; 4096], at).expect("written");
     }
     let before = std::fs::read(world.path("victim")).expect("read");
-    std::fs::write(world.path("wipefs"), SWAP).expect("written");
+    // By another process: one that a test beside starts meanwhile would have it open (ETXTBSY).
+    std::fs::write(world.path("draft"), SWAP).expect("written");
+    let [draft, program] = ["draft", "wipefs"].map(|name| world.path(name).display().to_string());
+    run("cp", &[&draft, &program]);
     let mode = Permissions::from_mode(0o755);
     std::fs::set_permissions(world.path("wipefs"), mode).expect("ours");
     let mut program = world.command();

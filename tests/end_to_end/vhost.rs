@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How often to look for what takes a moment, each a twentieth of a second apart.
-const LOOKS: u32 = 400;
+const LOOKS: u32 = 2400;
 
 const GET_FEATURES: u32 = 1;
 const READ_ONLY: u64 = 1 << 5;

@@ -304,7 +304,7 @@ mod tests {
             clients_on: 0,
             member_bytes: None,
             span_bytes: 16 << 20,
-            run_time: Duration::from_millis(20),
+            run_time: Duration::from_millis(500),
             workers: 2,
             destroy: Vec::new(),
         }

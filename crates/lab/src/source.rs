@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_capture_answers_exactly_what_the_machine_answered() {
-        let live = Source::live(Duration::from_secs(10));
+        let live = Source::live(Duration::from_secs(120));
         let ask = |source: &Source| {
             let nodes = source.names("/sys/devices/system/node");
             let release = source.text("/proc/sys/kernel/osrelease");

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_capture_is_read_back_as_it_was_written() {
-        let live = Source::live(Duration::from_secs(5));
+        let live = Source::live(Duration::from_secs(120));
         live.text("/proc/version");
         live.run("printf", &["printf", "two\\nlines"]);
         live.run("gone", &["no-such-tool-of-ours"]);

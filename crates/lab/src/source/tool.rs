@@ -157,13 +157,13 @@ mod tests {
 
     #[test]
     fn what_a_failing_tool_says_first_is_the_reason() {
-        let run = run(&["sh", "-c", "echo; echo no table >&2; exit 3"], Duration::from_secs(5));
+        let run = run(&["sh", "-c", "echo; echo no table >&2; exit 3"], Duration::from_secs(120));
         assert_eq!(run.why_not(), "exit code 3: no table");
     }
 
     #[test]
     fn a_tool_that_prints_more_than_a_pipe_holds_is_read_to_its_end() {
-        let run = run(&["head", "-c", "300000", "/dev/zero"], Duration::from_secs(20));
+        let run = run(&["head", "-c", "300000", "/dev/zero"], Duration::from_secs(120));
         assert_eq!((run.is_good(), run.stdout.len()), (true, 300_000));
     }
 }

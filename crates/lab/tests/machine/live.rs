@@ -19,7 +19,7 @@ fn json(output: &Output) -> Value {
 /// Sampling is chance, and the machine is not ours alone: a comparison may fail by either. It is
 /// made anew until it holds, so often that only an account that is wrong every time fails; each
 /// failure is said.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 10;
 
 fn holds_once(compare: impl Fn() -> Result<(), String>) {
     let mut said = Vec::new();

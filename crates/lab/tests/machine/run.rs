@@ -181,7 +181,8 @@ fn without_permission_it_is_one_line_and_nothing_is_begun() {
     let plan = plan(place.path(), &[("a", "rr-4k")]);
     // The directory is root's: whoever else asks cannot make a run in it.
     let copy = place.path().join("lab");
-    std::fs::copy(LAB, &copy).expect("copied");
+    // By another process: one that a test beside starts meanwhile would have it open (ETXTBSY).
+    assert!(Command::new("cp").args([Path::new(LAB), &copy]).status().expect("started").success());
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(place.path(), open).expect("others may look");
     let as_nobody = |words: &[&str]| {

@@ -144,7 +144,7 @@ fn server(answer: &'static str) -> (Address, std::thread::JoinHandle<String>) {
 
 #[test]
 fn a_document_is_posted_and_the_answer_decides() {
-    let time = Duration::from_secs(20);
+    let time = Duration::from_secs(120);
     for (answer, is_good) in [
         ("HTTP/1.1 204 No Content\r\n\r\n", true),
         ("HTTP/1.0 200 OK\r\n\r\n", true),
@@ -178,12 +178,13 @@ fn only(config: &NotifyConfig) -> Way {
 
 fn running(script: &str) -> NotifyConfig {
     let run = ["sh", "-c", script].map(str::to_owned).to_vec();
-    NotifyConfig { run, timeout_s: Some(1), ..NotifyConfig::default() }
+    NotifyConfig { run, timeout_s: Some(120), ..NotifyConfig::default() }
 }
 
 #[test]
 fn a_program_that_hangs_or_fails_is_a_failed_test_with_the_reason() {
-    let hung = only(&running("sleep 1000 & sleep 1000")).test();
+    let hangs = NotifyConfig { timeout_s: Some(1), ..running("sleep 1000 & sleep 1000") };
+    let hung = only(&hangs).test();
     assert_eq!(hung.error.as_deref(), Some("sh did not end within 1 s"));
     let failed = only(&running("exit 3")).test();
     assert_eq!(failed.error.as_deref(), Some("sh ended with exit status: 3"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// No program may take longer, in seconds.
-const SECONDS_MAX: &str = "30";
+const SECONDS_MAX: &str = "300";
 
 /// Run a program; what it printed, and whether it succeeded.
 pub fn try_run(program: &str, arguments: &[&str]) -> (bool, String) {

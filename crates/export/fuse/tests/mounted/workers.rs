@@ -119,6 +119,15 @@ fn two_workers_share_a_mount_and_do_not_undo_each_others_writes() {
     let mut mount = mount(place.path(), MountBy::System, 2).unwrap();
     let shared = Shared::new();
     let workers = start_workers(&mount, &shared);
+    // The kernel gives requests to whoever asks first: both ask before the load begins.
+    let first = OpenOptions::new().write(true).open(mount.file()).unwrap();
+    for _ in 0..100_000 {
+        first.write_all_at(&[1; 256], 0).unwrap();
+        if workers.iter().all(|it| it.counters.writes.load(Ordering::Relaxed) > 0) {
+            break;
+        }
+    }
+    drop(first);
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let path = mount.file().to_owned();
@@ -162,7 +171,7 @@ fn workers_that_leave_are_a_pause_and_their_successors_miss_no_request() {
             scope.spawn(move || {
                 let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
                 let at = u64::from(writer) * 8192;
-                for round in 0_u8.. {
+                for round in (0..=u8::MAX).cycle() {
                     file.write_all_at(&[round; 8192], at).unwrap();
                     let mut back = [0; 8192];
                     file.read_exact_at(&mut back, at).unwrap();

@@ -22,7 +22,7 @@ impl Client {
     /// Connect and take the greeting.
     fn connect(server: &TestServer) -> Client {
         let stream = UnixStream::connect(server.socket()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let mut client = Client(stream);
         assert_eq!(client.receive(18), b"NBDMAGICIHAVEOPT\0\x03");
         client

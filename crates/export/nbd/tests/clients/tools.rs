@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// No client may take longer, in seconds.
-const SECONDS_MAX: &str = "50";
+const SECONDS_MAX: &str = "300";
 
 /// Where Debian puts the tools; before anything else on the path, since nbdsh needs the system's
 /// Python.

@@ -77,7 +77,7 @@ fn a_connection_that_does_not_begin_with_icreq_is_told_so() {
     beside_an_honest_host(Setup::default(), |target| {
         let mut queue = Queue::greeted(target.connect(0), &Wishes::default());
         queue.stream = target.connect(0);
-        queue.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        queue.stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let capsule = Body::CapsuleCmd(Submission::default());
         queue.send(&capsule, &[]);
         assert_eq!(why(queue.expect_end()).0, FatalStatus::SequenceError);
@@ -264,9 +264,9 @@ fn requests_for_events_are_bounded() {
 
 fn impatient() -> Setup {
     let mut setup = Setup::default();
-    setup.limits.session.handshake_time = Duration::from_millis(200);
-    setup.limits.session.payload_time = Duration::from_millis(200);
-    setup.limits.session.send_time = Duration::from_millis(200);
+    setup.limits.session.handshake_time = Duration::from_secs(2);
+    setup.limits.session.payload_time = Duration::from_secs(2);
+    setup.limits.session.send_time = Duration::from_secs(2);
     setup
 }
 

@@ -73,7 +73,7 @@ pub fn pattern(seed: u8, bytes: usize) -> Vec<u8> {
 impl Queue {
     /// A connection that was greeted and is no queue yet.
     pub fn greeted(stream: UnixStream, wishes: &Wishes) -> Queue {
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let mut queue = Queue { stream, terms: Terms::NONE, next_id: 0 };
         let (header_digest, data_digest) = wishes.digests;
         let request =

@@ -369,7 +369,7 @@ async fn settle(handle: &Handle, is_met: impl Fn() -> bool) {
         if is_met() {
             return;
         }
-        handle.yield_now().await;
+        handle.sleep(std::time::Duration::from_millis(1)).await;
     }
     panic!("a session left tasks, volumes or buffers behind");
 }

@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the guest and the frontend have the memory. It has two regions.
 pub const GUEST_AT: u64 = 0x1_0000_0000;

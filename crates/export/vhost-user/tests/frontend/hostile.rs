@@ -188,7 +188,7 @@ fn descriptors_that_come_with_each_byte_of_a_message_are_not_kept() {
 
 #[test]
 fn whoever_says_nothing_or_half_of_it_is_given_up() {
-    let patience = Some(Duration::from_millis(200));
+    let patience = Some(Duration::from_secs(2));
     let end = |bytes: &[u8]| {
         let (ours, theirs) = connection();
         let server = start(vec![theirs], Setting { patience, ..Setting::default() });
