@@ -1,6 +1,6 @@
 //! Where strips are while members of a declustered array with a spare table are lost, and while it
-//! grows: the table of `ashlar_layout::declustered` as all workers share it. Arrays with distributed
-//! spares have one, and arrays that grow.
+//! grows: the table of `ashlar_layout::declustered` as all workers share it. Arrays with
+//! distributed spares have one, and arrays that grow.
 //!
 //! What must stay true: the coordinator alone changes the table. A healthy array pays one load for
 //! each question. Each question is answered from one state of the table, so a caller that needs a

@@ -14,8 +14,8 @@ pub struct Grow {
     pub array: String,
     /// Paths of the new members, one for each.
     pub devices: Vec<String>,
-    /// The failure domains that they come in, as on creation: as large as those of the array. Needed
-    /// exactly if the array has some.
+    /// The failure domains that they come in, as on creation: as large as those of the array.
+    /// Needed exactly if the array has some.
     #[serde(default)]
     pub domains: Option<Domains>,
     /// Take the drives even if the loss of one domain could lose data then.

@@ -1,4 +1,5 @@
-//! `--domain` of `ashlar create` and `grow`: which drives fail together, and so which drive becomes which member.
+//! `--domain` of `ashlar create` and `grow`: which drives fail together, and so which drive becomes
+//! which member.
 //!
 //! What must stay true: members of a domain have consecutive slots, and all domains have as many.
 //! Nothing is written here, and no device is opened.
