@@ -18,10 +18,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: &str = "\
 universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
          [--policy NAME] [--class NAME] [--aim NAME] [--checksums] [--declustered]
-         [--keeps-map | --keeps-no-map]
+         [--operators] [--keeps-map | --keeps-no-map]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
-         [--declustered] [--keeps-map | --keeps-no-map] [--jobs THREADS] [--marks]
-         [--expect-marks] [--expect-goals]
+         [--declustered] [--operators] [--keeps-map | --keeps-no-map] [--jobs THREADS]
+         [--marks] [--expect-marks] [--expect-goals]
 universe --exhaustive [--long] [--part K/N] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a
