@@ -724,7 +724,7 @@ async fn catch_up(
     next: &mut Superblock,
 ) -> Result<(), ArrayLost> {
     if !sings(Canary::CatchUpSkipped) {
-        record::write(local, found).await?;
+        record::write_again(local, found).await?;
     }
     // A member that could not take it is out by a generation of its own.
     let taken = local.coordinator().superblock();

@@ -268,7 +268,7 @@ impl Abuses<'_> {
             // Nothing but the reads asks anything of it.
             Damage::CutWhileRunning if outlook.was_crash || outlook.was_unsynced => return None,
             Damage::CutWhileRunning => {
-                let out = self.drive_slots.out_at_rest(rest, self.stage.config().shape.members);
+                let out = self.drive_slots.out_at_rest(rest, self.drive_slots.slots());
                 if out.contains(&true) || self.stage.config().losses() == 0 {
                     return None;
                 }
@@ -413,7 +413,7 @@ impl Abuses<'_> {
     /// Some copies on every member, all of them on a few.
     fn damage(&mut self, sound: &[usize], rest: &Rest) -> Vec<usize> {
         let mut useless = Vec::new();
-        let mut out = self.drive_slots.out_at_rest(rest, self.stage.config().shape.members);
+        let mut out = self.drive_slots.out_at_rest(rest, self.drive_slots.slots());
         for &at in sound {
             let Some((slot, _)) = rest.places[at] else { continue };
             out[slot] = true;
@@ -437,7 +437,7 @@ impl Abuses<'_> {
     /// All devices of one slot more of a group than it can do without. Those that are out go, too:
     /// alone, one that does not know that it is out would be all there is to believe.
     fn too_many(&mut self, rest: &Rest) -> Option<Vec<usize>> {
-        let slots = to_u64(self.stage.config().shape.members);
+        let slots = to_u64(self.drive_slots.slots());
         let group = self.drive_slots.group_of(to_usize(self.random.below(slots)));
         let mut slots: Vec<usize> = group.collect();
         self.random.shuffle(&mut slots);

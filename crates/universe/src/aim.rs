@@ -52,7 +52,15 @@ pub enum Aim {
     /// Devices do not answer, alone and together, while members are put out, replaced and come
     /// back.
     Silences,
+    /// Arrays grow while clients write, and members are lost and crashes come soon after a growth
+    /// began.
+    Growths,
+    /// Short universes of tiny pools: what operators do, in any order, with few writes between.
+    Operators,
 }
+
+/// Size of a disk of a short universe, bytes.
+const SMALL_DISK_BYTES: u64 = 4 << 20;
 
 /// Where hosts are cut off on purpose, rather than anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +116,7 @@ impl Default for Cuts {
 
 impl Aim {
     /// Every aim.
-    pub const ALL: [Aim; 15] = [
+    pub const ALL: [Aim; 17] = [
         Aim::Starts,
         Aim::Stripes,
         Aim::Maps,
@@ -124,6 +132,8 @@ impl Aim {
         Aim::Scrubs,
         Aim::Relapses,
         Aim::Silences,
+        Aim::Growths,
+        Aim::Operators,
     ];
 
     /// Its name on the command line.
@@ -144,7 +154,14 @@ impl Aim {
             Aim::Scrubs => "scrubs",
             Aim::Relapses => "relapses",
             Aim::Silences => "silences",
+            Aim::Growths => "growths",
+            Aim::Operators => "operators",
         }
+    }
+
+    /// Whether it is about pools: then every array is one.
+    pub(crate) fn is_of_pools(self) -> bool {
+        matches!(self, Aim::Growths | Aim::Operators)
     }
 
     fn cuts(self) -> Cuts {
@@ -157,7 +174,7 @@ impl Aim {
             Aim::SlowRebuilds | Aim::Takeovers | Aim::Standstills => (10, 10),
             Aim::Repairs => (25, 10),
             Aim::ParityOnly | Aim::ParityOnlySectors | Aim::Rot => (10, 25),
-            Aim::Scrubs => (10, 10),
+            Aim::Scrubs | Aim::Growths | Aim::Operators => (10, 10),
             Aim::Relapses | Aim::Silences => (30, 10),
         };
         let cuts = Cuts { starts, losses_at_rest, ..Cuts::default() };
@@ -197,6 +214,11 @@ impl Aim {
             Aim::Takeovers | Aim::Standstills | Aim::Scrubs | Aim::Relapses | Aim::Silences => {
                 Cuts { begins_whole: true, ..cuts }
             }
+            Aim::Growths => {
+                let lives_in = Some((Place::Heads, 250));
+                Cuts { lives_in, begins_whole: true, after_losses: 30, ..cuts }
+            }
+            Aim::Operators => cuts,
             Aim::Rebuilds | Aim::Repairs => cuts,
         }
     }
@@ -256,6 +278,8 @@ impl Aim {
             Aim::Scrubs => scrubs(config),
             Aim::Relapses => relapses(config),
             Aim::Silences => silences(config),
+            Aim::Growths => growths(config),
+            Aim::Operators => operators(config),
             Aim::ParityOnlySectors => {
                 parity_only(config);
                 config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors]);
@@ -333,4 +357,28 @@ fn repairs(config: &mut Config) {
     }
     config.clients = vec![Profile::Reader, Profile::Reader, Profile::Mixed];
     config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors, Act::Repair]);
+}
+
+fn growths(config: &mut Config) {
+    config.clients = vec![Profile::Mixed, Profile::Blocks, Profile::Blocks, Profile::Large];
+    config.requests = 1200;
+    config.window = (0, 60);
+    let grow = [Act::Grow, Act::Grow, Act::Grow, Act::Pause, Act::PauseJobs];
+    let devices = [Act::Vanish, Act::FailWrites, Act::Heal, Act::Heal];
+    let operator = [Act::Fail, Act::ReAdd, Act::ReAdd, Act::Replace, Act::AwaitRebuild];
+    config.menu = Menu::of(&[&grow[..], &devices, &operator].concat());
+}
+
+fn operators(config: &mut Config) {
+    config.is_short = true;
+    config.lives = 2;
+    config.workers = config.workers.min(2);
+    config.clients = vec![Profile::Mixed];
+    config.requests = 60;
+    config.window = (0, 8);
+    config.disks.iter_mut().for_each(|disk| disk.size_bytes = SMALL_DISK_BYTES);
+    let operator = [Act::Fail, Act::Fail, Act::ReAdd, Act::ReAdd, Act::Replace, Act::Replace];
+    let more = [Act::Grow, Act::Grow, Act::Scrub, Act::Repair, Act::CancelScrub, Act::PauseJobs];
+    let devices = [Act::Vanish, Act::VanishCold, Act::Heal, Act::Heal, Act::AwaitRebuild];
+    config.menu = Menu::of(&[&operator[..], &more, &devices].concat());
 }

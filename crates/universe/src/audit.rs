@@ -71,11 +71,10 @@ pub(crate) async fn read_with_losses(
     drive_slots: &mut DriveSlots,
     random: &mut Random,
 ) {
-    let geometry = stage.config().one_row();
-    for set in geometry.failure_sets() {
+    for set in drive_slots.sets() {
         let mut slots: Vec<usize> = set.collect();
         random.shuffle(&mut slots);
-        for slot in &slots[..geometry.parity_strips()] {
+        for slot in &slots[..stage.config().losses()] {
             if let Some(at) = drive_slots.in_slot(*slot) {
                 drive_slots.all[at].disk.vanish();
             }

@@ -132,6 +132,8 @@ pub struct Config {
     /// Members, the last ones, that come to a declustered array by a growth. It is under way from
     /// the first start on.
     pub grows: usize,
+    /// There are no abuses between lives, and no last look at what was looked at before.
+    pub is_short: bool,
     /// Where it is cut off, and what comes and goes meanwhile.
     pub cuts: Cuts,
 }
@@ -147,7 +149,10 @@ impl Config {
     /// The configuration of `seed`; a wish overrides what it would draw.
     pub fn draw(seed: u64, wish: Wish) -> Config {
         let mut random = Random::stream(seed, 0xC0);
-        let mut shape = draw_shape(&mut random);
+        let mut shape = match wish.aim.is_some_and(Aim::is_of_pools) {
+            true => draw_pool(&mut random),
+            false => draw_shape(&mut random),
+        };
         // From a stream of its own: who is not declustered is what it was before there were any.
         decluster(&mut Random::stream(seed, 0xCB), &mut shape, wish.declustered);
         let geometry = Geometry::smallest(&shape).expect("drawn shapes are possible");
@@ -186,6 +191,9 @@ impl Config {
             disks.iter_mut().for_each(|disk| disk.store = Some(1));
         }
         menu.add_silence(&mut Random::stream(seed, 0xC8), class, geometry.parity_strips());
+        if shape.declustered.is_some_and(|own| own.spare_columns > 0) {
+            menu.add_growth(&mut Random::stream(seed, 0xCE));
+        }
         let mut config = Config {
             seed,
             policy,
@@ -207,6 +215,7 @@ impl Config {
             slow: draw_slow(&mut Random::stream(seed, 0xC9)),
             has_checksums,
             keeps_map: wish.keeps_map.unwrap_or(Random::stream(seed, 0xCA).percent(50)),
+            is_short: false,
             cuts: Cuts::default(),
             grows: draw_growth(&mut Random::stream(seed, 0xCD), &shape),
             shape,
@@ -242,6 +251,11 @@ impl Config {
         Shape { members: self.shape.members - self.grows, ..self.shape.clone() }
     }
 
+    /// Whether it may grow at some time.
+    pub fn may_grow(&self) -> bool {
+        self.grows > 0 || self.menu.has(Act::Grow)
+    }
+
     /// Data bytes of a stripe.
     pub fn stripe_bytes(&self) -> u64 {
         self.one_row().stripe_bytes()
@@ -271,6 +285,19 @@ pub struct Wish {
     pub keeps_map: Option<bool>,
     /// What it is all about.
     pub aim: Option<Aim>,
+}
+
+impl Wish {
+    /// Short universes of tiny pools: what operators do, in any order.
+    pub fn operators() -> Wish {
+        Wish {
+            policy: Some(ConsistencyPolicy::Log),
+            class: Some(Class::Everything),
+            declustered: true,
+            aim: Some(Aim::Operators),
+            ..Wish::default()
+        }
+    }
 }
 
 fn draw_policy(
@@ -343,6 +370,21 @@ fn draw_shape(random: &mut Random) -> Shape {
     Shape { level, members, parity, group_members, strip_bytes, declustered: None }
 }
 
+/// A pool with a distributed spare or two.
+fn draw_pool(random: &mut Random) -> Shape {
+    let few = |random: &mut Random, most: u64| to_usize(random.below(most));
+    let parity = 1 + few(random, 2);
+    let level = if parity == 1 { Level::Raid5 } else { Level::Raid6 };
+    let stripe_width = parity + 2 + few(random, 2);
+    let spare_columns = 1 + few(random, 2);
+    let members = stripe_width + spare_columns + few(random, 3);
+    let strip_bytes = 4096;
+    let cell_bytes = Some(strip_bytes * (1 + random.below(3)));
+    let declustered =
+        Some(DeclusteredShape { domain_members: 1, stripe_width, spare_columns, cell_bytes });
+    Shape { level, members, parity: None, group_members: None, strip_bytes, declustered }
+}
+
 /// Universes whose array is declustered, of a hundred whose level can be.
 const DECLUSTERED: u64 = 25;
 
@@ -351,7 +393,7 @@ const DECLUSTERED: u64 = 25;
 fn decluster(random: &mut Random, shape: &mut Shape, is_wished: bool) {
     let is_drawn = random.percent(DECLUSTERED);
     let can_be = matches!(shape.level, Level::Raid5 | Level::Raid6 | Level::Raid7 | Level::NPlusM);
-    if !can_be || !(is_drawn || is_wished) {
+    if shape.declustered.is_some() || !can_be || !(is_drawn || is_wished) {
         return;
     }
     let stripe_width = shape.members;

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) const TANK: &str = "tank";
 
 /// A spare may be on its way into a slot: then nobody shows it, and it cannot be opened.
-const IN_USE: &str = "device.not_opened";
+pub(crate) const IN_USE: &str = "device.not_opened";
 
 /// A silent device that the engine says it waits for speaks after this time: requests that need it
 /// must end some day.
@@ -59,6 +59,7 @@ impl Director<'_> {
                 continue;
             }
             self.act(act).await;
+            self.note_lost_in_growth();
         }
     }
 
@@ -89,6 +90,7 @@ impl Director<'_> {
             Act::PauseJobs => self.pause_jobs().await,
             Act::AwaitRebuild => self.await_rebuild().await,
             Act::NoRoom => self.no_room().await,
+            Act::Grow => self.grow().await,
         }
     }
 
@@ -115,7 +117,7 @@ impl Director<'_> {
         self.handle.sleep(time).await;
     }
 
-    fn say(&self, line: &str) {
+    pub(crate) fn say(&self, line: &str) {
         self.stage.say(|| format!("{} {line}", seconds(&self.handle)));
     }
 
@@ -143,7 +145,7 @@ impl Director<'_> {
     }
 
     /// Slots that may be lost, or are lost already, with a device that has no trouble.
-    fn victims(&self) -> Vec<usize> {
+    pub(crate) fn victims(&self) -> Vec<usize> {
         let (out, now) = (self.out(), self.handle.now());
         let is_victim = |at: &usize| {
             let drive_slot = &self.drive_slots.all[*at];
@@ -173,7 +175,7 @@ impl Director<'_> {
         may
     }
 
-    fn choose<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+    pub(crate) fn choose<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         let count = to_u64(items.len());
         (count > 0).then(|| items[to_usize(self.random.below(count))])
     }
@@ -197,6 +199,10 @@ impl Director<'_> {
                 _ => "fault.vanished_together",
             });
         }
+        self.stop_after_a_loss();
+    }
+
+    fn stop_after_a_loss(&mut self) {
         let after_losses = self.stage.config().cuts.after_losses;
         if after_losses > 0 && self.random.percent(after_losses) {
             let operations = 1 + self.random.below(150);
@@ -236,6 +242,7 @@ impl Director<'_> {
         self.stage.mark(mark);
         if act == Act::FailWrites {
             self.stage.ledger().writes_may_fail();
+            self.stop_after_a_loss();
         }
     }
 
@@ -521,7 +528,7 @@ impl Director<'_> {
         let kinds = [JobKind::Rebuild, JobKind::Resync, JobKind::Scrub, JobKind::Replace];
         let kind = self.choose(&kinds).expect("four");
         // Few arrays grow, and the others are as they were before any did.
-        let is_growth = self.stage.config().grows > 0 && self.random.percent(40);
+        let is_growth = self.stage.config().may_grow() && self.random.percent(40);
         let kind = if is_growth { JobKind::Grow } else { kind };
         let is_pause = self.random.percent(60);
         let answer = match is_pause {
@@ -535,7 +542,7 @@ impl Director<'_> {
         self.answered("pause", answer, &["job.unknown"]);
     }
 
-    async fn await_rebuild(&mut self) {
+    pub(crate) async fn await_rebuild(&mut self) {
         for _ in 0..200 {
             if !self.out().contains(&true) {
                 self.stage.mark("rebuild.awaited");

@@ -7,7 +7,7 @@
 use crate::config::Config;
 use crate::director::SILENT_IF_WAITED_FOR;
 use ashlar_engine::{Array, SlotState};
-use ashlar_layout::Geometry;
+use ashlar_layout::{Geometry, Shape};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{Role, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
@@ -53,8 +53,9 @@ pub(crate) struct DriveSlot {
 pub(crate) struct DriveSlots {
     pub(crate) all: Vec<DriveSlot>,
     losses: usize,
-    /// Which members can lose a stripe together.
+    /// Which members can lose a stripe together, of a shape that has as many as there are slots.
     groups: Geometry,
+    shape: Shape,
     /// Where the data area begins on every member, bytes.
     pub(crate) data_offset: u64,
     /// The array's geometry, once there is one.
@@ -106,6 +107,7 @@ impl DriveSlots {
             all,
             losses: config.losses(),
             groups: geometry,
+            shape: config.shape.clone(),
             data_offset: 0,
             geometry: None,
             unread: BTreeSet::new(),
@@ -114,6 +116,19 @@ impl DriveSlots {
 
     pub(crate) fn names(&self) -> Vec<String> {
         self.all.iter().map(|drive_slot| drive_slot.name.clone()).collect()
+    }
+
+    /// Slots that the array has.
+    pub(crate) fn slots(&self) -> usize {
+        self.groups.members()
+    }
+
+    /// The array has so many slots: more, when it has begun to grow.
+    pub(crate) fn resize(&mut self, slots: usize) {
+        if slots != self.slots() {
+            self.shape.members = slots;
+            self.groups = Geometry::smallest(&self.shape).expect("an array that grew is possible");
+        }
     }
 
     /// The same devices by their other paths.
@@ -169,8 +184,13 @@ impl DriveSlots {
         self.group(slot)
     }
 
+    /// Slots that can lose a stripe together.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        self.groups.failure_sets()
+    }
+
     fn group(&self, slot: usize) -> std::ops::Range<usize> {
-        let mut sets = self.groups.failure_sets();
+        let mut sets = self.sets();
         sets.find(|set| set.contains(&slot)).expect("each member is in one set")
     }
 
@@ -348,6 +368,12 @@ impl DriveSlots {
         }
     }
 
+    /// Whatever was about to go when the host stopped has gone.
+    pub(crate) fn absent_are_gone(&self) {
+        let absent = self.all.iter().filter(|it| it.trouble == Some(Trouble::Absent));
+        absent.for_each(|drive_slot| drive_slot.disk.vanish());
+    }
+
     /// After a stop: nothing is under way any more that a device could go out for.
     pub(crate) fn forget_suspicions(&mut self) {
         self.all.iter_mut().for_each(|drive_slot| drive_slot.suspect_until = Nanos(0));
@@ -355,8 +381,9 @@ impl DriveSlots {
 
     /// What the devices say while nobody uses them. `None` if there is no array on them.
     pub(crate) fn at_rest(&self) -> Option<Rest> {
-        let own: Vec<Option<Superblock>> =
+        let mut own: Vec<Option<Superblock>> =
             self.all.iter().map(|drive_slot| superblock_of(drive_slot, SimDisk::peek)).collect();
+        forget_unknown_new_members(&mut own);
         let present = own.iter().flatten();
         let newest = present.max_by_key(|superblock| superblock.generation)?.clone();
         let place = |own: &Option<Superblock>| {
@@ -370,15 +397,16 @@ impl DriveSlots {
 
     /// The newest generation that is on the media of a device, and not in its cache alone.
     pub(crate) fn durable_generation(&self) -> Option<u64> {
-        let own = self
-            .all
-            .iter()
-            .filter_map(|drive_slot| superblock_of(drive_slot, SimDisk::peek_durable));
-        own.map(|superblock| superblock.generation).max()
+        let own = self.all.iter().map(|it| superblock_of(it, SimDisk::peek_durable));
+        let mut own: Vec<Option<Superblock>> = own.collect();
+        forget_unknown_new_members(&mut own);
+        own.iter().flatten().map(|superblock| superblock.generation).max()
     }
 
     /// Take over from the devices which member is in which slot.
     pub(crate) fn adopt(&mut self, rest: &Rest) {
+        self.geometry = rest.newest.geometry.to_layout();
+        self.resize(usize::from(rest.newest.geometry.slots()));
         for (drive_slot, place) in self.all.iter_mut().zip(&rest.places) {
             drive_slot.slot = match place {
                 Some((slot, Role::Active | Role::Rebuilding | Role::Out)) => Some(*slot),
@@ -429,6 +457,19 @@ fn second_path(name: &str) -> String {
 /// Slots that are not in sync.
 pub(crate) fn out_of_sync(array: &Array) -> Vec<bool> {
     array.slot_states().into_iter().map(|state| state != SlotState::InSync).collect()
+}
+
+/// A growth begins when a member that was there before knows of it: new members are told first, and
+/// until then they are none.
+fn forget_unknown_new_members(own: &mut [Option<Superblock>]) {
+    let elders = own.iter().flatten().filter(|it| !it.is_new_member());
+    let elders: Vec<Superblock> = elders.cloned().collect();
+    let is_known =
+        |it: &Superblock| elders.iter().any(|elder| elder.member(it.member_uuid).is_some());
+    for superblock in own {
+        let counts = |it: &Superblock| elders.is_empty() || !it.is_new_member() || is_known(it);
+        *superblock = superblock.take().filter(counts);
+    }
 }
 
 fn superblock_of(

@@ -1,16 +1,24 @@
-//! An array that was just created begins to grow, by hand: what `Superblock::growing` says is
-//! written to all members, the new ones among them, with empty maps.
+//! Arrays that grow. One that was just created begins to, by hand: what `Superblock::growing` says
+//! is written to all members, the new ones among them, with empty maps. One that runs does when its
+//! operator says so, with devices that wait.
 //!
-//! What must stay true: it is what an engine would write that begins a growth before the first
-//! start.
+//! What must stay true: by hand it is what an engine would write that begins a growth before the
+//! first start. A command may be refused, and then the array is as it was.
 
-use crate::config::Config;
+use crate::config::{Class, Config};
+use crate::director::{Director, IN_USE, TANK};
+use crate::drive_slot::{DriveSlots, Trouble};
+use crate::universe::draw_stop;
+use ashlar_engine::{GrowSpec, SlotState};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{
     BitmapKind, GrowthFault, JobKind, JobRecord, MemberEntry, PageIdentity, Role, Superblock, Text,
 };
 use ashlar_sim::SimDisk;
-use ashlar_units::MemberIdx;
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_u64, to_usize};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Bits of a page of the written map.
@@ -59,6 +67,173 @@ fn make_map(disk: &SimDisk, grown: &Superblock, member: Uuid) {
         let identity = PageIdentity { kind: BitmapKind::WrittenMap, owner_tag, page: number };
         for place in 0..2 {
             disk.poke(grown.written_map_offset(page, place), &identity.first());
+        }
+    }
+}
+
+/// What may stand against a growth.
+const MAY_BE: [&str; 4] = ["array.cannot_grow", "array.busy", "device.failed", IN_USE];
+/// Growths that come to something, of one universe.
+pub(crate) const GROWTHS_MAX: usize = 2;
+/// Time between two looks whether members are told of a frontier, and looks at most.
+const LOOK_EVERY: Duration = Duration::from_micros(40);
+const LOOKS_MAX: usize = 5000;
+
+impl Director<'_> {
+    /// The operator has the array grow by a device that waits, or by two. Sometimes the host stops
+    /// meanwhile, or a member goes.
+    pub(crate) async fn grow(&mut self) {
+        self.wait_until_whole().await;
+        let mut devices = self.drive_slots.free();
+        self.random.shuffle(&mut devices);
+        devices.truncate(if self.random.percent(60) { 1 } else { 2 });
+        if devices.is_empty() || self.stage.growths() == GROWTHS_MAX {
+            return;
+        }
+        devices.iter().for_each(|at| self.drive_slots.all[*at].disk.stop_lying());
+        let names = devices.iter().map(|at| self.drive_slots.all[*at].name.clone());
+        let devices: Vec<String> = names.collect();
+        self.say(&format!("grow by {}", devices.join(", ")));
+        self.stop_soon();
+        let gone = self.lose_soon();
+        self.stage.growth_begins(Some(self.drive_slots.slots()));
+        let array = TANK.to_owned();
+        let spec = GrowSpec { array, destroy: devices.clone(), devices, is_dry_run: false };
+        let answer = self.engine.grow(spec).await;
+        self.stage.growth_begins(None);
+        self.until_gone(gone).await;
+        let has_begun = answer.is_ok();
+        self.answered("grow", answer.map(drop), &MAY_BE);
+        self.follow_array();
+        self.refresh().await;
+        if has_begun {
+            self.stage.mark("operator.grown");
+            self.stage.count_growth();
+            self.stop_soon();
+            match self.random.below(4) {
+                0 => self.lose_as_it_moves().await,
+                1 => self.replace_in_the_middle().await,
+                _ => {}
+            }
+        }
+    }
+
+    /// A member goes as the first members are told of a new frontier.
+    async fn lose_as_it_moves(&mut self) {
+        if !self.may_lose_now() {
+            return;
+        }
+        let victims = self.victims();
+        let Some(at) = self.choose(&victims) else { return };
+        let heads = |slots: &DriveSlots| -> Vec<Vec<u8>> {
+            let head = Extent::new(0, BLOCK_BYTES);
+            slots.all.iter().map(|drive_slot| drive_slot.disk.peek(head)).collect()
+        };
+        let before = heads(self.drive_slots);
+        for _ in 0..LOOKS_MAX {
+            self.handle.sleep(LOOK_EVERY).await;
+            if heads(self.drive_slots) != before {
+                break;
+            }
+        }
+        self.drive_slots.all[at].disk.vanish();
+        self.drive_slots.set_trouble(at, Some(Trouble::Absent), self.handle.now());
+        self.say(&format!("{} goes as the frontier moves", self.drive_slots.all[at].name));
+        self.stage.mark("growth.member_lost_as_it_moves");
+    }
+
+    /// The growth pauses somewhere, and a member gets another device meanwhile.
+    async fn replace_in_the_middle(&mut self) {
+        let magnitude = 10 + self.random.below(9);
+        self.handle.sleep(Duration::from_micros(self.random.below(1 << magnitude))).await;
+        let answer = self.engine.pause(TANK, JobKind::Grow).await;
+        self.answered("pause the growth", answer, &["job.unknown"]);
+        self.refresh().await;
+        let free = self.drive_slots.free();
+        let Some(at) = self.choose(&free) else { return };
+        let slot = to_usize(self.random.below(to_u64(self.drive_slots.slots())));
+        if self.replace_with(slot, at).await {
+            self.stage.mark("growth.member_replaced");
+        }
+    }
+
+    /// Whether a loss is within what this universe allows now.
+    fn may_lose_now(&self) -> bool {
+        let config = self.stage.config();
+        let may_lose = config.class != Class::Crashes && !self.is_calm;
+        may_lose && config.contract.survives_losses_with_crash
+    }
+
+    /// What is not whole does not grow, so operators wait, mostly.
+    async fn wait_until_whole(&mut self) {
+        if !self.random.percent(80) {
+            return;
+        }
+        if self.stage.config().cuts.begins_whole && !self.stage.errors_are_allowed() {
+            self.heal_devices();
+            self.make_whole().await;
+            self.drive_slots.forget_suspicions();
+        } else {
+            self.await_rebuild().await;
+        }
+        self.refresh().await;
+    }
+
+    async fn until_gone(&self, gone: Rc<Cell<bool>>) {
+        while !gone.get() {
+            self.handle.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// A growth made another array of it, which the clients have already.
+    fn follow_array(&mut self) {
+        let Ok(array) = self.engine.array(TANK) else {
+            self.stage.fail("there is no array after a growth")
+        };
+        self.stage.set_array(Some(&array));
+        self.drive_slots.resize(array.geometry().members());
+        self.array = array;
+    }
+
+    fn stop_soon(&mut self) {
+        let may_stop = matches!(self.stage.config().class, Class::Crashes | Class::Everything);
+        if may_stop && self.random.percent(30) {
+            let magnitude = 4 + self.random.below(6);
+            let operations = 1 + self.random.below(1 << magnitude);
+            self.stage.cut_after(operations, draw_stop(&mut self.random));
+        }
+    }
+
+    /// Perhaps a member goes soon; whether it has gone, or none will.
+    fn lose_soon(&mut self) -> Rc<Cell<bool>> {
+        let gone = Rc::new(Cell::new(true));
+        if !self.may_lose_now() || !self.random.percent(15) {
+            return gone;
+        }
+        let victims = self.victims();
+        let Some(at) = self.choose(&victims) else { return gone };
+        self.drive_slots.set_trouble(at, Some(Trouble::Absent), self.handle.now());
+        self.say(&format!("{} goes soon", self.drive_slots.all[at].name));
+        self.stage.mark("growth.member_lost_as_it_begins");
+        let magnitude = 8 + self.random.below(11);
+        let wait = Duration::from_micros(self.random.below(1 << magnitude));
+        let (handle, disk, is_gone) =
+            (self.handle.clone(), self.drive_slots.all[at].disk.clone(), Rc::clone(&gone));
+        gone.set(false);
+        self.handle.spawn(async move {
+            handle.sleep(wait).await;
+            disk.vanish();
+            is_gone.set(true);
+        });
+        gone
+    }
+
+    /// Count it if a member is lost while the array grows.
+    pub(crate) fn note_lost_in_growth(&self) {
+        let is_lost = |state: &SlotState| matches!(state, SlotState::Out | SlotState::Failing);
+        let grows = self.array.running_jobs().iter().any(|job| job.kind == JobKind::Grow);
+        if grows && self.array.slot_states().iter().any(is_lost) {
+            self.stage.mark("growth.member_lost");
         }
     }
 }

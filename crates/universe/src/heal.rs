@@ -41,7 +41,12 @@ impl Director<'_> {
         let began = self.handle.now();
         loop {
             if self.handle.now().since(began) > DEADLINE {
-                self.stage.fail("the array does not become whole within an hour of virtual time");
+                let jobs = self.array.running_jobs();
+                let states = self.array.slot_states();
+                self.stage.fail(format!(
+                    "the array does not become whole within an hour of virtual time: {states:?}, \
+                     {jobs:?}"
+                ));
             }
             for kind in [JobKind::Rebuild, JobKind::Resync, JobKind::Scrub, JobKind::Grow] {
                 // Most of the time there is none.

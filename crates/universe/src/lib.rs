@@ -14,7 +14,7 @@
 //!   `client`  its clients
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `drive_slot`  the devices and the budget of losses
-//! - `growth`  an array begins to grow before its first start
+//! - `growth`  an array begins to grow, before its first start or while it runs
 //! - `spares`  what distributed spares change about the budget
 //! - `abuse`  misuse of members between lives, undone afterwards
 //! - `replay`  the export: what was not answered when the program was killed is sent again

@@ -171,12 +171,11 @@ impl Life<'_> {
             end.arm(&switch);
         }
         stage.say(|| format!("life {}, to end by {end:?}", self.number));
-        let (life, mut seen) = (self.number, None);
-        let kept = &mut seen;
+        let life = self.number;
+        stage.set_array(None);
         let ended = self.world.run(async |handle| {
             drive_slots.speak_some_day(&handle);
             let running = assemble((opener, &handle), &stage, drive_slots, &outlook).await;
-            *kept = Some(Arc::clone(&running.array));
             let floor = stage.requests_left() * later / (later + 1);
             let is_calm = stage.config().class == Class::Losses && later == 0;
             let mut director = Director {
@@ -221,6 +220,7 @@ impl Life<'_> {
             judge_events(&running.engine, &stage);
             LifeEnd::Cut
         });
+        let seen = self.stage.array();
         self.conclude(ended, (end, seen), drive_slots, outlook)
     }
 
@@ -253,6 +253,7 @@ impl Life<'_> {
             for job in array.iter().flat_map(|array| array.running_jobs()) {
                 self.stage.mark(&format!("crash.during_{}", job.kind.name()));
             }
+            self.note_cut_growth(drive_slots);
             self.stage.crashed(stop);
         }
         if stop.is_none() {
@@ -273,6 +274,18 @@ impl Life<'_> {
             // What was lost together with a crash does not come back: there is nothing to heal.
             is_over: self.stage.errors_are_allowed(),
         }
+    }
+
+    /// Where a crash met the command for a growth.
+    fn note_cut_growth(&self, drive_slots: &DriveSlots) {
+        drive_slots.absent_are_gone();
+        let Some(before) = self.stage.growth_begins(None) else { return };
+        let rest = drive_slots.at_rest();
+        let has_begun = rest.is_some_and(|rest| usize::from(rest.newest.geometry.slots()) > before);
+        self.stage.mark(match has_begun {
+            true => "crash.as_a_growth_had_begun",
+            false => "crash.before_a_growth_had_begun",
+        });
     }
 
     /// The program ends, as a daemon does after it has stopped its arrays: whatever it still had

@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use ashlar_universe::{Covered, Failure, Limits, Marks, Report, cases, exhaust, run, shrink};
+use ashlar_universe::{Covered, Failure, Limits, Marks, Report, Wish, cases, exhaust, run, shrink};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,10 +18,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: &str = "\
 universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
          [--policy NAME] [--class NAME] [--aim NAME] [--checksums] [--declustered]
-         [--keeps-map | --keeps-no-map]
+         [--operators] [--keeps-map | --keeps-no-map]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
-         [--declustered] [--keeps-map | --keeps-no-map] [--jobs THREADS] [--marks]
-         [--expect-marks] [--expect-goals]
+         [--declustered] [--operators] [--keeps-map | --keeps-no-map] [--jobs THREADS]
+         [--marks] [--expect-marks] [--expect-goals]
 universe --exhaustive [--long] [--part K/N] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a
@@ -112,6 +112,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--declustered" => limits.wish.declustered = true,
             "--keeps-map" => limits.wish.keeps_map = Some(true),
             "--keeps-no-map" => limits.wish.keeps_map = Some(false),
+            "--operators" => limits.wish = Wish::operators(),
             "--aim" => {
                 let name = words.next()?;
                 let mut all = ashlar_universe::Aim::ALL.into_iter();

@@ -69,6 +69,8 @@ pub enum Act {
     /// All devices, or all of a group, do not answer for up to a minute: the host stood still, or a
     /// controller.
     StandStill,
+    /// The array grows by devices that wait.
+    Grow,
 }
 
 /// What only checksums can notice.
@@ -171,6 +173,18 @@ impl Menu {
         if class != Class::Crashes && parity > 0 {
             self.0.extend([Act::FallSilent, Act::FallSilent, Act::Heal, Act::ReAdd]);
         }
+    }
+
+    /// The array grows, perhaps. Of what is drawn for other universes nothing changes.
+    pub fn add_growth(&mut self, random: &mut Random) {
+        if random.percent(50) {
+            self.0.push(Act::Grow);
+        }
+    }
+
+    /// Whether this is on it.
+    pub fn has(&self, act: Act) -> bool {
+        self.0.contains(&act)
     }
 
     /// One of them.

@@ -33,6 +33,10 @@ struct Parts {
     requests_left: AtomicUsize,
     acts_left: AtomicUsize,
     clients: AtomicUsize,
+    /// Growths that operators have begun.
+    growths: AtomicUsize,
+    /// While the command for one runs: slots before it.
+    growing_from: Mutex<Option<usize>>,
     /// Errors are answers that clients must live with: the array may be read-only, or has lost too
     /// much.
     errors_are_allowed: AtomicBool,
@@ -72,6 +76,8 @@ impl Stage {
             requests_left: AtomicUsize::new(config.requests.min(limits.0)),
             acts_left: AtomicUsize::new(limits.1),
             clients: AtomicUsize::new(0),
+            growths: AtomicUsize::new(0),
+            growing_from: Mutex::default(),
             errors_are_allowed: AtomicBool::new(false),
             followed: Mutex::default(),
             array: Mutex::default(),
@@ -133,6 +139,26 @@ impl Stage {
     /// This is the array that runs from now on.
     pub(crate) fn set_array(&self, array: Option<&Arc<Array>>) {
         *lock(&self.0.array) = array.cloned();
+    }
+
+    /// The array that runs, or ran last.
+    pub(crate) fn array(&self) -> Option<Arc<Array>> {
+        lock(&self.0.array).clone()
+    }
+
+    /// Growths that operators have begun.
+    pub(crate) fn growths(&self) -> usize {
+        self.0.growths.load(Ordering::Relaxed)
+    }
+
+    /// One more.
+    pub(crate) fn count_growth(&self) {
+        self.0.growths.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The command for a growth begins, with so many slots; or none runs any more. What was before.
+    pub(crate) fn growth_begins(&self, slots: Option<usize>) -> Option<usize> {
+        std::mem::replace(&mut lock(&self.0.growing_from), slots)
     }
 
     /// Whether, in each group that this piece of the window lies in, a member is missing now.

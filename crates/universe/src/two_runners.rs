@@ -132,7 +132,7 @@ impl Abuses<'_> {
     }
 
     fn after_a_crash(&self, outlook: &Outlook) -> Outlook {
-        let slots = self.stage.config().shape.members;
+        let slots = self.drive_slots.slots();
         let rest = self.drive_slots.at_rest();
         let out = rest.map(|rest| self.drive_slots.maybe_out_at_rest(&rest, slots));
         let is_degraded = out.is_none_or(|out| out.contains(&true));

@@ -203,7 +203,9 @@ impl Universe<'_> {
         let healed =
             Life::new(self.world, &self.stage, 0x99, &outlook).heal(&mut self.drive_slots, outlook);
         audit::at_rest(&self.stage, &self.drive_slots, healed.generation);
-        Life::new(self.world, &self.stage, 0x9A, &healed).look_again(&mut self.drive_slots);
+        if !self.stage.config().is_short {
+            Life::new(self.world, &self.stage, 0x9A, &healed).look_again(&mut self.drive_slots);
+        }
         let found = self.stage.ledger().found_in_doubt;
         self.stage.marks().add("uncertain.read", found);
         self.stage.mark("universe.whole_at_the_end");
@@ -284,7 +286,9 @@ impl Universe<'_> {
         if may_lose && self.random.percent(self.stage.config().cuts.losses_at_rest) {
             self.lose_at_rest(&rest);
         }
-        self.abuse(to_u64(number), &rest, outlook);
+        if !self.stage.config().is_short {
+            self.abuse(to_u64(number), &rest, outlook);
+        }
     }
 
     /// Between two starts that were cut off: devices come back, others are lost.
@@ -339,7 +343,7 @@ impl Universe<'_> {
     }
 
     fn lose_at_rest(&mut self, rest: &crate::drive_slot::Rest) {
-        let slots = self.stage.config().shape.members;
+        let slots = self.drive_slots.slots();
         // The device that another is being filled from, rather than any.
         let sources: Vec<usize> =
             self.drive_slots.all.iter().filter_map(|drive_slot| drive_slot.target_of).collect();

@@ -53,6 +53,12 @@ fn limits_for(canary: Canary) -> Limits {
         | Canary::MovedUnrecorded
         | Canary::MovingCellMissesWrites
         | Canary::DirtyCellsTrusted
+        | Canary::FrontierMovesUnsettled
+        | Canary::LossKeepsFrontier
+        | Canary::FailingNotRecorded
+        | Canary::GrowthLeftOut
+        | Canary::HostedCellsForgotten
+        | Canary::ComingMapIgnored
         | Canary::SpareCellsTrusted => Wish { declustered: true, ..logged },
         Canary::ReadUnverified
         | Canary::GatherUnverified

@@ -368,7 +368,10 @@ impl StepReport {
 
 fn maps(array: &Array, epoch: LayoutEpoch) -> Maps<'_> {
     let geometry = &array.layouts.of(epoch).geometry;
-    let (written, moves_strips) = (array.written_of(epoch), array.moves_strips());
+    let (written, mut moves_strips) = (array.written_of(epoch), array.moves_strips());
+    if sings(Canary::GrowthLeftOut) {
+        moves_strips = array.spare_cells.as_ref().is_some_and(|cells| cells.has_losses());
+    }
     Maps { geometry, written, intent: &array.intent, moves_strips }
 }
 

@@ -17,6 +17,7 @@ use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
 use super::meter::Meter;
 use super::{notify, spawn, table};
+use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::{record, spare_states};
 use crate::event::names;
@@ -276,7 +277,8 @@ fn copies_in(cells: &SpareCells, pass: &Pass, batch: &mut Vec<Fill>) {
         let Some((_, entry)) = table.entries().find(|(_, entry)| entry.member == member) else {
             continue;
         };
-        let is_open = entry.states()[number] != CellState::InPlace;
+        let is_open =
+            entry.states()[number] != CellState::InPlace && !is_forgotten(cells, member, number);
         if entry.device != DeviceState::Filling || !is_open {
             continue;
         }
@@ -461,9 +463,11 @@ async fn complete_members(local: &Rc<LocalArray>, cells: &SpareCells) -> bool {
     let is_whole = |member: &MemberIdx| {
         let table = cells.table();
         let own = table.entries().find(|(_, entry)| entry.member == *member);
+        let is_back = |(number, state): (usize, &CellState)| {
+            *state == CellState::InPlace || is_forgotten(cells, *member, number)
+        };
         own.is_some_and(|(_, entry)| {
-            entry.device == DeviceState::Filling
-                && entry.states().iter().all(|state| *state == CellState::InPlace)
+            entry.device == DeviceState::Filling && entry.states().iter().enumerate().all(is_back)
         })
     };
     let all = (0..local.array.slots.len()).map(MemberIdx::from_at);
@@ -473,6 +477,13 @@ async fn complete_members(local: &Rc<LocalArray>, cells: &SpareCells) -> bool {
         is_some |= complete(local, member, &is_whole).await;
     }
     is_some
+}
+
+/// A fault planted on purpose: whether it is a spare cell, whatever it holds.
+fn is_forgotten(cells: &SpareCells, member: MemberIdx, number: usize) -> bool {
+    let map = cells.map();
+    let is_spare = |cell| map.spare_index(cell).is_some();
+    sings(Canary::HostedCellsForgotten) && map.numbered_cell(member, number).is_some_and(is_spare)
 }
 
 async fn complete(

@@ -69,7 +69,25 @@ pub(crate) async fn write(local: &Rc<LocalArray>, next: Superblock) -> Result<()
     write_in_turn(local, next).await
 }
 
-/// The same for a caller that holds the coordinator gate.
+/// Have all members take what a start found, before it says anything of its own. No slot follows
+/// it: there a member may be in service that is lost by now, and whose slot another device has.
+///
+/// # Errors
+/// As [`update`].
+pub(crate) async fn write_again(
+    local: &Rc<LocalArray>,
+    mut found: Superblock,
+) -> Result<(), ArrayLost> {
+    let _gate = local.coordinator().gate.acquire().await;
+    let result = write_until_taken(local, &mut found).await;
+    local.coordinator().set_superblock(found);
+    if result.is_ok() {
+        drives::keep(local).await;
+    }
+    result
+}
+
+/// The same as [`write`] for a caller that holds the coordinator gate.
 ///
 /// # Errors
 /// As [`update`].

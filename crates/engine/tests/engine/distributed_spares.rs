@@ -13,7 +13,7 @@ use crate::world::{
 };
 use ashlar_engine::{CreateSpec, Engine, LostMember, NewDevice, SlotState};
 use ashlar_layout::{DeclusteredShape, Level, Shape};
-use ashlar_ondisk::{EnclosureKind, EnclosureRecord};
+use ashlar_ondisk::{EnclosureKind, EnclosureRecord, JobKind};
 use ashlar_ring::Handle;
 use ashlar_salvage::{Choices, How, Salvage};
 use ashlar_sim::{DiskOptions, SimDisk, SimWorld, Stop};
@@ -130,6 +130,40 @@ fn a_new_device_gets_everything_back_and_the_spare_is_free_again() {
             let model = audit(&engine, model).await;
             engine.fail("tank", MemberIdx(6)).await.expect("it may go");
             until_rebuilt(&engine, &handle, 1).await;
+            disks[1].vanish();
+            disks[2].vanish();
+            audit(&engine, model).await;
+        })
+        .done();
+}
+
+/// A member is lost while nobody runs the array, and the device that was to replace it has little
+/// yet. A start once took that device for whole: in the record that it found the slot serves.
+#[test]
+fn a_replacement_with_little_content_is_filled_when_its_member_is_lost() {
+    let (mut world, disks, _) = world_for(939, &two_spares());
+    let opener = world.opener();
+    let model = world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, two_spares()).await;
+            let model = filled(&engine, 939).await;
+            engine.replace("tank", MemberIdx(4), "new0", true).await.expect("a copy begins");
+            engine.pause("tank", JobKind::Replace).await.expect("paused");
+            engine.stop("tank").await.expect("stopped clean");
+            model
+        })
+        .done();
+    disks[4].vanish();
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            let mut spec = assemble_spec(9);
+            spec.devices.push("new0".to_owned());
+            engine.assemble(spec).await.expect("assembled");
+            assert_eq!(status(&engine).await.members[4].state, SlotState::Rebuilding);
+            let model = audit(&engine, model).await;
+            until(&engine, &handle, <[LostMember]>::is_empty).await;
             disks[1].vanish();
             disks[2].vanish();
             audit(&engine, model).await;

@@ -204,6 +204,43 @@ fn a_member_that_goes_while_the_frontier_moves_leaves_no_cell_old() {
     }
 }
 
+/// Records name devices, and cells change theirs: when a frontier moves, none may count that is
+/// older.
+#[test]
+fn no_older_record_counts_when_a_frontier_has_moved() {
+    let (mut world, disks, model) = growing_world(1409);
+    let opener = world.opener();
+    let model = world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(spec()).await.expect("assembled");
+            engine.pause("tank", JobKind::Grow).await.expect("paused");
+            let model = written_all_over(&engine, model, 0).await;
+            engine.unpause("tank", JobKind::Grow).await.expect("it goes on");
+            let is_told = |disk: &SimDisk| {
+                map_of(&superblock_of(disk)).growth().is_none_or(|it| it.moved_cells > 0)
+            };
+            while !disks.iter().any(is_told) {
+                handle.sleep(Duration::from_micros(10)).await;
+            }
+            model
+        })
+        .done();
+    world.stop(Stop::PowerCut);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(spec()).await.expect("assembled");
+            for field in ["rolled_forward", "rows_in_doubt"] {
+                let count = last(&engine, "log.replayed", field);
+                assert_eq!(count.as_deref().unwrap_or("0"), "0", "{field}");
+            }
+            audit(&engine, model).await;
+        })
+        .done();
+}
+
 /// A member in service gets another device in the middle: what moved to it, and what moved away, is
 /// not where the map of the creation has it. The copy once left such cells out.
 #[test]
