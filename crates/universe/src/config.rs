@@ -153,6 +153,9 @@ impl Config {
             true => draw_pool(&mut random),
             false => draw_shape(&mut random),
         };
+        if wish.aim == Some(Aim::Operators) {
+            vary_pool(&mut Random::stream(seed, 0xCF), &mut shape);
+        }
         // From a stream of its own: who is not declustered is what it was before there were any.
         decluster(&mut Random::stream(seed, 0xCB), &mut shape, wish.declustered);
         let geometry = Geometry::smallest(&shape).expect("drawn shapes are possible");
@@ -217,7 +220,7 @@ impl Config {
             keeps_map: wish.keeps_map.unwrap_or(Random::stream(seed, 0xCA).percent(50)),
             is_short: false,
             cuts: Cuts::default(),
-            grows: draw_growth(&mut Random::stream(seed, 0xCD), &shape),
+            grows: draw_growth(&mut Random::stream(seed, 0xCD), &shape, wish.aim),
             shape,
         };
         wish.aim.into_iter().for_each(|aim| aim.take(&mut config));
@@ -385,6 +388,20 @@ fn draw_pool(random: &mut Random) -> Shape {
     Shape { level, members, parity: None, group_members: None, strip_bytes, declustered }
 }
 
+/// Some have failure domains of two members, some no spare columns.
+fn vary_pool(random: &mut Random, shape: &mut Shape) {
+    let (has_domains, is_spareless) = (random.percent(35), random.percent(25));
+    let Some(own) = &mut shape.declustered else { return };
+    if is_spareless {
+        shape.members -= own.spare_columns;
+        own.spare_columns = 0;
+    }
+    if has_domains {
+        own.domain_members = 2;
+        shape.members *= 2;
+    }
+}
+
 /// Universes whose array is declustered, of a hundred whose level can be.
 const DECLUSTERED: u64 = 25;
 
@@ -407,14 +424,16 @@ fn decluster(random: &mut Random, shape: &mut Shape, is_wished: bool) {
 /// Of arrays that may grow, how many do, of a hundred.
 const GROWING: u64 = 60;
 
-/// Members that come later, as far as stripes and spare columns do without.
-fn draw_growth(random: &mut Random, shape: &Shape) -> usize {
+/// Members that come later, as far as stripes and spare columns do without: whole domains.
+fn draw_growth(random: &mut Random, shape: &Shape, aim: Option<Aim>) -> usize {
     let is_drawn = random.percent(GROWING);
-    let Some(own) = shape.declustered.filter(|own| is_drawn && own.spare_columns > 0) else {
-        return 0;
-    };
-    let most = shape.members - own.stripe_width - own.spare_columns;
-    if most == 0 { 0 } else { 1 + to_usize(random.below(to_u64(most))) }
+    let may_grow = |own: &DeclusteredShape| own.spare_columns > 0 || aim == Some(Aim::Operators);
+    let Some(own) = shape.declustered.filter(|own| is_drawn && may_grow(own)) else { return 0 };
+    let columns = shape.members / own.domain_members;
+    match columns - own.stripe_width - own.spare_columns {
+        0 => 0,
+        most => own.domain_members * (1 + to_usize(random.below(to_u64(most)))),
+    }
 }
 
 fn draw_disks(random: &mut Random, count: usize) -> Vec<DiskOptions> {

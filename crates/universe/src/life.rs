@@ -20,7 +20,7 @@ use ashlar_engine::{
     SlowLimits, event_names as names,
 };
 use ashlar_layout::Geometry;
-use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, EnclosureKind, EnclosureRecord};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Ended, Random, SimSwitch, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_usize};
@@ -90,8 +90,10 @@ impl Life<'_> {
             let config = stage.config();
             let shape = config.created();
             let devices: Vec<String> = (0..shape.members).map(|at| format!("disk{at}")).collect();
+            let has_domains = shape.declustered.is_some_and(|own| own.domain_members > 1);
+            let listed = EnclosureRecord { kind: EnclosureKind::Listed, domains: 1 };
             let spec = CreateSpec {
-                enclosures: None,
+                enclosures: has_domains.then_some(listed),
                 name: TANK.to_owned(),
                 destroy: if again { devices.clone() } else { Vec::new() },
                 devices,

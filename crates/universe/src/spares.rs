@@ -42,7 +42,11 @@ pub(crate) fn must_be_refused(
     let parity = geometry.parity_strips();
     let is_listed = |slot: usize| rest.newest.spare_record(MemberIdx::from_at(slot)).is_some();
     let gone = || (0..slots).filter(|slot| out[*slot]);
-    let is_too_many = gone().filter(|slot| !is_listed(*slot)).count() > parity;
+    let is_new = |slot: &usize| out[*slot] && !is_listed(*slot);
+    let domain = geometry.domain_members();
+    let domains = (0..slots).step_by(domain);
+    let is_too_many =
+        domains.filter(|first| (*first..first + domain).any(|slot| is_new(&slot))).count() > parity;
     if is_too_many || gone().count() > rest.newest.geometry.spare_entries() {
         return Some(true);
     }
