@@ -57,6 +57,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
+    #[inline]
     fn take(&mut self) -> usize {
         if let Some(place) = self.free.pop() {
             return place;
@@ -73,6 +74,7 @@ impl<T> Places<T> {
     }
 
     /// Nobody refers to the place any more, and its answers were taken.
+    #[inline]
     fn free(&mut self, at: usize) {
         let place = &mut self.places[at];
         (place.asked, place.ended) = (0, 0);
@@ -86,10 +88,12 @@ impl<T> Places<T> {
 }
 
 impl<T> Place<T> {
+    #[inline]
     fn has_all(&self) -> bool {
         self.ended == self.asked
     }
 
+    #[inline]
     fn take_answers(&mut self) -> Answers<T> {
         self.answers.each_mut().map(Option::take)
     }
@@ -97,6 +101,7 @@ impl<T> Place<T> {
 
 impl<T> Completions<T> {
     /// A new group without answers to wait for.
+    #[inline]
     pub fn group(&self) -> Group<T> {
         let place = self.pool.groups.borrow_mut().take();
         Group { pool: Rc::clone(&self.pool), place, made: 0 }
@@ -105,6 +110,7 @@ impl<T> Completions<T> {
 
 impl<T> Pool<T> {
     /// One of a group's completions has ended.
+    #[inline]
     pub(crate) fn answer(&self, at: usize, part: u8, value: Option<T>) {
         let mut places = self.groups.borrow_mut();
         let place = &mut places.places[at];
@@ -132,6 +138,7 @@ impl<T> Group<T> {
     ///
     /// # Panics
     /// If there are [`GROUP_MAX`] already.
+    #[inline]
     pub fn completion(&mut self) -> Completion<T> {
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
@@ -143,6 +150,7 @@ impl<T> Group<T> {
     }
 
     /// Whether all answers are there.
+    #[inline]
     pub fn has_all(&self) -> bool {
         self.pool.groups.borrow().places[self.place].has_all()
     }
@@ -167,6 +175,7 @@ impl<T> Unpin for Group<T> {}
 impl<T> Future for Group<T> {
     type Output = Answers<T>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answers<T>> {
         assert!(self.place != SPENT, "a group was polled after it had resolved");
         let mut places = self.pool.groups.borrow_mut();
@@ -192,6 +201,7 @@ impl<T> Future for Group<T> {
 }
 
 impl<T> Drop for Group<T> {
+    #[inline]
     fn drop(&mut self) {
         if self.place == SPENT {
             return;

@@ -63,6 +63,7 @@ impl<T> Completions<T> {
     }
 
     /// A new one-shot: the first half completes it, the second half waits.
+    #[inline]
     pub fn pair(&self) -> (Completion<T>, Pending<T>) {
         let place = self.pool.stages.borrow_mut().insert(Stage::Fresh);
         let completion =
@@ -96,15 +97,18 @@ fn short(place: usize) -> u32 {
 }
 
 impl<T> Completion<T> {
+    #[inline]
     pub(crate) fn of_group(pool: Rc<Pool<T>>, place: usize, part: u8) -> Completion<T> {
         Completion { pool, place: short(place), part }
     }
 
+    #[inline]
     fn at(&self) -> usize {
         usize::try_from(self.place).expect("a place is an index")
     }
 
     /// Hands over the value and wakes the waiter. Without a waiter, the value is dropped.
+    #[inline]
     pub fn complete(mut self, value: T) {
         self.end(Some(value));
     }
@@ -117,16 +121,18 @@ impl<T> Completion<T> {
         matches!(self.pool.stages.borrow()[self.at()], Stage::Orphaned)
     }
 
+    #[inline]
     fn end(&mut self, value: Option<T>) {
-        if self.part != ALONE {
+        if self.part == ALONE {
+            self.finish(value.map_or(Stage::Abandoned, Stage::Done));
+        } else {
             self.pool.answer(self.at(), self.part, value);
-            self.place = SPENT;
-            return;
         }
-        self.finish(value.map_or(Stage::Abandoned, Stage::Done));
+        self.place = SPENT;
     }
 
-    fn finish(&mut self, last: Stage<T>) {
+    #[inline]
+    fn finish(&self, last: Stage<T>) {
         let at = self.at();
         let mut stages = self.pool.stages.borrow_mut();
         let stage = &mut stages[at];
@@ -141,11 +147,11 @@ impl<T> Completion<T> {
                 waker.wake();
             }
         }
-        self.place = SPENT;
     }
 }
 
 impl<T> Drop for Completion<T> {
+    #[inline]
     fn drop(&mut self) {
         if self.place != SPENT {
             self.end(None);
@@ -174,6 +180,7 @@ enum Source<T> {
 
 impl<T> Pending<T> {
     /// A value that is there already: resolves at once, takes no place.
+    #[inline]
     pub fn ready(value: T) -> Pending<T> {
         Pending { from: Source::Here(value) }
     }
@@ -185,6 +192,7 @@ impl<T> Unpin for Pending<T> {}
 impl<T> Future for Pending<T> {
     type Output = Option<T>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let Source::Other { pool, place } = &self.from else {
             return match std::mem::replace(&mut self.from, Source::Nowhere) {
@@ -215,6 +223,7 @@ impl<T> Future for Pending<T> {
 }
 
 impl<T> Drop for Pending<T> {
+    #[inline]
     fn drop(&mut self) {
         let Source::Other { pool, place } = &self.from else { return };
         let mut stages = pool.stages.borrow_mut();
