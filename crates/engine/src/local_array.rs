@@ -309,13 +309,8 @@ impl LocalArray {
     ) -> bool {
         let devices = self.devices.borrow();
         let Some(current) = &devices[member.at()].current else { return false };
-        match current.device.run_now(offset, command) {
-            Ok(outcome) => done.complete(outcome),
-            Err(command) => {
-                current.device.submit(offset, command, done);
-                self.watch.note();
-            }
-        }
+        current.device.submit(offset, command, done);
+        self.watch.note();
         true
     }
 

@@ -73,7 +73,8 @@ impl Line {
 
     /// A free slot of class `class` or, if there is none, of a larger one.
     pub(crate) fn take(&mut self, class: usize) -> Option<u32> {
-        self.classes[class..].iter_mut().find_map(Slots::take)
+        let slot = self.classes[class].take();
+        slot.or_else(|| self.classes[class + 1..].iter_mut().find_map(Slots::take))
     }
 
     /// Puts the caller in line for `class`.

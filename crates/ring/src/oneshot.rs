@@ -184,6 +184,44 @@ impl<T> Pending<T> {
     pub fn ready(value: T) -> Pending<T> {
         Pending { from: Source::Here(value) }
     }
+
+    /// What awaiting it would bring at once; `None` if that has yet to come.
+    ///
+    /// # Panics
+    /// If it has resolved before.
+    #[inline]
+    pub fn look(&mut self) -> Option<Option<T>> {
+        let Source::Other { pool, place } = &self.from else {
+            return match std::mem::replace(&mut self.from, Source::Nowhere) {
+                Source::Here(value) => Some(Some(value)),
+                _ => panic!("a one-shot was polled after it had resolved"),
+            };
+        };
+        let mut stages = pool.stages.borrow_mut();
+        if matches!(stages[*place], Stage::Fresh | Stage::Awaited(_)) {
+            return None;
+        }
+        let stage = stages.remove(*place);
+        drop(stages);
+        self.from = Source::Nowhere;
+        match stage {
+            Stage::Done(value) => Some(Some(value)),
+            _ => Some(None),
+        }
+    }
+
+    /// Whom to wake.
+    fn await_by(&self, waker: &Waker) {
+        let Source::Other { pool, place } = &self.from else { return };
+        let mut stages = pool.stages.borrow_mut();
+        let stage = &mut stages[*place];
+        if matches!(stage, Stage::Awaited(known) if known.will_wake(waker)) {
+            return;
+        }
+        let before = std::mem::replace(stage, Stage::Awaited(waker.clone()));
+        drop(stages);
+        drop(before);
+    }
 }
 
 /// A value that is here is moved, and never pinned.
@@ -194,30 +232,12 @@ impl<T> Future for Pending<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let Source::Other { pool, place } = &self.from else {
-            return match std::mem::replace(&mut self.from, Source::Nowhere) {
-                Source::Here(value) => Poll::Ready(Some(value)),
-                _ => panic!("a one-shot was polled after it had resolved"),
-            };
-        };
-        let mut stages = pool.stages.borrow_mut();
-        let stage = &mut stages[*place];
-        match stage {
-            Stage::Awaited(known) if known.will_wake(cx.waker()) => return Poll::Pending,
-            Stage::Fresh | Stage::Awaited(_) => {
-                let before = std::mem::replace(stage, Stage::Awaited(cx.waker().clone()));
-                drop(stages);
-                drop(before);
-                return Poll::Pending;
+        match self.look() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                self.await_by(cx.waker());
+                Poll::Pending
             }
-            Stage::Done(_) | Stage::Abandoned | Stage::Orphaned => {}
-        }
-        let stage = stages.remove(*place);
-        drop(stages);
-        self.from = Source::Nowhere;
-        match stage {
-            Stage::Done(value) => Poll::Ready(Some(value)),
-            _ => Poll::Ready(None),
         }
     }
 }
@@ -268,6 +288,22 @@ mod tests {
         drop(pending);
         drop(super::Pending::ready(Rc::clone(&value)));
         assert_eq!(Rc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn a_look_takes_the_value_and_the_place_is_free() {
+        let supply = Completions::new();
+        let (completion, mut pending) = supply.pair();
+        assert_eq!(pending.look(), None);
+        completion.complete(7);
+        assert_eq!(pending.look(), Some(Some(7)));
+        assert_eq!(supply.in_use(), 0);
+        let (completion, mut pending) = supply.pair();
+        drop(completion);
+        assert_eq!(pending.look(), Some(None));
+        drop(pending);
+        assert_eq!(supply.in_use(), 0);
+        assert_eq!(super::Pending::ready(8).look(), Some(Some(8)));
     }
 
     #[test]

@@ -258,8 +258,10 @@ fn compute(
 
 /// What is to be stored.
 fn pieces(update: BlockUpdate, payload: &Payload, blocks: PerStrip<BufMut>) -> PerStrip<Buf> {
-    let mut pieces = blocks.map(|block| block.map(BufMut::freeze));
-    pieces[0] = Some(payload.shared(update.strip, update.rows));
+    let [_, parity @ ..] = blocks;
+    let [first, second, third] = parity.map(|block| block.map(BufMut::freeze));
+    let own = payload.shared(update.strip, update.rows);
+    let mut pieces = [Some(own), first, second, third];
     if sings(Canary::ParityNotStored) {
         pieces[1..].fill(None);
     }
@@ -285,12 +287,13 @@ async fn store(
         }
     }
     local.counts().member_writes.add(asked);
-    let answers = writes.answers(local).await;
+    let mut answers = writes.answers(local).await;
     let mut bad = Bad::new();
-    for (at, answer) in answers.into_iter().enumerate() {
+    // By place: an array that is iterated over is moved first.
+    for at in 0..GROUP_MAX {
         let Some(owner) = writes.owners[at] else { continue };
         note_written(local, &writes, at, owner);
-        match answer.map_or(Err(Fault::GONE), |outcome| outcome.result) {
+        match answers[at].take().map_or(Err(Fault::GONE), |outcome| outcome.result) {
             Ok(()) => local.array.slot(owner.member).set_unflushed(),
             Err(_) if sings(Canary::FailedWriteIgnored) => {}
             Err(fault) => bad.push((at, owner, fault)),
