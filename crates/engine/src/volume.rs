@@ -10,7 +10,6 @@ use ashlar_units::{Extent, StripeNo};
 use ashlar_volume::{
     AllocationRun, Reply, Request, Transfer, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
 };
-use std::pin::pin;
 use std::rc::Rc;
 
 /// One array's address space on one worker. Cheap to clone.
@@ -62,7 +61,7 @@ impl Volume for ArrayVolume {
             Ok(Some(inside)) => inside,
             _ => self.enter().await.map_err(|kind| VolumeError::new(kind, extent))?,
         };
-        match pin!(submit(&inside.local, request)).await {
+        match submit(&inside.local, request).await {
             Err(_) if inside.local.array.is_handed_over() => std::future::pending().await,
             result => result,
         }

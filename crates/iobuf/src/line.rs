@@ -72,6 +72,7 @@ impl Line {
     }
 
     /// A free slot of class `class` or, if there is none, of a larger one.
+    #[inline]
     pub(crate) fn take(&mut self, class: usize) -> Option<u32> {
         let slot = self.classes[class].take();
         slot.or_else(|| self.classes[class + 1..].iter_mut().find_map(Slots::take))
@@ -122,6 +123,7 @@ impl Line {
     /// A slot of `class` came back. It goes to the first waiter that can use it. Wake the returned
     /// waiter after unlocking.
     #[must_use]
+    #[inline]
     pub(crate) fn put_back(&mut self, class: usize, colour: usize, slot: u32) -> Option<Waker> {
         let Some(waiting_class) = self.first_waiting(class) else {
             let slots = &mut self.classes[class];
@@ -156,6 +158,7 @@ impl Line {
     }
 
     /// Whether a slot that comes back counted as lost; it does not any more.
+    #[inline]
     pub(crate) fn is_back(&mut self, class: usize, slot: u32) -> bool {
         let written_off = &mut self.classes[class].written_off;
         if written_off.is_empty() {

@@ -334,8 +334,7 @@ impl Shared {
     }
 
     fn class_for(&self, bytes: usize) -> Option<usize> {
-        let class = self.classes.partition_point(|class| class.buffer_bytes < bytes);
-        (class < self.classes.len()).then_some(class)
+        self.classes.iter().position(|class| class.buffer_bytes >= bytes)
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {

@@ -56,12 +56,14 @@ struct Commands {
 }
 
 impl Commands {
+    #[inline]
     fn new(local: &LocalArray, is_timed: bool) -> Commands {
         let (group, began) = (local.worker.outcomes.group(), local.worker.handle.turn_now());
         Commands { group, owners: [None; GROUP_MAX], began, is_timed, answered: [began; GROUP_MAX] }
     }
 
     /// Start a command on the device in its slot. If there is none any more, it has no owner.
+    #[inline]
     fn start(&mut self, local: &LocalArray, at: usize, place: (MemberIdx, u64), command: Command) {
         let (member, offset) = place;
         let done = self.group.completion();
@@ -119,6 +121,7 @@ type Places = PerStrip<(MemberIdx, u64)>;
 
 /// Where it may be read. Since the plan was made another device may have come into a slot, with
 /// nothing on it.
+#[inline]
 fn readable_places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> Places {
     let mut places = [None; GROUP_MAX];
     for (place, strip) in places.iter_mut().zip(strips(update)) {
@@ -308,6 +311,7 @@ async fn store(
 /// Writes that failed.
 type Bad = SmallVec<[(usize, MemberDevice, Fault); GROUP_MAX]>;
 
+#[inline]
 fn note_written(local: &LocalArray, writes: &Commands, at: usize, owner: MemberDevice) {
     let took = writes.answered[at].since(writes.began);
     let tally = local.tally(owner.member);

@@ -63,6 +63,7 @@ pub(super) fn begin(local: &Rc<LocalArray>, extent: Extent, buffer: BufMut) -> B
     }
 }
 
+#[inline]
 fn answered_at_once(
     local: &LocalArray,
     part: StripPart,
@@ -150,6 +151,7 @@ fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = StripPart
 
 /// Strips that a read of `strips` goes around, for their members are slow. A mirror's copies are
 /// chosen one read at a time instead.
+#[inline]
 fn going_around(local: &LocalArray, stripe: Stripe, strips: impl FnOnce() -> StripSet) -> StripSet {
     let array = &local.array;
     if !array.avoided.is_any() || array.geometry_of(stripe).data_strips() == 1 {
@@ -180,6 +182,7 @@ fn is_straight(local: &LocalArray, piece: &layout::Piece) -> bool {
     has_copy || parts(array, piece).all(|part| readable.contains(part.strip))
 }
 
+#[inline]
 fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started {
     let array = &local.array;
     if !array.written.is_written(part.stripe) {
@@ -303,6 +306,7 @@ async fn straight(
 }
 
 /// The read has ended, or was given up on; it was awaited since `asked`.
+#[inline]
 fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
     let (tally, now) = (local.tally(began.member()), local.worker.handle.turn_now());
     tally.read_latency.record(now.since(began.at));
@@ -313,6 +317,7 @@ fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
 ///
 /// # Errors
 /// The outcome, for [`not_plain`].
+#[inline]
 fn plain(local: &LocalArray, began: &Began, outcome: NotPlain) -> Result<BufMut, NotPlain> {
     match outcome {
         Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) }))

@@ -48,7 +48,7 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
             counts.writes.add(1);
             counts.write_bytes.add(extent.bytes);
             let result = match local.array.tuning.no_room_wait_max() {
-                None => pin!(write_durably(local, extent, bytes, fua)).await,
+                None => write_durably(local, extent, bytes, fua).await,
                 Some(_) => Box::pin(write_in_time(local, extent, bytes, fua)).await,
             };
             (result, &counters.write_latency)
