@@ -24,7 +24,7 @@ use ashlar_device::{Command, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{BlockUpdate, Stripe, plan_block};
 use ashlar_parity::{Change, Locality};
-use ashlar_ring::{Answers, GROUP_MAX, Group};
+use ashlar_ring::{GROUP_MAX, Group};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, Nanos, StripIdx, to_u64};
 use smallvec::SmallVec;
 use std::future::poll_fn;
@@ -74,14 +74,14 @@ impl Commands {
     }
 
     /// Wait for all of them.
-    async fn answers(&mut self, local: &LocalArray) -> Answers<Outcome> {
+    async fn end(&mut self, local: &LocalArray) {
         if self.is_timed {
-            self.note_each(local).await;
-            return (&mut self.group).await;
+            return self.note_each(local).await;
         }
-        let answers = (&mut self.group).await;
+        if !self.group.has_all() {
+            (&mut self.group).await;
+        }
         self.answered = [local.worker.handle.turn_now(); GROUP_MAX];
-        answers
     }
 
     async fn note_each(&mut self, local: &LocalArray) {
@@ -156,9 +156,10 @@ pub(super) async fn write(
     local.counts().write_member_reads.add(to_u64(count));
     let is_timed = is_timed(local);
     let read_places = readable_places(local, stripe, update);
-    let mut reads = start_reads(local, &read_places, &mut buffers, is_timed);
-    let answers = reads.answers(local).await;
-    let mut blocks = match old_blocks(local, update, &reads, answers) {
+    let mut reads = Commands::new(local, is_timed);
+    start_reads(local, &read_places, &mut buffers, &mut reads);
+    reads.end(local).await;
+    let mut blocks = match old_blocks(local, update, &mut reads) {
         Ok(blocks) => blocks,
         Err(missing) => return Written::Unread(missing),
     };
@@ -190,9 +191,8 @@ fn start_reads(
     local: &LocalArray,
     places: &Places,
     buffers: &mut Vec<BufMut>,
-    is_timed: bool,
-) -> Commands {
-    let mut commands = Commands::new(local, is_timed);
+    commands: &mut Commands,
+) {
     let mut started = 0;
     for (at, buffer) in buffers.drain(..).enumerate() {
         let Some(place) = places[at] else {
@@ -206,7 +206,6 @@ fn start_reads(
         }
     }
     local.counts().member_reads.add(started);
-    commands
 }
 
 /// What the strips hold.
@@ -216,8 +215,7 @@ fn start_reads(
 fn old_blocks(
     local: &Rc<LocalArray>,
     update: BlockUpdate,
-    reads: &Commands,
-    mut answers: Answers<Outcome>,
+    reads: &mut Commands,
 ) -> Result<PerStrip<BufMut>, Missing> {
     let mut blocks: PerStrip<BufMut> = [const { None }; GROUP_MAX];
     let mut missing = Missing::default();
@@ -231,7 +229,7 @@ fn old_blocks(
         if reads.is_timed {
             tally.timings.note_read(reads.began, reads.began, reads.answered[at]);
         }
-        match judge(local, device, answers[at].take()) {
+        match judge(local, device, reads.group.take(at)) {
             Ok(block) => blocks[at] = Some(block),
             Err(NotRead::Broken) => missing.broken = missing.broken.with(strip),
             Err(_) => missing.failed = missing.failed.with(strip),
@@ -290,13 +288,12 @@ async fn store(
         }
     }
     local.counts().member_writes.add(asked);
-    let mut answers = writes.answers(local).await;
+    writes.end(local).await;
     let mut bad = Bad::new();
-    // By place: an array that is iterated over is moved first.
     for at in 0..GROUP_MAX {
         let Some(owner) = writes.owners[at] else { continue };
         note_written(local, &writes, at, owner);
-        match answers[at].take().map_or(Err(Fault::GONE), |outcome| outcome.result) {
+        match writes.group.take(at).map_or(Err(Fault::GONE), |outcome| outcome.result) {
             Ok(()) => local.array.slot(owner.member).set_unflushed(),
             Err(_) if sings(Canary::FailedWriteIgnored) => {}
             Err(fault) => bad.push((at, owner, fault)),
