@@ -90,11 +90,15 @@ impl<T> Place<T> {
         self.ended == self.asked
     }
 
-    /// What nobody took, to be dropped outside of any borrow.
+    /// Whether there is something that nobody took.
     #[inline]
-    fn take_rest(&mut self) -> Option<Answers<T>> {
-        let has_any = self.answers.iter().any(Option::is_some);
-        has_any.then(|| self.answers.each_mut().map(Option::take))
+    fn has_more(&self) -> bool {
+        self.waker.is_some() || self.answers.iter().any(Option::is_some)
+    }
+
+    /// All of that, to be dropped outside of any borrow.
+    fn take_rest(&mut self) -> (Answers<T>, Option<Waker>) {
+        (self.answers.each_mut().map(Option::take), self.waker.take())
     }
 }
 
@@ -204,7 +208,10 @@ impl<T> Drop for Group<T> {
     fn drop(&mut self) {
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
-        let rest = (place.take_rest(), place.waker.take());
+        if place.has_all() && !place.has_more() {
+            return places.free(self.place);
+        }
+        let rest = place.take_rest();
         place.is_orphaned = true;
         if place.has_all() {
             places.free(self.place);

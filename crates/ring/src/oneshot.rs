@@ -92,6 +92,7 @@ pub struct Completion<T> {
 const _: () = assert!(size_of::<Completion<u64>>() <= 16);
 
 /// The number of a place, in as few bytes as there are places for.
+#[inline]
 fn short(place: usize) -> u32 {
     u32::try_from(place).expect("fewer than 2^32 one-shots are under way")
 }
