@@ -8,7 +8,7 @@
 //! Nothing makes a second geometry yet, except tests. Not here: where a strip lies (the layout
 //! crate).
 
-use ashlar_layout::{Geometry, LayoutEpoch, Pieces, Stripe, StripeId, split};
+use ashlar_layout::{Geometry, LayoutEpoch, Pieces, StripRun, Stripe, StripeId, only_run, split};
 use ashlar_parity::Code;
 use ashlar_units::{Extent, MemberIdx, StripeNo};
 use std::ops::Range;
@@ -67,6 +67,15 @@ impl Layouts {
     #[inline]
     pub(crate) fn cut(&self, extent: Extent) -> Pieces<'_> {
         split(&self.current.geometry, extent)
+    }
+
+    /// The same of an extent that lies in one strip: its stripe and its run there.
+    ///
+    /// # Panics
+    /// If the extent begins past the volume.
+    #[inline]
+    pub(crate) fn only_run(&self, extent: Extent) -> Option<(Stripe, StripRun)> {
+        only_run(&self.current.geometry, extent)
     }
 
     /// The stripe of this name.

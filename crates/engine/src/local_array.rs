@@ -192,6 +192,7 @@ impl LocalArray {
     }
 
     /// What a slot's devices do for this worker.
+    #[inline]
     pub(crate) fn tally(&self, member: MemberIdx) -> &MemberTally {
         &self.array.counters[self.worker.index].members[member.at()]
     }
@@ -231,6 +232,7 @@ impl LocalArray {
     }
 
     /// Which of the slot's devices commands started here now go to, and which one is replacing it.
+    #[inline]
     pub(crate) fn device_epochs(&self, member: MemberIdx) -> (DeviceEpoch, DeviceEpoch) {
         self.device_epochs.borrow()[member.at()]
     }
@@ -287,6 +289,7 @@ impl LocalArray {
     }
 
     /// Start a command on a slot's device; `None` if the slot has no device any more.
+    #[inline]
     pub(crate) fn start(
         &self,
         member: MemberIdx,
@@ -300,6 +303,7 @@ impl LocalArray {
 
     /// Start a command on a slot's device, to be answered by `done`. False if the slot has no
     /// device any more: then `done` is dropped.
+    #[inline]
     pub(crate) fn start_with(
         &self,
         member: MemberIdx,
@@ -309,13 +313,8 @@ impl LocalArray {
     ) -> bool {
         let devices = self.devices.borrow();
         let Some(current) = &devices[member.at()].current else { return false };
-        match current.device.run_now(offset, command) {
-            Ok(outcome) => done.complete(outcome),
-            Err(command) => {
-                current.device.submit(offset, command, done);
-                self.watch.note();
-            }
-        }
+        current.device.submit(offset, command, done);
+        self.watch.note();
         true
     }
 
@@ -325,6 +324,7 @@ impl LocalArray {
     }
 
     /// Start a command on this device.
+    #[inline]
     pub(crate) fn start_on(
         &self,
         device: &dyn Device,
@@ -360,6 +360,7 @@ impl LocalArray {
     }
 
     /// Count something as under way until the guard drops.
+    #[inline]
     pub(crate) fn begin(self: &Rc<Self>) -> UnderWay {
         self.worker.under_way.begin();
         self.under_way.set(self.under_way.get() + 1);

@@ -206,6 +206,7 @@ pub(crate) struct MemberTally {
 
 impl MemberTally {
     /// Count a read that has begun.
+    #[inline]
     pub(crate) fn begin_read(&self, bytes: u64) {
         self.counters.reads.add(1);
         self.counters.read_bytes.add(bytes);
@@ -213,6 +214,7 @@ impl MemberTally {
     }
 
     /// Count a write that has begun.
+    #[inline]
     pub(crate) fn begin_write(&self, bytes: u64) {
         self.counters.writes.add(1);
         self.counters.write_bytes.add(bytes);

@@ -141,6 +141,7 @@ impl Slot {
     }
 
     /// Whether its device may be read for this stripe, and whether it is written.
+    #[inline]
     pub(crate) fn access(&self, stripe: Stripe) -> (bool, bool) {
         match self.state() {
             SlotState::InSync => (true, true),

@@ -246,6 +246,7 @@ impl Worker {
     }
 
     /// Have `piece` done by `owner`, here or elsewhere. The work is under way when this returns.
+    #[inline]
     pub(crate) fn hand_to(
         self: &Rc<Self>,
         owner: usize,
@@ -270,11 +271,13 @@ impl Worker {
     }
 
     /// Have a piece done here, by a task of its own as long as there may be more.
+    #[inline]
     fn take_up(self: &Rc<Self>, task: StripeTask) {
         self.queue.push(task);
         self.start_task_if_needed();
     }
 
+    #[inline]
     fn start_task_if_needed(self: &Rc<Self>) {
         let StripeTasks { started, idle } = &self.stripe_tasks;
         let may_start =
@@ -353,6 +356,7 @@ impl Worker {
         idle.set(idle.get() + 1);
     }
 
+    #[inline]
     fn answer(&self, reply: Reply, answer: Answer) {
         self.load.pieces.add(1);
         match reply {

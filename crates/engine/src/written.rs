@@ -92,6 +92,7 @@ impl WrittenMap {
     }
 
     /// Whether the stripe was ever written (and not given back since).
+    #[inline]
     pub(crate) fn is_written(&self, stripe: Stripe) -> bool {
         let (page, word, bit) = self.bit_of(stripe);
         let Some(words) = self.pages[page].words.get() else { return false };
@@ -177,11 +178,13 @@ impl WrittenMap {
         to_usize(self.bits_per_page / 64)
     }
 
+    #[inline]
     fn bit_of(&self, stripe: Stripe) -> (usize, usize, u64) {
         assert!(stripe.epoch() == self.epoch, "{stripe:?} has no bit here");
         self.locate(stripe.number())
     }
 
+    #[inline]
     fn locate(&self, stripe: StripeNo) -> (usize, usize, u64) {
         assert!(stripe.0 < self.stripe_count, "stripe {stripe} of {}", self.stripe_count);
         let (page, bit) = (stripe.0 / self.bits_per_page, stripe.0 % self.bits_per_page);

@@ -68,6 +68,7 @@ impl BufMut {
     /// # Safety
     /// `start..start + bytes` is initialised memory that lives as long as `share` does, and `share`
     /// is the only reference to it.
+    #[inline]
     pub(crate) unsafe fn sole(share: Share, start: NonNull<u8>, bytes: usize) -> BufMut {
         BufMut { share, start, bytes }
     }
@@ -99,12 +100,14 @@ impl BufMut {
     }
 
     /// Makes it shared and immutable.
+    #[inline]
     pub fn freeze(self) -> Buf {
         Buf { share: self.share, start: self.start, bytes: self.bytes }
     }
 
     /// Shortens to `bytes`, which may be more than there are (then nothing happens). The rest stays
     /// reserved until the memory goes back as a whole.
+    #[inline]
     pub fn truncate(&mut self, bytes: usize) {
         self.bytes = self.bytes.min(bytes);
     }
@@ -125,6 +128,7 @@ impl BufMut {
 impl Deref for BufMut {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: `share` keeps the initialised range alive and only `self` may write to it.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
@@ -132,6 +136,7 @@ impl Deref for BufMut {
 }
 
 impl DerefMut for BufMut {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: `share` keeps the initialised range alive and no other owner covers any of it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
@@ -155,6 +160,7 @@ impl Buf {
     /// # Panics
     /// If `range` is reversed or beyond the end.
     #[must_use]
+    #[inline]
     pub fn slice(&self, range: Range<usize>) -> Buf {
         assert!(range.start <= range.end, "range {range:?} is reversed");
         assert!(range.end <= self.bytes, "range {range:?} of {} bytes", self.bytes);
@@ -192,6 +198,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: `share` keeps the initialised range alive; nobody writes to what a `Buf` covers.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }

@@ -72,8 +72,10 @@ impl Line {
     }
 
     /// A free slot of class `class` or, if there is none, of a larger one.
+    #[inline]
     pub(crate) fn take(&mut self, class: usize) -> Option<u32> {
-        self.classes[class..].iter_mut().find_map(Slots::take)
+        let slot = self.classes[class].take();
+        slot.or_else(|| self.classes[class + 1..].iter_mut().find_map(Slots::take))
     }
 
     /// Puts the caller in line for `class`.
@@ -121,13 +123,12 @@ impl Line {
     /// A slot of `class` came back. It goes to the first waiter that can use it. Wake the returned
     /// waiter after unlocking.
     #[must_use]
+    #[inline]
     pub(crate) fn put_back(&mut self, class: usize, colour: usize, slot: u32) -> Option<Waker> {
-        let first = (0..=class)
-            .filter_map(|class| Some((self.classes[class].queue.front()?.0, class)))
-            .min();
-        let Some((_, waiting_class)) = first else {
-            self.classes[class].in_use -= 1;
-            self.classes[class].free[colour].push(slot);
+        let Some(waiting_class) = self.first_waiting(class) else {
+            let slots = &mut self.classes[class];
+            slots.in_use -= 1;
+            slots.free[colour].push(slot);
             return None;
         };
         let (_, ticket) = self.classes[waiting_class].queue.pop_front()?;
@@ -135,6 +136,15 @@ impl Line {
             Waiter::Waiting { waker, .. } => Some(waker),
             Waiter::Granted { .. } | Waiter::Vacant => panic!("only who waits is in a queue"),
         }
+    }
+
+    /// The class of the first waiter that a slot of `class` is large enough for.
+    fn first_waiting(&self, class: usize) -> Option<usize> {
+        if self.vacant.len() == self.waiters.len() {
+            return None;
+        }
+        let fronts = self.classes[..=class].iter().enumerate();
+        fronts.filter_map(|(at, slots)| Some((slots.queue.front()?.0, at))).min().map(|it| it.1)
     }
 
     /// A slot that is out counts as lost from now on. False if it did before.
@@ -148,8 +158,12 @@ impl Line {
     }
 
     /// Whether a slot that comes back counted as lost; it does not any more.
+    #[inline]
     pub(crate) fn is_back(&mut self, class: usize, slot: u32) -> bool {
         let written_off = &mut self.classes[class].written_off;
+        if written_off.is_empty() {
+            return false;
+        }
         let place = written_off.iter().position(|lost| *lost == slot);
         place.map(|place| written_off.swap_remove(place)).is_some()
     }

@@ -137,6 +137,7 @@ impl Share {
 
     /// Whether there is no other reference to the memory. If so, all that others did with it has
     /// happened before.
+    #[inline]
     pub(crate) fn is_only(&self) -> bool {
         self.memory().owners.load(Ordering::Acquire) == 1
     }
@@ -150,6 +151,7 @@ impl Share {
         pool.expect("a slot that is out knows its pool").write_off(*place);
     }
 
+    #[inline]
     fn memory(&self) -> &Memory {
         // SAFETY: the header lives while there is a share of it.
         unsafe { self.0.as_ref() }
@@ -157,6 +159,7 @@ impl Share {
 }
 
 impl Clone for Share {
+    #[inline]
     fn clone(&self) -> Share {
         let before = self.memory().owners.fetch_add(1, Ordering::Relaxed);
         // A wrapped count would free memory in use; so many references mean that they are leaked.
@@ -166,6 +169,7 @@ impl Clone for Share {
 }
 
 impl Drop for Share {
+    #[inline]
     fn drop(&mut self) {
         // New shares come from shares only, so the only one needs no locked instruction, which
         // would wait for all copies under way.
@@ -187,7 +191,7 @@ fn send_home(header: NonNull<Memory>) {
         Home::Slot { place, pool } => {
             // SAFETY: the last dropper is the only one who may touch the header now.
             let pool = unsafe { (*pool.get()).take() };
-            return pool.expect("a slot that is out knows its pool").put_back(*place);
+            return pool.expect("a slot that is out knows its pool").put_back(place);
         }
         &Home::Heap { start, layout } => {
             // SAFETY: `start` was allocated with this layout in `on_heap` and no owner is left.

@@ -167,9 +167,12 @@ impl Pool {
     /// there are. For several at once it is cheaper.
     pub fn try_get_each(&self, bytes: usize, count: usize, buffers: &mut Vec<BufMut>) {
         let Some(class) = self.0.class_for(bytes) else { return };
+        buffers.reserve(count);
         let mut line = self.0.line();
-        let slots = std::iter::from_fn(|| line.take(class)).take(count);
-        buffers.extend(slots.map(|slot| self.0.hand_out(slot, bytes)));
+        for _ in 0..count {
+            let Some(slot) = line.take(class) else { break };
+            buffers.push(self.0.hand_out(slot, bytes));
+        }
     }
 
     /// The same; waits in line while none is free.
@@ -229,14 +232,14 @@ impl std::fmt::Debug for Pool {
 
 impl Shared {
     /// Takes back a slot whose last owner is gone.
-    pub(crate) fn put_back(&self, place: Place) {
+    pub(crate) fn put_back(&self, place: &Place) {
         if cfg!(debug_assertions) {
             self.poison(place);
         }
         self.pass_on(place);
     }
 
-    fn pass_on(&self, place: Place) {
+    fn pass_on(&self, place: &Place) {
         let mut line = self.line();
         if line.is_back(place.class, place.slot) {
             drop(line);
@@ -269,7 +272,8 @@ impl Shared {
     }
 
     /// A slot that was written off has come back: it stands in for the next that is.
-    fn retire(&self, place: Place) {
+    #[cold]
+    fn retire(&self, place: &Place) {
         if let Some(Some(reserve)) = self.reserve.get() {
             reserve.idle()[place.class].push(place.slot);
         }
@@ -323,15 +327,14 @@ impl Shared {
         unsafe { BufMut::sole(share, start, bytes) }
     }
 
-    fn poison(&self, place: Place) {
+    fn poison(&self, place: &Place) {
         let start = self.slot(place.slot).1.at(place.offset);
         // SAFETY: the slot's last owner is gone and it is not on the free list yet: it is ours.
         unsafe { start.write_bytes(POISON, self.classes[place.class].buffer_bytes) };
     }
 
     fn class_for(&self, bytes: usize) -> Option<usize> {
-        let class = self.classes.partition_point(|class| class.buffer_bytes < bytes);
-        (class < self.classes.len()).then_some(class)
+        self.classes.iter().position(|class| class.buffer_bytes >= bytes)
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -456,7 +459,7 @@ impl Drop for Get {
         let Some(ticket) = self.ticket else { return };
         let left = self.pool.line().leave(ticket);
         if let Left::Slot(slot) = left {
-            self.pool.pass_on(self.pool.header(slot).place());
+            self.pool.pass_on(&self.pool.header(slot).place());
         }
     }
 }

@@ -59,7 +59,7 @@ pub use block_update::{BlockUpdate, plan_block};
 pub use capacity::{rows_for, unused_bytes};
 pub use geometry::{Geometry, GeometryParts, LAYOUT_VERSION, MEMBERS_MAX, Place, Spread};
 pub use level::{Level, ParseLevelError};
-pub use map::{Piece, Pieces, StripRun, StripRuns, split, strips_of};
+pub use map::{Piece, Pieces, StripRun, StripRuns, only_run, split, strips_of};
 pub use read_plan::{ReadBand, ReadPlan, plan_decode, plan_read};
 pub use rotation::Rotation;
 pub use rows::{RowRange, rows_touched};

@@ -136,15 +136,25 @@ impl Code {
             }
             job.change(change.old, change.new)?;
         }
-        for all in &PARITY_ROWS[..self.parity_strips] {
-            let mut row = [0; STRIPS_MAX];
-            for (coefficient, change) in row.iter_mut().zip(changes) {
-                *coefficient = all[change.column];
-            }
-            rows.push_known(row);
-        }
         expect_count(self.parity_strips, parity.len())?;
-        for (strip, row) in parity.iter_mut().zip(rows.iter()) {
+        let all = PARITY_ROWS.iter().zip(parity);
+        if let [only] = changes {
+            for (row, strip) in all {
+                if let Some(strip) = strip {
+                    job.output(strip, &row[only.column..=only.column])?;
+                }
+            }
+            job.run();
+            return Ok(());
+        }
+        for row in &PARITY_ROWS[..self.parity_strips] {
+            let mut own = [0; STRIPS_MAX];
+            for (coefficient, change) in own.iter_mut().zip(changes) {
+                *coefficient = row[change.column];
+            }
+            rows.push_known(own);
+        }
+        for (row, (_, strip)) in rows.iter().zip(all) {
             if let Some(strip) = strip {
                 job.output(strip, row)?;
             }

@@ -1,7 +1,7 @@
 //! Several answers and one waiter: what one task asks of several devices at once.
 //!
 //! What must stay true: the waiter is woken when the last answer is there, and not before, unless
-//! it wants to see each. A half that ends last frees the place, exactly once. There is no
+//! it wants to see each. An answer stays where it was put until it is taken. A half that ends last frees the place, exactly once. There is no
 //! allocation once the supply has seen its high-water mark. No value and no waker is dropped or run
 //! while the supply is borrowed. Not here: one-shots with one answer (`oneshot`).
 
@@ -13,9 +13,8 @@ use std::task::{Context, Poll, Waker};
 /// Answers that one group has at most.
 pub const GROUP_MAX: usize = 4;
 
-/// The answers, by the order in which their completions were made; `None` where the completion was
-/// dropped unfinished, or never made.
-pub type Answers<T> = [Option<T>; GROUP_MAX];
+/// The answers, by the order in which their completions were made.
+type Answers<T> = [Option<T>; GROUP_MAX];
 
 /// Places of groups, used again.
 pub(crate) struct Places<T> {
@@ -36,7 +35,8 @@ struct Place<T> {
     waker: Option<Waker>,
 }
 
-/// The waiting half of several one-shots. Resolves with all answers when the last one has ended.
+/// The waiting half of several one-shots. Resolves when the last one has ended; then the answers
+/// can be taken.
 ///
 /// # Cancellation
 /// Dropping it makes the values be dropped when they arrive.
@@ -47,9 +47,6 @@ pub struct Group<T> {
     made: u8,
 }
 
-/// The place was given up.
-const SPENT: usize = usize::MAX;
-
 impl<T> Default for Places<T> {
     fn default() -> Self {
         Places { places: Vec::new(), free: Vec::new() }
@@ -57,6 +54,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
+    #[inline]
     fn take(&mut self) -> usize {
         if let Some(place) = self.free.pop() {
             return place;
@@ -73,6 +71,7 @@ impl<T> Places<T> {
     }
 
     /// Nobody refers to the place any more, and its answers were taken.
+    #[inline]
     fn free(&mut self, at: usize) {
         let place = &mut self.places[at];
         (place.asked, place.ended) = (0, 0);
@@ -86,17 +85,26 @@ impl<T> Places<T> {
 }
 
 impl<T> Place<T> {
+    #[inline]
     fn has_all(&self) -> bool {
         self.ended == self.asked
     }
 
-    fn take_answers(&mut self) -> Answers<T> {
-        self.answers.each_mut().map(Option::take)
+    /// Whether there is something that nobody took.
+    #[inline]
+    fn has_more(&self) -> bool {
+        self.waker.is_some() || self.answers.iter().any(Option::is_some)
+    }
+
+    /// All of that, to be dropped outside of any borrow.
+    fn take_rest(&mut self) -> (Answers<T>, Option<Waker>) {
+        (self.answers.each_mut().map(Option::take), self.waker.take())
     }
 }
 
 impl<T> Completions<T> {
     /// A new group without answers to wait for.
+    #[inline]
     pub fn group(&self) -> Group<T> {
         let place = self.pool.groups.borrow_mut().take();
         Group { pool: Rc::clone(&self.pool), place, made: 0 }
@@ -105,6 +113,7 @@ impl<T> Completions<T> {
 
 impl<T> Pool<T> {
     /// One of a group's completions has ended.
+    #[inline]
     pub(crate) fn answer(&self, at: usize, part: u8, value: Option<T>) {
         let mut places = self.groups.borrow_mut();
         let place = &mut places.places[at];
@@ -132,6 +141,7 @@ impl<T> Group<T> {
     ///
     /// # Panics
     /// If there are [`GROUP_MAX`] already.
+    #[inline]
     pub fn completion(&mut self) -> Completion<T> {
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
@@ -143,8 +153,16 @@ impl<T> Group<T> {
     }
 
     /// Whether all answers are there.
+    #[inline]
     pub fn has_all(&self) -> bool {
         self.pool.groups.borrow().places[self.place].has_all()
+    }
+
+    /// The answer to the completion that was made after so many others, if it is there and was not
+    /// taken; never if that completion was dropped unfinished.
+    #[inline]
+    pub fn take(&mut self, at: usize) -> Option<T> {
+        self.pool.groups.borrow_mut().places[self.place].answers[at].take()
     }
 
     /// Which answers are there, one bit each, once these are more than `seen`, or all.
@@ -165,40 +183,35 @@ impl<T> Group<T> {
 impl<T> Unpin for Group<T> {}
 
 impl<T> Future for Group<T> {
-    type Output = Answers<T>;
+    type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answers<T>> {
-        assert!(self.place != SPENT, "a group was polled after it had resolved");
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
         place.is_seeing_each = false;
-        if !place.has_all() {
-            let before = match &place.waker {
-                Some(known) if known.will_wake(context.waker()) => None,
-                _ => place.waker.replace(context.waker().clone()),
-            };
-            drop(places);
-            drop(before);
-            return Poll::Pending;
+        if place.has_all() {
+            return Poll::Ready(());
         }
-        let answers = place.take_answers();
-        let waker = place.waker.take();
-        places.free(self.place);
+        let before = match &place.waker {
+            Some(known) if known.will_wake(context.waker()) => None,
+            _ => place.waker.replace(context.waker().clone()),
+        };
         drop(places);
-        drop(waker);
-        self.place = SPENT;
-        Poll::Ready(answers)
+        drop(before);
+        Poll::Pending
     }
 }
 
 impl<T> Drop for Group<T> {
+    #[inline]
     fn drop(&mut self) {
-        if self.place == SPENT {
-            return;
-        }
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
-        let rest = (place.take_answers(), place.waker.take());
+        if place.has_all() && !place.has_more() {
+            return places.free(self.place);
+        }
+        let rest = place.take_rest();
         place.is_orphaned = true;
         if place.has_all() {
             places.free(self.place);
@@ -246,8 +259,9 @@ mod tests {
             assert!(Pin::new(&mut group).poll(&mut context).is_pending());
             first.complete(1);
             assert_eq!(wakes.0.load(Ordering::Relaxed), round + 1);
-            let answers = Pin::new(&mut group).poll(&mut context);
-            assert_eq!(answers, Poll::Ready([Some(1), Some(2), None, None]));
+            assert!(Pin::new(&mut group).poll(&mut context).is_ready());
+            assert_eq!([0, 1, 2, 3].map(|at| group.take(at)), [Some(1), Some(2), None, None]);
+            assert_eq!(group.take(0), None, "an answer is taken once");
         }
         assert_eq!(supply.pool.groups.borrow().places.len(), 1, "the place is used again");
     }

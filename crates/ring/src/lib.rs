@@ -40,7 +40,7 @@ mod virtual_time;
 
 pub use cloning::clone_fuse_device;
 pub use executor::{Executor, Handle, Schedule, YieldNow};
-pub use group::{Answers, GROUP_MAX, Group};
+pub use group::{GROUP_MAX, Group};
 pub use inherited::inherited_descriptors;
 pub use notifier::Notifier;
 pub use oneshot::{Completion, Completions, Pending};

@@ -63,6 +63,7 @@ impl<T> Completions<T> {
     }
 
     /// A new one-shot: the first half completes it, the second half waits.
+    #[inline]
     pub fn pair(&self) -> (Completion<T>, Pending<T>) {
         let place = self.pool.stages.borrow_mut().insert(Stage::Fresh);
         let completion =
@@ -91,20 +92,24 @@ pub struct Completion<T> {
 const _: () = assert!(size_of::<Completion<u64>>() <= 16);
 
 /// The number of a place, in as few bytes as there are places for.
+#[inline]
 fn short(place: usize) -> u32 {
     u32::try_from(place).expect("fewer than 2^32 one-shots are under way")
 }
 
 impl<T> Completion<T> {
+    #[inline]
     pub(crate) fn of_group(pool: Rc<Pool<T>>, place: usize, part: u8) -> Completion<T> {
         Completion { pool, place: short(place), part }
     }
 
+    #[inline]
     fn at(&self) -> usize {
         usize::try_from(self.place).expect("a place is an index")
     }
 
     /// Hands over the value and wakes the waiter. Without a waiter, the value is dropped.
+    #[inline]
     pub fn complete(mut self, value: T) {
         self.end(Some(value));
     }
@@ -117,16 +122,18 @@ impl<T> Completion<T> {
         matches!(self.pool.stages.borrow()[self.at()], Stage::Orphaned)
     }
 
+    #[inline]
     fn end(&mut self, value: Option<T>) {
-        if self.part != ALONE {
+        if self.part == ALONE {
+            self.finish(value.map_or(Stage::Abandoned, Stage::Done));
+        } else {
             self.pool.answer(self.at(), self.part, value);
-            self.place = SPENT;
-            return;
         }
-        self.finish(value.map_or(Stage::Abandoned, Stage::Done));
+        self.place = SPENT;
     }
 
-    fn finish(&mut self, last: Stage<T>) {
+    #[inline]
+    fn finish(&self, last: Stage<T>) {
         let at = self.at();
         let mut stages = self.pool.stages.borrow_mut();
         let stage = &mut stages[at];
@@ -141,11 +148,11 @@ impl<T> Completion<T> {
                 waker.wake();
             }
         }
-        self.place = SPENT;
     }
 }
 
 impl<T> Drop for Completion<T> {
+    #[inline]
     fn drop(&mut self) {
         if self.place != SPENT {
             self.end(None);
@@ -174,8 +181,47 @@ enum Source<T> {
 
 impl<T> Pending<T> {
     /// A value that is there already: resolves at once, takes no place.
+    #[inline]
     pub fn ready(value: T) -> Pending<T> {
         Pending { from: Source::Here(value) }
+    }
+
+    /// What awaiting it would bring at once; `None` if that has yet to come.
+    ///
+    /// # Panics
+    /// If it has resolved before.
+    #[inline]
+    pub fn look(&mut self) -> Option<Option<T>> {
+        let Source::Other { pool, place } = &self.from else {
+            return match std::mem::replace(&mut self.from, Source::Nowhere) {
+                Source::Here(value) => Some(Some(value)),
+                _ => panic!("a one-shot was polled after it had resolved"),
+            };
+        };
+        let mut stages = pool.stages.borrow_mut();
+        if matches!(stages[*place], Stage::Fresh | Stage::Awaited(_)) {
+            return None;
+        }
+        let stage = stages.remove(*place);
+        drop(stages);
+        self.from = Source::Nowhere;
+        match stage {
+            Stage::Done(value) => Some(Some(value)),
+            _ => Some(None),
+        }
+    }
+
+    /// Whom to wake.
+    fn await_by(&self, waker: &Waker) {
+        let Source::Other { pool, place } = &self.from else { return };
+        let mut stages = pool.stages.borrow_mut();
+        let stage = &mut stages[*place];
+        if matches!(stage, Stage::Awaited(known) if known.will_wake(waker)) {
+            return;
+        }
+        let before = std::mem::replace(stage, Stage::Awaited(waker.clone()));
+        drop(stages);
+        drop(before);
     }
 }
 
@@ -185,36 +231,20 @@ impl<T> Unpin for Pending<T> {}
 impl<T> Future for Pending<T> {
     type Output = Option<T>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let Source::Other { pool, place } = &self.from else {
-            return match std::mem::replace(&mut self.from, Source::Nowhere) {
-                Source::Here(value) => Poll::Ready(Some(value)),
-                _ => panic!("a one-shot was polled after it had resolved"),
-            };
-        };
-        let mut stages = pool.stages.borrow_mut();
-        let stage = &mut stages[*place];
-        match stage {
-            Stage::Awaited(known) if known.will_wake(cx.waker()) => return Poll::Pending,
-            Stage::Fresh | Stage::Awaited(_) => {
-                let before = std::mem::replace(stage, Stage::Awaited(cx.waker().clone()));
-                drop(stages);
-                drop(before);
-                return Poll::Pending;
+        match self.look() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                self.await_by(cx.waker());
+                Poll::Pending
             }
-            Stage::Done(_) | Stage::Abandoned | Stage::Orphaned => {}
-        }
-        let stage = stages.remove(*place);
-        drop(stages);
-        self.from = Source::Nowhere;
-        match stage {
-            Stage::Done(value) => Poll::Ready(Some(value)),
-            _ => Poll::Ready(None),
         }
     }
 }
 
 impl<T> Drop for Pending<T> {
+    #[inline]
     fn drop(&mut self) {
         let Source::Other { pool, place } = &self.from else { return };
         let mut stages = pool.stages.borrow_mut();
@@ -259,6 +289,22 @@ mod tests {
         drop(pending);
         drop(super::Pending::ready(Rc::clone(&value)));
         assert_eq!(Rc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn a_look_takes_the_value_and_the_place_is_free() {
+        let supply = Completions::new();
+        let (completion, mut pending) = supply.pair();
+        assert_eq!(pending.look(), None);
+        completion.complete(7);
+        assert_eq!(pending.look(), Some(Some(7)));
+        assert_eq!(supply.in_use(), 0);
+        let (completion, mut pending) = supply.pair();
+        drop(completion);
+        assert_eq!(pending.look(), Some(None));
+        drop(pending);
+        assert_eq!(supply.in_use(), 0);
+        assert_eq!(super::Pending::ready(8).look(), Some(Some(8)));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use ashlar_device::{Command, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{BlockUpdate, Stripe, plan_block};
 use ashlar_parity::{Change, Locality};
-use ashlar_ring::{Answers, GROUP_MAX, Group};
+use ashlar_ring::{GROUP_MAX, Group};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, Nanos, StripIdx, to_u64};
 use smallvec::SmallVec;
 use std::future::poll_fn;
@@ -56,12 +56,14 @@ struct Commands {
 }
 
 impl Commands {
+    #[inline]
     fn new(local: &LocalArray, is_timed: bool) -> Commands {
         let (group, began) = (local.worker.outcomes.group(), local.worker.handle.turn_now());
         Commands { group, owners: [None; GROUP_MAX], began, is_timed, answered: [began; GROUP_MAX] }
     }
 
     /// Start a command on the device in its slot. If there is none any more, it has no owner.
+    #[inline]
     fn start(&mut self, local: &LocalArray, at: usize, place: (MemberIdx, u64), command: Command) {
         let (member, offset) = place;
         let done = self.group.completion();
@@ -72,14 +74,14 @@ impl Commands {
     }
 
     /// Wait for all of them.
-    async fn answers(&mut self, local: &LocalArray) -> Answers<Outcome> {
+    async fn end(&mut self, local: &LocalArray) {
         if self.is_timed {
-            self.note_each(local).await;
-            return (&mut self.group).await;
+            return self.note_each(local).await;
         }
-        let answers = (&mut self.group).await;
+        if !self.group.has_all() {
+            (&mut self.group).await;
+        }
         self.answered = [local.worker.handle.turn_now(); GROUP_MAX];
-        answers
     }
 
     async fn note_each(&mut self, local: &LocalArray) {
@@ -119,6 +121,7 @@ type Places = PerStrip<(MemberIdx, u64)>;
 
 /// Where it may be read. Since the plan was made another device may have come into a slot, with
 /// nothing on it.
+#[inline]
 fn readable_places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> Places {
     let mut places = [None; GROUP_MAX];
     for (place, strip) in places.iter_mut().zip(strips(update)) {
@@ -153,9 +156,10 @@ pub(super) async fn write(
     local.counts().write_member_reads.add(to_u64(count));
     let is_timed = is_timed(local);
     let read_places = readable_places(local, stripe, update);
-    let mut reads = start_reads(local, &read_places, &mut buffers, is_timed);
-    let answers = reads.answers(local).await;
-    let mut blocks = match old_blocks(local, update, &reads, answers) {
+    let mut reads = Commands::new(local, is_timed);
+    start_reads(local, &read_places, &mut buffers, &mut reads);
+    reads.end(local).await;
+    let mut blocks = match old_blocks(local, update, &mut reads) {
         Ok(blocks) => blocks,
         Err(missing) => return Written::Unread(missing),
     };
@@ -187,9 +191,8 @@ fn start_reads(
     local: &LocalArray,
     places: &Places,
     buffers: &mut Vec<BufMut>,
-    is_timed: bool,
-) -> Commands {
-    let mut commands = Commands::new(local, is_timed);
+    commands: &mut Commands,
+) {
     let mut started = 0;
     for (at, buffer) in buffers.drain(..).enumerate() {
         let Some(place) = places[at] else {
@@ -203,7 +206,6 @@ fn start_reads(
         }
     }
     local.counts().member_reads.add(started);
-    commands
 }
 
 /// What the strips hold.
@@ -213,8 +215,7 @@ fn start_reads(
 fn old_blocks(
     local: &Rc<LocalArray>,
     update: BlockUpdate,
-    reads: &Commands,
-    mut answers: Answers<Outcome>,
+    reads: &mut Commands,
 ) -> Result<PerStrip<BufMut>, Missing> {
     let mut blocks: PerStrip<BufMut> = [const { None }; GROUP_MAX];
     let mut missing = Missing::default();
@@ -228,7 +229,7 @@ fn old_blocks(
         if reads.is_timed {
             tally.timings.note_read(reads.began, reads.began, reads.answered[at]);
         }
-        match judge(local, device, answers[at].take()) {
+        match judge(local, device, reads.group.take(at)) {
             Ok(block) => blocks[at] = Some(block),
             Err(NotRead::Broken) => missing.broken = missing.broken.with(strip),
             Err(_) => missing.failed = missing.failed.with(strip),
@@ -258,8 +259,10 @@ fn compute(
 
 /// What is to be stored.
 fn pieces(update: BlockUpdate, payload: &Payload, blocks: PerStrip<BufMut>) -> PerStrip<Buf> {
-    let mut pieces = blocks.map(|block| block.map(BufMut::freeze));
-    pieces[0] = Some(payload.shared(update.strip, update.rows));
+    let [_, parity @ ..] = blocks;
+    let [first, second, third] = parity.map(|block| block.map(BufMut::freeze));
+    let own = payload.shared(update.strip, update.rows);
+    let mut pieces = [Some(own), first, second, third];
     if sings(Canary::ParityNotStored) {
         pieces[1..].fill(None);
     }
@@ -285,12 +288,12 @@ async fn store(
         }
     }
     local.counts().member_writes.add(asked);
-    let answers = writes.answers(local).await;
+    writes.end(local).await;
     let mut bad = Bad::new();
-    for (at, answer) in answers.into_iter().enumerate() {
+    for at in 0..GROUP_MAX {
         let Some(owner) = writes.owners[at] else { continue };
         note_written(local, &writes, at, owner);
-        match answer.map_or(Err(Fault::GONE), |outcome| outcome.result) {
+        match writes.group.take(at).map_or(Err(Fault::GONE), |outcome| outcome.result) {
             Ok(()) => local.array.slot(owner.member).set_unflushed(),
             Err(_) if sings(Canary::FailedWriteIgnored) => {}
             Err(fault) => bad.push((at, owner, fault)),
@@ -305,6 +308,7 @@ async fn store(
 /// Writes that failed.
 type Bad = SmallVec<[(usize, MemberDevice, Fault); GROUP_MAX]>;
 
+#[inline]
 fn note_written(local: &LocalArray, writes: &Commands, at: usize, owner: MemberDevice) {
     let took = writes.answered[at].since(writes.began);
     let tally = local.tally(owner.member);

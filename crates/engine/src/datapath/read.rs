@@ -20,46 +20,83 @@ use ashlar_layout::{self as layout, Stripe, strips_of};
 use ashlar_ring::{Pending, within};
 use ashlar_units::{BLOCK_BYTES, Extent, Nanos, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
-/// Fill `buffer` from `extent` of the volume.
+/// A read that has begun.
+pub(super) enum Begun {
+    /// It is done.
+    Done(BufMut),
+    /// It has one part, which is under way.
+    One(Started),
+    /// Its one part was answered.
+    Answered(StripPart, Began, Result<BufMut, NotPlain>),
+    /// It has several parts, none of which is under way yet.
+    Several(BufMut),
+}
+
+/// The outcome of a read that failed, is in doubt, or is late.
+type NotPlain = Option<Option<Outcome>>;
+
+/// Begin to fill `buffer` from `extent` of the volume. What its member answers at once needs no
+/// future.
+pub(super) fn begin(local: &Rc<LocalArray>, extent: Extent, buffer: BufMut) -> Begun {
+    if extent.bytes == 0 {
+        return Begun::Done(buffer);
+    }
+    let Some((stripe, run)) = local.array.layouts.only_run(extent) else {
+        return Begun::Several(buffer);
+    };
+    let part = StripPart { stripe, strip: run.strip, extent: run.extent };
+    let slow = going_around(local, stripe, || StripSet::only(part.strip));
+    let started = match slow.is_empty() {
+        true => start(local, part, buffer),
+        false => reconstruct_part(local, part, buffer, Missing { slow, ..Missing::default() }),
+    };
+    match started {
+        Started::Zeros(buffer) => Begun::Done(buffer),
+        Started::Straight(part, began, mut pending) => match pending.look() {
+            None => Begun::One(Started::Straight(part, began, pending)),
+            Some(outcome) => answered_at_once(local, part, began, outcome),
+        },
+        started @ Started::Reconstructing(_) => Begun::One(started),
+    }
+}
+
+#[inline]
+fn answered_at_once(
+    local: &LocalArray,
+    part: StripPart,
+    began: Began,
+    outcome: Option<Outcome>,
+) -> Begun {
+    note_end(local, &began, local.worker.handle.turn_now());
+    match plain(local, &began, Some(outcome)) {
+        Ok(buffer) if local.array.checksums.is_none() => Begun::Done(buffer),
+        answer => Begun::Answered(part, began, answer),
+    }
+}
+
+/// Go on with a read of `extent` that has begun.
 ///
 /// # Errors
 /// `Io` if a block cannot be read or reconstructed.
 pub(super) async fn read(
     local: &Rc<LocalArray>,
     extent: Extent,
-    buffer: BufMut,
+    begun: Begun,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let array = &local.array;
-    let piece = array.layouts.cut(extent).next();
-    let Some(first) = piece.and_then(|piece| parts(array, &piece).next()) else {
-        return Ok(buffer);
-    };
-    if first.extent.bytes == extent.bytes {
-        let slow = going_around(local, first.stripe, || StripSet::only(first.strip));
-        let started = match slow.is_empty() {
-            true => start(local, first, buffer),
-            false => reconstruct_part(local, first, buffer, Missing { slow, ..Missing::default() }),
-        };
-        let Started::Straight(part, began, mut pending) = started else {
-            return finish(local, started).await;
-        };
-        // What is there is not passed on to futures of its own.
-        let Some(outcome) = answered(&mut pending).await else {
-            return pin!(straight(local, part, began, pending)).await;
-        };
-        note_end(local, &began, local.worker.handle.turn_now());
-        return match plain(local, &began, Some(outcome)) {
-            Ok(buffer) if array.checksums.is_none() => Ok(buffer),
-            Ok(buffer) => pin!(compared(local, part, began, buffer)).await,
-            Err(outcome) => Box::pin(not_plain(local, part, began, outcome)).await,
-        };
+    match begun {
+        Begun::Done(buffer) => Ok(buffer),
+        Begun::One(started) => finish(local, started).await,
+        Begun::Answered(part, began, Ok(buffer)) => {
+            pin!(compared(local, part, began, buffer)).await
+        }
+        Begun::Answered(part, began, Err(outcome)) => {
+            Box::pin(not_plain(local, part, began, outcome)).await
+        }
+        Begun::Several(buffer) => read_parts(local, extent, buffer).await,
     }
-    read_parts(local, extent, buffer).await
 }
 
 async fn read_parts(
@@ -114,6 +151,7 @@ fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = StripPart
 
 /// Strips that a read of `strips` goes around, for their members are slow. A mirror's copies are
 /// chosen one read at a time instead.
+#[inline]
 fn going_around(local: &LocalArray, stripe: Stripe, strips: impl FnOnce() -> StripSet) -> StripSet {
     let array = &local.array;
     if !array.avoided.is_any() || array.geometry_of(stripe).data_strips() == 1 {
@@ -144,6 +182,7 @@ fn is_straight(local: &LocalArray, piece: &layout::Piece) -> bool {
     has_copy || parts(array, piece).all(|part| readable.contains(part.strip))
 }
 
+#[inline]
 fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started {
     let array = &local.array;
     if !array.written.is_written(part.stripe) {
@@ -234,7 +273,9 @@ async fn finish(local: &Rc<LocalArray>, started: Started) -> Result<BufMut, Volu
     match started {
         Started::Zeros(buffer) => Ok(buffer),
         Started::Reconstructing(pending) => reconstructed(pending).await,
-        Started::Straight(part, began, pending) => straight(local, part, began, pending).await,
+        Started::Straight(part, began, pending) => {
+            pin!(straight(local, part, began, pending)).await
+        }
     }
 }
 
@@ -265,6 +306,7 @@ async fn straight(
 }
 
 /// The read has ended, or was given up on; it was awaited since `asked`.
+#[inline]
 fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
     let (tally, now) = (local.tally(began.member()), local.worker.handle.turn_now());
     tally.read_latency.record(now.since(began.at));
@@ -275,11 +317,8 @@ fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
 ///
 /// # Errors
 /// The outcome, for [`not_plain`].
-fn plain(
-    local: &LocalArray,
-    began: &Began,
-    outcome: Option<Option<Outcome>>,
-) -> Result<BufMut, Option<Option<Outcome>>> {
+#[inline]
+fn plain(local: &LocalArray, began: &Began, outcome: NotPlain) -> Result<BufMut, NotPlain> {
     match outcome {
         Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) }))
             if !is_doubtful(local, began) =>
@@ -376,14 +415,6 @@ async fn elsewhere(
     }
 }
 
-/// What is there by now: no timer for it. Most reads of memory are done, and many of a busy ring.
-fn answered(pending: &mut Pending<Outcome>) -> impl Future<Output = Option<Option<Outcome>>> {
-    poll_fn(|context| match Pin::new(&mut *pending).poll(context) {
-        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => Poll::Ready(None),
-    })
-}
-
 /// The outcome, or `None` when the read deadline passes first and somebody else could serve the
 /// read.
 async fn before_deadline(
@@ -391,7 +422,8 @@ async fn before_deadline(
     stripe: Stripe,
     mut pending: Pending<Outcome>,
 ) -> Option<Option<Outcome>> {
-    if let Some(outcome) = answered(&mut pending).await {
+    // No timer for what is there by now: many reads of a busy ring are.
+    if let Some(outcome) = pending.look() {
         return Some(outcome);
     }
     if local.array.geometry_of(stripe).parity_strips() == 0 {

@@ -9,6 +9,7 @@
 use ashlar_layout::{RowRange, StripeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry::Occupied;
 use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::Pin;
@@ -57,15 +58,17 @@ impl Entry {
 impl RowLocks {
     /// Wait until `rows` of `stripe` may be held that way, behind everybody who asked before.
     pub(crate) async fn lock(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> RowGuard {
-        let guard = self.enter(stripe, rows, hold);
-        Granted { guard: &guard }.await;
+        let (guard, is_granted) = self.enter(stripe, rows, hold);
+        if !is_granted {
+            Granted { guard: &guard }.await;
+        }
         guard
     }
 
     /// Hold `rows` of a stripe without other holders or waiters; `None` if there are any.
     pub(crate) fn lock_if_idle(&self, stripe: StripeId, rows: RowRange) -> Option<RowGuard> {
         let is_idle = !self.table.borrow().stripes.contains_key(&stripe);
-        is_idle.then(|| self.enter(stripe, rows, Hold::Exclusive))
+        is_idle.then(|| self.enter(stripe, rows, Hold::Exclusive).0)
     }
 
     /// Stripes with a holder or waiter.
@@ -74,7 +77,8 @@ impl RowLocks {
         self.table.borrow().stripes.len()
     }
 
-    fn enter(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> RowGuard {
+    /// A place in the line for these rows, and whether they are held already.
+    fn enter(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> (RowGuard, bool) {
         let mut table = self.table.borrow_mut();
         let id = table.next_id;
         table.next_id += 1;
@@ -83,18 +87,22 @@ impl RowLocks {
         let list =
             table.stripes.entry(stripe).or_insert_with(|| spare_lists.pop().unwrap_or_default());
         let mut entry = Entry { id, rows, hold, is_granted: false, waker: None };
-        entry.is_granted = !list.iter().any(|earlier| earlier.conflicts(&entry));
+        let is_granted = !list.iter().any(|earlier| earlier.conflicts(&entry));
+        entry.is_granted = is_granted;
         list.push(entry);
-        RowGuard { locks: self.clone(), stripe, id }
+        (RowGuard { locks: self.clone(), stripe, id }, is_granted)
     }
 
     fn leave(&self, stripe: StripeId, id: u64) {
         let mut table = self.table.borrow_mut();
-        let list = table.stripes.get_mut(&stripe).expect("a guard's stripe is in the table");
+        let Table { stripes, spare_lists, .. } = &mut *table;
+        let Occupied(mut listed) = stripes.entry(stripe) else {
+            unreachable!("a guard's stripe is in the table")
+        };
+        let list = listed.get_mut();
         list.retain(|entry| entry.id != id);
         if list.is_empty() {
-            let list = table.stripes.remove(&stripe).expect("just found");
-            table.spare_lists.push(list);
+            spare_lists.push(listed.remove());
             return;
         }
         for at in 0..list.len() {

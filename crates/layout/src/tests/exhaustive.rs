@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_u64};
 
 use super::geometries;
-use crate::{Geometry, LayoutEpoch, Place, Stripe, split, strips_of};
+use crate::{Geometry, LayoutEpoch, Piece, Place, Stripe, only_run, split, strips_of};
 
 fn stripes(geometry: &Geometry) -> impl Iterator<Item = Stripe> {
     (0..geometry.stripe_count()).map(|number| geometry.stripe(StripeNo(number)))
@@ -203,6 +203,24 @@ fn every_extent_is_cut_into_touching_pieces_that_are_the_extent() {
                 let bytes = |sectors: usize| u64::try_from(sectors).unwrap() * 512;
                 let extent = Extent::new(bytes(start), bytes(end - start));
                 assert_eq!(sectors_of(&geometry, extent), walk[start..end], "{extent}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_extent_in_one_strip_is_its_only_run() {
+    for geometry in [geometries::coded(2, 1, 4096, 3), geometries::coded(1, 1, 4096, 5)] {
+        let sector_count = geometry.volume_bytes() / 512;
+        for start in 0..sector_count {
+            for sectors in 0..=(sector_count - start).min(20) {
+                let extent = Extent::new(start * 512, sectors * 512);
+                let runs = |piece: Piece| {
+                    strips_of(&geometry, piece.extent).map(move |run| (piece.stripe, run))
+                };
+                let mut runs = split(&geometry, extent).flat_map(runs);
+                let only = runs.next().filter(|_| runs.next().is_none());
+                assert_eq!(only_run(&geometry, extent), only, "{extent}");
             }
         }
     }

@@ -103,19 +103,19 @@ impl<T> Future for Pop<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let cell = Rc::clone(&self.shared);
-        let mut shared = cell.borrow_mut();
-        let Some(place) = self.place else {
+        let this = &mut *self;
+        let mut shared = this.shared.borrow_mut();
+        let Some(place) = this.place else {
             if let Some(item) = shared.take_unpromised() {
                 return Poll::Ready(item);
             }
-            self.place = Some(shared.line.enter(cx.waker().clone()));
+            this.place = Some(shared.line.enter(cx.waker().clone()));
             return Poll::Pending;
         };
         let (granted, unused) = shared.line.check(place, cx.waker());
         if granted {
             let _ = shared.line.leave(place);
-            self.place = None;
+            this.place = None;
             shared.promised -= 1;
             let item = shared.items.pop_front().expect("a promised item is in the queue");
             return Poll::Ready(item);
