@@ -213,7 +213,7 @@ impl<V: Volume> Queue<V> {
                 add(&counters.discards, 1);
                 self.submit(Command::WriteZeroes { may_unmap }, extent, fua).await
             }
-            UblkRequest::Read(_) | UblkRequest::Write { .. } => Err(Errno::OPNOTSUPP),
+            UblkRequest::Read(_) | UblkRequest::Write { .. } => unreachable!("it has data"),
         }
     }
 

@@ -493,8 +493,8 @@ impl InFlight {
     }
 
     /// While closing: ends an operation that is not waited for, because that may be for ever. A
-    /// device's command is ended by the kernel when the ring is gone. Parts that are queued wait for
-    /// a peer. Memory of either is leaked, so that nothing else is ever in its place.
+    /// device's command is ended by the kernel when the ring is gone. Parts that are queued wait
+    /// for a peer. Memory of either is leaked, so that nothing else is ever in its place.
     fn let_go(&mut self) -> Option<Finished> {
         let is_let_go = |slot: &Slot| {
             let of = |run: &Running| run.stage == Stage::Queued || run.operation.is_let_go();

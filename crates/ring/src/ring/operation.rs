@@ -288,8 +288,8 @@ impl Operation {
         )
     }
 
-    /// Whether the end of a ring does not wait for it: a command that waits for a device's users, or
-    /// that has no memory of its submitter.
+    /// Whether the end of a ring does not wait for it: a command that waits for a device's users,
+    /// or that has no memory of its submitter.
     pub(super) fn is_let_go(&self) -> bool {
         match self {
             Operation::Command { .. } => true,
