@@ -31,6 +31,16 @@ exec 7<&-
 
 zero_and_discard "$device"
 
+say "requests of all lengths move the same bytes"
+head -c 4M /dev/urandom >/mnt/large
+for write in 4k 1M; do
+  dd if=/mnt/large of="$device" bs=$write oflag=direct status=none
+  for read in 4k 76k 1M; do
+    dd if="$device" bs=$read count=4M iflag=direct,count_bytes status=none | cmp - /mnt/large
+  done
+  blkdiscard -f --zeroout --length 4M "$device"
+done
+
 say "ext4, and durable writes"
 mkfs.ext4 -q -F "$device"
 mount "$device" /mnt/at

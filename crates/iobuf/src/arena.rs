@@ -34,11 +34,21 @@ impl Backing {
     }
 }
 
+/// What pages an arena is to be on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// Huge ones if there are any: fast, and memory comes in pieces of 2 MiB.
+    Huge,
+    /// Ordinary ones: memory comes in pieces of 4 KiB.
+    Small,
+}
+
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 pub(crate) struct Arena {
     start: NonNull<u8>,
     bytes: usize,
+    pages: Pages,
     backing: Backing,
     mapping: Mapping,
 }
@@ -56,23 +66,25 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     /// At least `bytes` bytes of zeros. Their physical memory comes with first use.
-    pub(crate) fn map(bytes: usize) -> io::Result<Arena> {
+    pub(crate) fn map(bytes: usize, pages: Pages) -> io::Result<Arena> {
         let bytes = bytes
             .max(1)
             .checked_next_multiple_of(HUGE_PAGE_BYTES)
             .filter(|bytes| bytes.checked_add(HUGE_PAGE_BYTES).is_some())
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "pool too large"))?;
-        if let Ok(mapping) = Mapping::new(bytes, true) {
-            let start = mapping.start;
-            return Ok(Arena { start, bytes, backing: Backing::ReservedHugePages, mapping });
+        if pages == Pages::Huge
+            && let Ok(mapping) = Mapping::new(bytes, true)
+        {
+            let (start, backing) = (mapping.start, Backing::ReservedHugePages);
+            return Ok(Arena { start, bytes, pages, backing, mapping });
         }
         let mapping = Mapping::new(bytes + HUGE_PAGE_BYTES, false)?;
         let skip = mapping.start.align_offset(HUGE_PAGE_BYTES);
         assert!(skip <= HUGE_PAGE_BYTES, "a huge page boundary is at most one huge page away");
         // SAFETY: the mapping is longer than the arena by more than `skip`.
         let start = unsafe { mapping.start.add(skip) };
-        let backing = advise_huge_pages(start, bytes);
-        Ok(Arena { start, bytes, backing, mapping })
+        let backing = advise(start, bytes, pages);
+        Ok(Arena { start, bytes, pages, backing, mapping })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -81,6 +93,10 @@ impl Arena {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(crate) fn pages(&self) -> Pages {
+        self.pages
     }
 
     pub(crate) fn backing(&self) -> Backing {
@@ -134,12 +150,16 @@ static HAS_HUGE_PAGES: LazyLock<bool> = LazyLock::new(|| {
 });
 
 #[cfg(not(miri))]
-fn advise_huge_pages(start: NonNull<u8>, bytes: usize) -> Backing {
+fn advise(start: NonNull<u8>, bytes: usize, pages: Pages) -> Backing {
     use rustix::mm::{Advice, madvise};
+    let advice = match pages {
+        Pages::Huge => Advice::LinuxHugepage,
+        Pages::Small => Advice::LinuxNoHugepage,
+    };
     // SAFETY: the range is our own fresh mapping and this advice changes none of its content.
-    let advised = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    let advised = unsafe { madvise(start.as_ptr().cast(), bytes, advice) };
     let is_forbidden = rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(false);
-    let is_possible = !is_forbidden && *HAS_HUGE_PAGES;
+    let is_possible = pages == Pages::Huge && !is_forbidden && *HAS_HUGE_PAGES;
     if advised.is_ok() && is_possible { Backing::TransparentHugePages } else { Backing::SmallPages }
 }
 
@@ -167,6 +187,6 @@ impl Mapping {
 }
 
 #[cfg(miri)]
-fn advise_huge_pages(_start: NonNull<u8>, _bytes: usize) -> Backing {
+fn advise(_start: NonNull<u8>, _bytes: usize, _pages: Pages) -> Backing {
     Backing::SmallPages
 }

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Pages};
 use crate::mapping::Lender;
 use crate::pool::Shared;
 
@@ -101,7 +101,7 @@ impl Share {
 
     /// New zero-filled memory on a mapping of its own and its first byte.
     pub(crate) fn on_mapping(bytes: usize) -> io::Result<(Share, NonNull<u8>)> {
-        let arena = Arena::map(bytes)?;
+        let arena = Arena::map(bytes, Pages::Huge)?;
         let start = arena.start();
         let header =
             Box::new(Memory { owners: AtomicUsize::new(1), home: Home::Mapped { _arena: arena } });

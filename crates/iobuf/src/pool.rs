@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
-use crate::arena::{Arena, Backing};
+use crate::arena::{Arena, Backing, Pages};
 use crate::buf::BufMut;
 use crate::line::{COLOURS, Left, Line, Ticket};
 use crate::memory::{Memory, Place, Share};
@@ -132,6 +132,19 @@ impl Pool {
     /// `InvalidInput` without any class, for a class of size zero or for sizes beyond all bounds;
     /// otherwise what the kernel says to the mapping.
     pub fn with_alignment(classes: &[PoolClass], alignment: Alignment) -> io::Result<Pool> {
+        Pool::on(Pages::Huge, classes, alignment)
+    }
+
+    /// The same at multiples of 4096 bytes and on ordinary pages, so that it takes only the memory
+    /// that is used of each buffer: for large buffers that are seldom filled.
+    ///
+    /// # Errors
+    /// As [`Pool::with_alignment`].
+    pub fn sparse(classes: &[PoolClass]) -> io::Result<Pool> {
+        Pool::on(Pages::Small, classes, Alignment::Page)
+    }
+
+    fn on(pages: Pages, classes: &[PoolClass], alignment: Alignment) -> io::Result<Pool> {
         let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "pool too large");
         if classes.is_empty() || classes.iter().any(|class| class.buffer_bytes == 0) {
             let reason = "a pool needs buffer sizes, none of them zero";
@@ -141,7 +154,7 @@ impl Pool {
         sorted.sort_by_key(|class| class.buffer_bytes);
         let placed = place(&sorted, alignment).ok_or_else(too_large)?;
         let last = placed.last().expect("there is a class");
-        let arena = Arena::map(last.end())?;
+        let arena = Arena::map(last.end(), pages)?;
         let slot_count = last.first_slot + last.count;
         u32::try_from(slot_count).map_err(|_| too_large())?;
         // Exactly as long as they get: a simulator makes dozens of pools on each start.
@@ -284,7 +297,7 @@ impl Shared {
         let last = self.classes.last().expect("there is a class");
         let first_slot = last.first_slot + last.count;
         u32::try_from(2 * first_slot).ok()?;
-        let arena = Arena::map(last.end()).ok()?;
+        let arena = Arena::map(last.end(), self.arena.pages()).ok()?;
         let mut headers = Vec::with_capacity(first_slot);
         let mut idle = Vec::new();
         for (at, class) in self.classes.iter().enumerate() {

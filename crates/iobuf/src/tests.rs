@@ -397,6 +397,29 @@ fn usage_names_the_pages_under_the_arena() {
     assert_eq!(usage.alignment, Alignment::Coloured);
 }
 
+#[cfg(not(miri))]
+#[test]
+fn a_sparse_pool_takes_the_memory_that_is_used_of_its_buffers() {
+    let pool = Pool::sparse(&[class(1 << 20, 16)]).expect("small pool");
+    let mut buffers: Vec<BufMut> = (0..16).filter_map(|_| pool.try_get(1 << 20)).collect();
+    for buffer in &mut buffers {
+        assert_eq!(buffer.address() % 4096, 0);
+        buffer[0] = 1;
+    }
+    let resident = resident_kib(pool.arena_addresses().start);
+    assert!((64..=128).contains(&resident), "{resident} KiB for 16 pages");
+    assert_eq!(pool.usage().backing, Backing::SmallPages);
+}
+
+/// What the kernel says is resident of the mapping that begins at `start`.
+#[cfg(not(miri))]
+fn resident_kib(start: usize) -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&format!("{start:x}-")));
+    let line = lines.find_map(|line| line.strip_prefix("Rss:")).expect("it is mapped");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 /// Parks the thread while `wanted` is not there.
 fn block_on<T>(wanted: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);

@@ -156,8 +156,8 @@ impl Core {
         } else {
             Park::Until(self.timers.borrow().next_deadline())
         };
-        self.reactor.borrow_mut().turn(park);
-        self.read_clock();
+        let now = self.reactor.borrow_mut().turn(park);
+        self.turn_now.set(now);
     }
 
     fn read_clock(&self) {

@@ -17,8 +17,8 @@ pub trait Reactor {
     /// Hands over what was prepared and delivers completions (by completing `Pending`s). With
     /// [`Park::Until`], and if nothing is there, sleeps until a completion, an unpark or the
     /// deadline. May return early without a reason; must not sleep if an unpark came since the last
-    /// turn that could sleep.
-    fn turn(&mut self, park: Park);
+    /// turn that could sleep. What the clock said when it woke up, or says now.
+    fn turn(&mut self, park: Park) -> Nanos;
 
     /// What wakes a parked turn from another thread.
     fn unparker(&self) -> Arc<dyn Unpark>;

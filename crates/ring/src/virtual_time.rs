@@ -70,13 +70,13 @@ impl Reactor for VirtualReactor {
 
     /// # Panics
     /// If every task waits and no timer is set: nothing could ever happen again.
-    fn turn(&mut self, park: Park) {
-        let Park::Until(deadline) = park else { return };
-        if self.unparked.0.swap(false, Ordering::Acquire) {
-            return;
+    fn turn(&mut self, park: Park) -> Nanos {
+        let Park::Until(deadline) = park else { return self.now() };
+        if !self.unparked.0.swap(false, Ordering::Acquire) {
+            let deadline = deadline.expect("deadlock: every task waits and no timer is set");
+            self.clock.now.set(self.now().max(deadline));
         }
-        let deadline = deadline.expect("deadlock: every task waits and no timer is set");
-        self.clock.now.set(self.now().max(deadline));
+        self.now()
     }
 
     fn unparker(&self) -> Arc<dyn Unpark> {

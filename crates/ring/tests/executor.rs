@@ -111,9 +111,9 @@ impl Reactor for CountingReactor {
         self.inner.now()
     }
 
-    fn turn(&mut self, park: Park) {
+    fn turn(&mut self, park: Park) -> Nanos {
         self.turns.set(self.turns.get() + 1);
-        self.inner.turn(park);
+        self.inner.turn(park)
     }
 
     fn unparker(&self) -> Arc<dyn Unpark> {

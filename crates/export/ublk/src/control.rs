@@ -24,8 +24,7 @@ const CONTROL: &str = "/dev/ublk-control";
 const LISTED: &str = "/sys/class/ublk-char";
 
 /// What a device here needs of its driver.
-const NEEDED: u64 =
-    feature::USER_RECOVER | feature::REISSUE | feature::IOCTL_NUMBERS | feature::USER_COPY;
+const NEEDED: u64 = feature::USER_RECOVER | feature::REISSUE | feature::IOCTL_NUMBERS;
 
 /// How long the queues of a device may take until they are served.
 const QUEUES_MAX: Duration = Duration::from_secs(30);

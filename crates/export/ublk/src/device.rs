@@ -63,6 +63,8 @@ pub struct QueuePlace {
     pub(crate) file: Arc<OwnedFd>,
     pub(crate) number: u16,
     pub(crate) depth: u16,
+    /// Largest request with data, in bytes.
+    pub(crate) request_bytes_max: u32,
 }
 
 impl Device {
@@ -83,7 +85,6 @@ impl Device {
             features: feature::USER_RECOVER
                 | feature::REISSUE
                 | feature::IOCTL_NUMBERS
-                | feature::USER_COPY
                 | control.offered(feature::RESIZE),
             owner: Owner::of(&facts.uuid).0,
             ..DeviceInfo::default()
@@ -109,7 +110,10 @@ impl Device {
     /// driver says. It goes on waiting then, unless its server still has it (`ResourceBusy`).
     pub fn take_over(control: Control, found: Found, facts: &VolumeFacts) -> io::Result<Device> {
         let number = found.number();
-        if let Some(why) = misfit(&control.parameters(number)?, facts) {
+        let is_foreign = found.info.features & feature::USER_COPY != 0;
+        let foreign =
+            is_foreign.then_some("its server copies data by calls, and this one does not");
+        if let Some(why) = foreign.or(misfit(&control.parameters(number)?, facts)) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         // The driver notices the end of a server a moment after it came.
@@ -121,8 +125,10 @@ impl Device {
 
     /// Its queues, each to be served by one thread: before `start`, and until it ends.
     pub fn queues(&self) -> impl Iterator<Item = QueuePlace> {
-        let (file, depth) = (&self.file, self.info.depth);
-        let queue = move |number| QueuePlace { file: Arc::clone(file), number, depth };
+        let DeviceInfo { depth, request_bytes_max, .. } = self.info;
+        let file = &self.file;
+        let queue =
+            move |number| QueuePlace { file: Arc::clone(file), number, depth, request_bytes_max };
         (0..self.info.queues).map(queue)
     }
 

@@ -1,9 +1,9 @@
 //! The ublk export: a volume as a block device of this machine, `/dev/ublkbN`.
 //!
 //! The kernel's driver `ublk_drv` hands each request to this process through io_uring, and the
-//! process answers it there. Data is copied by pread(2) and pwrite(2) on the character device, so
-//! that no request has memory here before it comes (`UBLK_F_USER_COPY`). One queue belongs to one
-//! worker.
+//! process answers it there. Each place of a queue has a buffer: the driver copies a write's data
+//! into it before it hands the request over, and takes a read's data from it with the answer. One
+//! queue belongs to one worker.
 //!
 //! What must stay true: this crate knows [`Volume`](ashlar_volume::Volume) and nothing else of the
 //! engine; a request is answered exactly once by this process; a device whose server died waits for

@@ -55,7 +55,7 @@ pub mod feature {
     pub const REISSUE: u64 = 1 << 4;
     /// Commands have numbers as of ioctl(2).
     pub const IOCTL_NUMBERS: u64 = 1 << 6;
-    /// Data is copied by pread(2) and pwrite(2).
+    /// Data is copied by pread(2) and pwrite(2) of the server.
     pub const USER_COPY: u64 = 1 << 7;
     /// A device can become larger while it is served (Linux 6.16).
     pub const RESIZE: u64 = 1 << 10;
@@ -184,7 +184,7 @@ pub struct Descriptor {
     pub sectors: u32,
     /// First sector.
     pub start_sector: u64,
-    /// Not used with copies.
+    /// Where the server has the data.
     pub address: u64,
 }
 
@@ -223,12 +223,6 @@ pub fn descriptors_bytes(depth: u16) -> usize {
     (usize::from(depth) * DESCRIPTOR_BYTES).next_multiple_of(4096)
 }
 
-/// Where the data of a request is read and written in the character device, in bytes.
-pub fn data_at(queue: u16, tag: u16) -> u64 {
-    const DATA: u64 = 0x8000_0000;
-    DATA + (u64::from(queue) << 41 | u64::from(tag) << 25)
-}
-
 /// The area of a queue's command: queue, tag, and the result of the request before.
 pub fn queue_area(queue: u16, tag: u16, result: i32) -> [u8; 16] {
     let mut area = [0; 16];
@@ -249,7 +243,7 @@ pub fn control_area(device: u32, data: u64) -> [u8; 80] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Parameters, command, control_area, data_at, descriptors_at, descriptors_bytes};
+    use super::{Parameters, command, control_area, descriptors_at, descriptors_bytes};
     use super::{parameter, queue_area};
     use std::mem::offset_of;
 
@@ -277,8 +271,6 @@ mod tests {
         }
         assert_eq!((descriptors_at(0), descriptors_at(3)), (0, 3 * 98_304));
         assert_eq!((descriptors_bytes(64), descriptors_bytes(171)), (4096, 8192));
-        assert_eq!(data_at(0, 0), 0x8000_0000);
-        assert_eq!(data_at(2, 5), 0x8000_0000 + (2 << 41) + (5 << 25));
         assert_eq!(offset_of!(Parameters, device_sectors), 24);
         assert_eq!(offset_of!(Parameters, discard_alignment), 40);
         assert_eq!(offset_of!(Parameters, discard_extents_max), 56);

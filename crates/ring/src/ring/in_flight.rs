@@ -493,21 +493,18 @@ impl InFlight {
     }
 
     /// While closing: ends an operation that is not waited for, because that may be for ever. A
-    /// device's command without memory of ours is ended by the kernel when the ring is gone. Parts
-    /// that are queued wait for a peer; the kernel only reads them, and they are leaked so that
-    /// nothing else is ever in their place.
+    /// device's command is ended by the kernel when the ring is gone. Parts that are queued wait
+    /// for a peer. Memory of either is leaked, so that nothing else is ever in its place.
     fn let_go(&mut self) -> Option<Finished> {
         let is_let_go = |slot: &Slot| {
-            let of = |run: &Running| run.stage == Stage::Queued || !run.operation.lends_memory();
+            let of = |run: &Running| run.stage == Stage::Queued || run.operation.is_let_go();
             slot.running.as_ref().is_some_and(of)
         };
         let index = self.slots.iter().position(is_let_go)?;
         let slot = &mut self.slots[index];
         slot.generation = slot.generation.wrapping_add(1);
-        let Running { operation, done, .. } = slot.running.take()?;
-        if let Operation::SendUncopied { parts, .. } = &operation {
-            std::mem::forget(parts.clone());
-        }
+        let Running { mut operation, done, .. } = slot.running.take()?;
+        operation.leak_memory();
         self.free.push(index);
         Some(Finished::cancelled(operation, done))
     }

@@ -288,12 +288,22 @@ impl Operation {
         )
     }
 
-    /// Whether the kernel, while it has this operation, has memory of its submitter.
-    pub(super) fn lends_memory(&self) -> bool {
+    /// Whether the end of a ring does not wait for it: a command that waits for a device's users,
+    /// or that has no memory of its submitter.
+    pub(super) fn is_let_go(&self) -> bool {
         match self {
-            Operation::Command { command, .. } => command.memory.is_some(),
-            Operation::WideCommand { command, .. } => command.memory.is_some(),
-            _ => true,
+            Operation::Command { .. } => true,
+            Operation::WideCommand { command, .. } => command.memory.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Keeps memory that the kernel may yet use from ever being something else.
+    pub(super) fn leak_memory(&mut self) {
+        match self {
+            Operation::SendUncopied { parts, .. } => std::mem::forget(parts.clone()),
+            Operation::Command { command, .. } => std::mem::forget(command.memory.take()),
+            _ => {}
         }
     }
 

@@ -38,33 +38,39 @@ impl UringReactor {
         UringReactor { ring, spinning: Spinning::new(spin_most) }
     }
 
-    /// Nothing is there: waits until something is, or the deadline.
-    fn wait(&mut self, deadline: Option<Nanos>) {
-        if !self.spinning.is_on() {
-            return self.sleep(deadline);
-        }
+    /// Nothing is there: waits until something is, or the deadline. The clock after that.
+    fn wait(&mut self, deadline: Option<Nanos>) -> Nanos {
         let mut begun = self.now();
+        if !self.spinning.is_on() {
+            self.ring.shared.park(deadline.map(|deadline| deadline.since(begun)));
+            return self.now();
+        }
+        let mut asleep = begun;
         let mut may_end_at_once = self.ring.shared.in_flight.borrow().has_unsubmitted();
         if let Some(most) = self.spinning.begin() {
             if self.ring.shared.has_completions_once_submitted() {
-                return;
+                return self.now();
             }
             begun = self.now();
             may_end_at_once = false;
             let most = deadline.map_or(most, |deadline| most.min(nanos(deadline.since(begun))));
             let is_hit = self.look(begun, most);
             self.spinning.looked(is_hit);
-            let took = nanos(self.now().since(begun));
+            asleep = self.now();
+            let took = nanos(asleep.since(begun));
             self.ring.shared.in_flight.borrow_mut().note_look(is_hit, took);
             if is_hit {
-                return self.spinning.waited(took);
+                self.spinning.waited(took);
+                return asleep;
             }
         }
-        self.sleep(deadline);
-        let waited = nanos(self.now().since(begun));
+        self.ring.shared.park(deadline.map(|deadline| deadline.since(asleep)));
+        let now = self.now();
+        let waited = nanos(now.since(begun));
         if !may_end_at_once || waited > AT_ONCE {
             self.spinning.waited(waited);
         }
+        now
     }
 
     /// Looks for completions and unparks, for so many nanoseconds, and asks the kernel for those it
@@ -90,11 +96,6 @@ impl UringReactor {
             }
         }
     }
-
-    fn sleep(&self, deadline: Option<Nanos>) {
-        let timeout = deadline.map(|deadline| deadline.since(self.now()));
-        self.ring.shared.park(timeout);
-    }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -109,14 +110,18 @@ impl Reactor for UringReactor {
         Nanos(seconds * 1_000_000_000 + nanos)
     }
 
-    fn turn(&mut self, park: Park) {
-        match park {
-            Park::No => self.ring.shared.in_flight.borrow_mut().submit(),
+    fn turn(&mut self, park: Park) -> Nanos {
+        let now = match park {
+            Park::No => {
+                self.ring.shared.in_flight.borrow_mut().submit();
+                self.now()
+            }
             // Tasks that wake up now will prepare more to submit: do it in one call then.
-            Park::Until(_) if self.ring.shared.reap() > 0 => return,
+            Park::Until(_) if self.ring.shared.reap() > 0 => return self.now(),
             Park::Until(deadline) => self.wait(deadline),
-        }
+        };
         self.ring.shared.reap();
+        now
     }
 
     fn unparker(&self) -> Arc<dyn Unpark> {

@@ -50,8 +50,8 @@ pub type BufResult<T, B> = (io::Result<T>, B);
 /// When the last clone is dropped, all operations are cancelled and their ends awaited, so that the
 /// kernel never writes to freed memory. Operations that have not ended after ten seconds without
 /// any end (a drive that hangs) are left to the kernel, and their memory is leaked on purpose. Not
-/// awaited are commands without memory, and what was queued without a copy: its parts are leaked
-/// if the kernel still has them.
+/// awaited are narrow commands, wide ones without memory, and what was queued without a copy: their
+/// memory is leaked if the kernel still has it.
 #[derive(Clone)]
 pub struct Ring {
     pub(super) shared: Rc<Shared>,

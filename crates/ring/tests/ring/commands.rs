@@ -69,6 +69,18 @@ fn a_file_without_commands_says_so() {
     assert_eq!((in_use(&pool), ring.load().in_flight), (0, 0));
 }
 
+/// Without a turn of the executor the device never gets it.
+#[test]
+fn a_ring_ends_before_a_device_answers_and_what_the_device_may_yet_use_is_leaked() {
+    let (executor, _, ring) = world(8);
+    let pool = pool(1);
+    let command = DeviceCommand::new(QUEUE, [0; 16], pool.try_get(BLOCK));
+    let unanswered = ring.start(Operation::Command { file: null(), command });
+    drop((executor, ring));
+    drop(unanswered);
+    assert_eq!(in_use(&pool), 1);
+}
+
 #[test]
 #[should_panic(expected = "a wide command on a ring of narrow entries")]
 fn a_wide_command_needs_a_ring_of_wide_entries() {
