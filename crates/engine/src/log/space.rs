@@ -129,17 +129,20 @@ impl Log {
         }
         let settled = self.common.settled_below.get().max(end);
         self.common.settled_below.set(settled);
-        self.log_rings.for_each(|log_ring| log_ring.say_settled(end));
         let says = |log_ring: &Rc<LogRing>| {
             log_ring.ring.borrow().says() >= end || log_ring.fault.get().is_some()
         };
-        while !self.log_rings.all(says) {
+        loop {
+            // Those of devices that joined meanwhile, too.
+            self.log_rings.for_each(|log_ring| log_ring.say_settled(end));
+            if self.log_rings.all(says) {
+                return true;
+            }
             if local.array.is_stopping() {
                 return false;
             }
             self.handle.sleep(SETTLE_POLL).await;
         }
-        true
     }
 
     fn holders(&self, local: &LocalArray, new: &NewUpdate) -> SmallVec<[Held; 8]> {

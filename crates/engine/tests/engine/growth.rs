@@ -241,6 +241,34 @@ fn no_older_record_counts_when_a_frontier_has_moved() {
         .done();
 }
 
+/// Before a frontier moves, every log ring says what is settled. The ring of a device that joined
+/// meanwhile was never told to, and without writes of clients the growth waited for it for ever.
+#[test]
+fn a_device_that_joins_while_the_log_settles_holds_up_no_growth() {
+    for after in 0..40 {
+        let (mut world, _disks, model) = growing_world(1420);
+        let opener = world.opener();
+        world
+            .run(async move |handle| {
+                let engine = engine(opener, &handle, 2);
+                engine.assemble(spec()).await.expect("assembled");
+                let model = steps(&engine, 0, model, 5).await;
+                handle.sleep(Duration::from_micros(after * 500)).await;
+                if engine.replace("tank", MemberIdx(3), "new0", true).await.is_err() {
+                    return;
+                }
+                for _ in 0..3_000 {
+                    if !growth_runs(&engine).await {
+                        return;
+                    }
+                    handle.sleep(ms(100)).await;
+                }
+                panic!("{after}: never: {:?} {}", status(&engine).await.jobs, model.bytes.len());
+            })
+            .done();
+    }
+}
+
 /// A member in service gets another device in the middle: what moved to it, and what moved away, is
 /// not where the map of the creation has it. The copy once left such cells out.
 #[test]
