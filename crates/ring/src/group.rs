@@ -1,9 +1,10 @@
 //! Several answers and one waiter: what one task asks of several devices at once.
 //!
 //! What must stay true: the waiter is woken when the last answer is there, and not before, unless
-//! it wants to see each. An answer stays where it was put until it is taken. A half that ends last frees the place, exactly once. There is no
-//! allocation once the supply has seen its high-water mark. No value and no waker is dropped or run
-//! while the supply is borrowed. Not here: one-shots with one answer (`oneshot`).
+//! it wants to see each. An answer stays where it was put until it is taken. A half that ends last
+//! frees the place, exactly once. There is no allocation once the supply has seen its high-water
+//! mark. No value and no waker is dropped or run while the supply is borrowed. Not here: one-shots
+//! with one answer (`oneshot`).
 
 use crate::oneshot::{Completion, Completions, Pool};
 use std::pin::Pin;

@@ -265,8 +265,14 @@ impl Abuses<'_> {
                 disk.cut_and_grow(first_byte + self.random.below(blocks) * BLOCK_BYTES);
                 vec![first]
             }
-            // Nothing but the reads asks anything of it.
-            Damage::CutWhileRunning if outlook.was_crash || outlook.was_unsynced => return None,
+            // Nothing but the reads asks anything of it: a write would make it grow again.
+            Damage::CutWhileRunning
+                if outlook.was_crash
+                    || outlook.was_unsynced
+                    || rest.newest.geometry.is_growing() =>
+            {
+                return None;
+            }
             Damage::CutWhileRunning => {
                 let out = self.drive_slots.out_at_rest(rest, self.drive_slots.slots());
                 if out.contains(&true) || self.stage.config().losses() == 0 {

@@ -24,7 +24,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 /// A read that has begun.
-pub(super) enum Begun {
+pub(super) enum BegunRead {
     /// It is done.
     Done(BufMut),
     /// It has one part, which is under way.
@@ -40,12 +40,12 @@ type NotPlain = Option<Option<Outcome>>;
 
 /// Begin to fill `buffer` from `extent` of the volume. What its member answers at once needs no
 /// future.
-pub(super) fn begin(local: &Rc<LocalArray>, extent: Extent, buffer: BufMut) -> Begun {
+pub(super) fn begin(local: &Rc<LocalArray>, extent: Extent, buffer: BufMut) -> BegunRead {
     if extent.bytes == 0 {
-        return Begun::Done(buffer);
+        return BegunRead::Done(buffer);
     }
     let Some((stripe, run)) = local.array.layouts.only_run(extent) else {
-        return Begun::Several(buffer);
+        return BegunRead::Several(buffer);
     };
     let part = StripPart { stripe, strip: run.strip, extent: run.extent };
     let slow = going_around(local, stripe, || StripSet::only(part.strip));
@@ -54,12 +54,12 @@ pub(super) fn begin(local: &Rc<LocalArray>, extent: Extent, buffer: BufMut) -> B
         false => reconstruct_part(local, part, buffer, Missing { slow, ..Missing::default() }),
     };
     match started {
-        Started::Zeros(buffer) => Begun::Done(buffer),
+        Started::Zeros(buffer) => BegunRead::Done(buffer),
         Started::Straight(part, began, mut pending) => match pending.look() {
-            None => Begun::One(Started::Straight(part, began, pending)),
+            None => BegunRead::One(Started::Straight(part, began, pending)),
             Some(outcome) => answered_at_once(local, part, began, outcome),
         },
-        started @ Started::Reconstructing(_) => Begun::One(started),
+        started @ Started::Reconstructing(_) => BegunRead::One(started),
     }
 }
 
@@ -69,11 +69,11 @@ fn answered_at_once(
     part: StripPart,
     began: Began,
     outcome: Option<Outcome>,
-) -> Begun {
+) -> BegunRead {
     note_end(local, &began, local.worker.handle.turn_now());
     match plain(local, &began, Some(outcome)) {
-        Ok(buffer) if local.array.checksums.is_none() => Begun::Done(buffer),
-        answer => Begun::Answered(part, began, answer),
+        Ok(buffer) if local.array.checksums.is_none() => BegunRead::Done(buffer),
+        answer => BegunRead::Answered(part, began, answer),
     }
 }
 
@@ -84,18 +84,18 @@ fn answered_at_once(
 pub(super) async fn read(
     local: &Rc<LocalArray>,
     extent: Extent,
-    begun: Begun,
+    begun: BegunRead,
 ) -> Result<BufMut, VolumeErrorKind> {
     match begun {
-        Begun::Done(buffer) => Ok(buffer),
-        Begun::One(started) => finish(local, started).await,
-        Begun::Answered(part, began, Ok(buffer)) => {
+        BegunRead::Done(buffer) => Ok(buffer),
+        BegunRead::One(started) => finish(local, started).await,
+        BegunRead::Answered(part, began, Ok(buffer)) => {
             pin!(compared(local, part, began, buffer)).await
         }
-        Begun::Answered(part, began, Err(outcome)) => {
+        BegunRead::Answered(part, began, Err(outcome)) => {
             Box::pin(not_plain(local, part, began, outcome)).await
         }
-        Begun::Several(buffer) => read_parts(local, extent, buffer).await,
+        BegunRead::Several(buffer) => read_parts(local, extent, buffer).await,
     }
 }
 

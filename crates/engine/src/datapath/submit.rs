@@ -5,7 +5,7 @@
 //! given only when every piece has ended, so no piece still writes after the client learns of a
 //! failure.
 
-use super::read::{self, Begun, read};
+use super::read::{self, BegunRead, read};
 use super::{flush, trim};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
@@ -38,7 +38,7 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
             counts.reads.add(1);
             counts.read_bytes.add(extent.bytes);
             let result = match read::begin(local, extent, buffer) {
-                Begun::Done(buffer) => Ok(buffer),
+                BegunRead::Done(buffer) => Ok(buffer),
                 // Pinned where it is: what is awaited by value is moved first.
                 begun => pin!(read(local, extent, begun)).await,
             };
