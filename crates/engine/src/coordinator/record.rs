@@ -6,7 +6,7 @@
 //! used twice.
 
 use super::writes::DeviceWrites;
-use super::{drives, proof};
+use super::{drives, look, proof};
 use crate::canary::{Canary, sings};
 use crate::control_io::aligned;
 use crate::coordinator::messages::ArrayLost;
@@ -179,8 +179,7 @@ async fn write_all(
     local: &Rc<LocalArray>,
     superblock: &Superblock,
 ) -> Vec<(SuperblockTarget, Fault)> {
-    let mut targets = targets(local, superblock);
-    let mut failed = Vec::new();
+    let (mut targets, mut failed) = still_whole(local, targets(local, superblock)).await;
     for copies in UPDATE_ORDER {
         let mut started = Vec::new();
         for target in &targets {
@@ -209,6 +208,23 @@ async fn write_all(
         }
     }
     failed
+}
+
+/// Those that did not shrink, and the others. Copies at the end would give a device its size back,
+/// and nobody would see that it lost what lay before them.
+async fn still_whole(
+    local: &LocalArray,
+    targets: Vec<SuperblockTarget>,
+) -> (Vec<SuperblockTarget>, Vec<(SuperblockTarget, Fault)>) {
+    let faults = look::faults_of(local, targets.iter().map(|it| it.device.as_ref())).await;
+    let (mut whole, mut failed) = (Vec::new(), Vec::new());
+    for (target, fault) in targets.into_iter().zip(faults) {
+        match fault.filter(|_| !sings(Canary::ShorterMemberRepaired)) {
+            Some(fault) => failed.push((target, fault)),
+            None => whole.push(target),
+        }
+    }
+    (whole, failed)
 }
 
 /// The devices in service, as `superblock` lists them.
