@@ -1,8 +1,9 @@
 //! Which drive is, or was last, in a slot: on the members, so that a restart knows it, and what it
 //! failed, which its successor has no part in.
 
+use crate::grown::superblock_of;
 use crate::world::jobs::{
-    filled, last, ms, on_array, raid6, started, status, until_all_in_sync, world_for,
+    Rig, audit, filled, last, ms, on_array, raid6, started, status, until_all_in_sync, world_for,
 };
 use crate::world::{assemble_spec, engine, names, read};
 use ashlar_device::{CommandKind, FaultKind};
@@ -101,5 +102,20 @@ fn a_replaced_drive_is_free_as_soon_as_it_owes_nothing() {
         }
         rig.handle.sleep(ms(1000)).await;
         rig.engine.add_spare("spares", "disk0", true).await.expect("the drive is free");
+    });
+}
+
+/// A member's file is cut short, and a superblock is written before anybody looks. Its copies at
+/// the end gave the file its size back, and the gap read as zeros.
+#[test]
+fn a_member_that_became_smaller_is_out_before_a_superblock_gives_it_its_size_back() {
+    on_array(660, &raid6(), async move |Rig { engine, disks, .. }| {
+        let model = filled(&engine, 660).await;
+        let data = superblock_of(&disks[2]).areas.data;
+        disks[2].cut_beneath(data.offset + (64 << 10));
+        engine.fail("tank", MemberIdx(4)).await.expect("it may go");
+        let state = status(&engine).await.members[2].state;
+        assert!(matches!(state, SlotState::Failing | SlotState::Out), "{state:?}");
+        audit(&engine, model).await;
     });
 }
