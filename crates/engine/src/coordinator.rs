@@ -14,7 +14,7 @@
 //! - `drives`   which drives are, or were last, in the slots
 //! - `proof`    flush marks: what is known to be on every member
 //! - `record`   one superblock update on all members
-//! - `look`     whether devices are still what was opened
+//! - `look`     whether devices are still what was opened; `changed_beneath`: asked before a write
 //! - `map_writer`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
 //! - `checksum_pages`   the first step of a flush round
 //! - `spare_states`   where cells of lost members are
@@ -22,6 +22,7 @@
 //! - `writes`   superblocks and pages on their way to one device
 
 pub(crate) mod by_hand;
+pub(crate) mod changed_beneath;
 mod checksum_pages;
 pub(crate) mod drives;
 pub(crate) mod holders;

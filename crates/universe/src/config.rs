@@ -149,15 +149,7 @@ impl Config {
     /// The configuration of `seed`; a wish overrides what it would draw.
     pub fn draw(seed: u64, wish: Wish) -> Config {
         let mut random = Random::stream(seed, 0xC0);
-        let mut shape = match wish.aim.is_some_and(Aim::is_of_pools) {
-            true => draw_pool(&mut random),
-            false => draw_shape(&mut random),
-        };
-        if wish.aim == Some(Aim::Operators) {
-            vary_pool(&mut Random::stream(seed, 0xCF), &mut shape);
-        }
-        // From a stream of its own: who is not declustered is what it was before there were any.
-        decluster(&mut Random::stream(seed, 0xCB), &mut shape, wish.declustered);
+        let shape = draw_array(seed, &mut random, wish);
         let geometry = Geometry::smallest(&shape).expect("drawn shapes are possible");
         let policy = draw_policy(&mut random, &geometry, wish.policy);
         let contract = Contract::of(policy, &geometry);
@@ -345,6 +337,20 @@ impl Class {
             Class::LossesThenCrash => "losses-then-crash",
         }
     }
+}
+
+/// The shape of the array that `seed` has.
+fn draw_array(seed: u64, random: &mut Random, wish: Wish) -> Shape {
+    let mut shape = match wish.aim.is_some_and(Aim::is_of_pools) {
+        true => draw_pool(random),
+        false => draw_shape(random),
+    };
+    if wish.aim == Some(Aim::Operators) {
+        vary_pool(&mut Random::stream(seed, 0xCF), &mut shape);
+    }
+    // From a stream of its own: who is not declustered is what it was before there were any.
+    decluster(&mut Random::stream(seed, 0xCB), &mut shape, wish.declustered);
+    shape
 }
 
 fn draw_shape(random: &mut Random) -> Shape {

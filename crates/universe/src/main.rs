@@ -66,25 +66,30 @@ fn main() -> ExitCode {
     }
 }
 
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seed: None,
+            many: None,
+            from: 0,
+            jobs: 1,
+            shows_marks: false,
+            shrinks: false,
+            expects_marks: false,
+            expects_goals: false,
+            is_exhaustive: false,
+            is_long: false,
+            part: (0, 1),
+            states_max: 20_000,
+            limits: Limits::default(),
+            #[cfg(feature = "canaries")]
+            canary: None,
+        }
+    }
+}
+
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
-    let limits = Limits::default();
-    let mut options = Options {
-        seed: None,
-        many: None,
-        from: 0,
-        jobs: 1,
-        shows_marks: false,
-        shrinks: false,
-        expects_marks: false,
-        expects_goals: false,
-        is_exhaustive: false,
-        is_long: false,
-        part: (0, 1),
-        states_max: 20_000,
-        limits,
-        #[cfg(feature = "canaries")]
-        canary: None,
-    };
+    let mut options = Options::default();
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse::<u64>().ok();
         let limits = &mut options.limits;

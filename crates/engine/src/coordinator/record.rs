@@ -6,7 +6,7 @@
 //! used twice.
 
 use super::writes::DeviceWrites;
-use super::{drives, look, proof};
+use super::{changed_beneath, drives, proof};
 use crate::canary::{Canary, sings};
 use crate::control_io::aligned;
 use crate::coordinator::messages::ArrayLost;
@@ -216,7 +216,8 @@ async fn still_whole(
     local: &LocalArray,
     targets: Vec<SuperblockTarget>,
 ) -> (Vec<SuperblockTarget>, Vec<(SuperblockTarget, Fault)>) {
-    let faults = look::faults_of(local, targets.iter().map(|it| it.device.as_ref())).await;
+    let faults =
+        changed_beneath::faults_of(local, targets.iter().map(|it| it.device.as_ref())).await;
     let (mut whole, mut failed) = (Vec::new(), Vec::new());
     for (target, fault) in targets.into_iter().zip(faults) {
         match fault.filter(|_| !sings(Canary::ShorterMemberRepaired)) {

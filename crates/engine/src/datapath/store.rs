@@ -9,7 +9,7 @@ use crate::array::Array;
 use crate::blame::{FailedMembers, blame, take_out_failed};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, Pins, pin};
-use crate::coordinator::look::fault_of;
+use crate::coordinator::changed_beneath::fault_of;
 use crate::coordinator::writes::try_again;
 use crate::datapath::payload::Payload;
 use crate::datapath::write_times::time_writes;
