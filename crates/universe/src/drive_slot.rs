@@ -343,6 +343,11 @@ impl DriveSlots {
         }
     }
 
+    /// Whether some device is gone that lost its cache.
+    pub(crate) fn has_lost_a_cache(&self) -> bool {
+        self.all.iter().any(|it| it.trouble == Some(Trouble::AbsentCold))
+    }
+
     /// There is space under all devices.
     pub(crate) fn make_room(&self) {
         self.all.iter().for_each(|drive_slot| drive_slot.disk.make_room());

@@ -14,7 +14,7 @@ use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{
     BitmapKind, GrowthFault, JobKind, JobRecord, MemberEntry, PageIdentity, Role, Superblock, Text,
 };
-use ashlar_sim::SimDisk;
+use ashlar_sim::{SimDisk, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_u64, to_usize};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -200,7 +200,11 @@ impl Director<'_> {
         if may_stop && self.random.percent(30) {
             let magnitude = 4 + self.random.below(6);
             let operations = 1 + self.random.below(1 << magnitude);
-            self.stage.cut_after(operations, draw_stop(&mut self.random));
+            let stop = draw_stop(&mut self.random);
+            // Whoever lost its cache is to be seen as gone before it may come back.
+            if stop != Stop::Kill || !self.drive_slots.has_lost_a_cache() {
+                self.stage.cut_after(operations, stop);
+            }
         }
     }
 
