@@ -333,7 +333,8 @@ async fn fill(
     let origins = batch.iter().filter_map(|fill| fill.origin());
     let work = |strips| Work::FillCells { strips };
     let undone = visit_all(local, cells, job, origins, work).await;
-    if local.array.is_stopping() {
+    // If a target was lost meanwhile, another cell is the target by now, and nothing is in it.
+    if local.array.is_stopping() || cells.version() != version {
         return;
     }
     batch.retain(|fill| fill.origin().is_none_or(|origin| !undone.contains(&origin)));
