@@ -149,12 +149,7 @@ impl Config {
     /// The configuration of `seed`; a wish overrides what it would draw.
     pub fn draw(seed: u64, wish: Wish) -> Config {
         let mut random = Random::stream(seed, 0xC0);
-        let mut shape = match wish.aim.is_some_and(Aim::is_of_pools) {
-            true => draw_pool(&mut random),
-            false => draw_shape(&mut random),
-        };
-        // From a stream of its own: who is not declustered is what it was before there were any.
-        decluster(&mut Random::stream(seed, 0xCB), &mut shape, wish.declustered);
+        let shape = draw_wished_shape(&mut random, seed, wish);
         let geometry = Geometry::smallest(&shape).expect("drawn shapes are possible");
         let policy = draw_policy(&mut random, &geometry, wish.policy);
         let contract = Contract::of(policy, &geometry);
@@ -370,6 +365,16 @@ fn draw_shape(random: &mut Random) -> Shape {
     Shape { level, members, parity, group_members, strip_bytes, declustered: None }
 }
 
+fn draw_wished_shape(random: &mut Random, seed: u64, wish: Wish) -> Shape {
+    if wish.aim.is_some_and(Aim::is_of_pools) {
+        return draw_pool(random);
+    }
+    let mut shape = draw_shape(random);
+    // From a stream of its own: who is not declustered is what it was before there were any.
+    decluster(&mut Random::stream(seed, 0xCB), &mut shape, wish.declustered);
+    shape
+}
+
 /// A pool with a distributed spare or two.
 fn draw_pool(random: &mut Random) -> Shape {
     let few = |random: &mut Random, most: u64| to_usize(random.below(most));
@@ -393,7 +398,7 @@ const DECLUSTERED: u64 = 25;
 fn decluster(random: &mut Random, shape: &mut Shape, is_wished: bool) {
     let is_drawn = random.percent(DECLUSTERED);
     let can_be = matches!(shape.level, Level::Raid5 | Level::Raid6 | Level::Raid7 | Level::NPlusM);
-    if shape.declustered.is_some() || !can_be || !(is_drawn || is_wished) {
+    if !can_be || !(is_drawn || is_wished) {
         return;
     }
     let stripe_width = shape.members;
