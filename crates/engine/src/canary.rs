@@ -159,18 +159,10 @@ canaries! {
     MovedUnrecorded,
     /// What is written while a cell moves goes to its old place only.
     MovingCellMissesWrites,
-    /// The frontier moves although records of the log still count.
-    FrontierMovesUnsettled,
-    /// The frontier stays where it is when a member was lost while it moved.
-    LossKeepsFrontier,
-    /// Records are written without a failing member before it is recorded as out.
-    FailingNotRecorded,
     /// In an array that grows, jobs visit the stripes that the map of its creation gives a slot.
     GrowthLeftOut,
     /// A member is whole although its spare cells are not back.
     HostedCellsForgotten,
-    /// A loss while the frontier moves is judged by one of the two maps.
-    ComingMapIgnored,
     /// Nobody acts when a member does not answer.
     SilenceNotWatched,
 }

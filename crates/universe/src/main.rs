@@ -115,8 +115,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--lives" => limits.lives = usize::try_from(number()?).ok()?,
             "--checksums" => limits.wish.has_checksums = true,
             "--declustered" => limits.wish.declustered = true,
-            "--keeps-map" => limits.wish.keeps_map = Some(true),
-            "--keeps-no-map" => limits.wish.keeps_map = Some(false),
+            "--keeps-map" | "--keeps-no-map" => limits.wish.keeps_map = Some(word == "--keeps-map"),
             "--operators" => limits.wish = Wish::operators(),
             "--aim" => {
                 let name = words.next()?;

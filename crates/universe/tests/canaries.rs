@@ -53,13 +53,10 @@ fn limits_for(canary: Canary) -> Limits {
         | Canary::MovedUnrecorded
         | Canary::MovingCellMissesWrites
         | Canary::DirtyCellsTrusted
-        | Canary::FrontierMovesUnsettled
-        | Canary::LossKeepsFrontier
-        | Canary::FailingNotRecorded
-        | Canary::GrowthLeftOut
-        | Canary::HostedCellsForgotten
-        | Canary::ComingMapIgnored
         | Canary::SpareCellsTrusted => Wish { declustered: true, ..logged },
+        Canary::GrowthLeftOut | Canary::HostedCellsForgotten => {
+            Wish { declustered: true, ..aimed(Aim::Growths) }
+        }
         Canary::ReadUnverified
         | Canary::GatherUnverified
         | Canary::HealedNotStored
@@ -94,6 +91,7 @@ fn first_seed(canary: Canary) -> u64 {
         Canary::ParityOnlyLostLeft => 45,
         Canary::TornBatchTaken => 110,
         Canary::CopySpeaksOn => 31_180,
+        Canary::GrowthLeftOut => 40,
         Canary::StoredUnproven => 55,
         _ => 0,
     }

@@ -174,7 +174,7 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
     let undone = spare_filling::visit_all(local, cells, job, content.iter().copied(), copy).await;
     let is_copied = undone.is_empty() && !local.array.is_stopping();
     let is_copied = is_copied && map_writer::flush(local).await.is_ok();
-    if !is_copied || !is_settled(local).await {
+    if !is_copied || !spare_states::settle(local).await {
         cells.set_moving(0..0);
         return Batch::NotNow;
     }
@@ -192,11 +192,6 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
     batch
 }
 
-/// No older record of the log counts.
-async fn is_settled(local: &Rc<LocalArray>) -> bool {
-    sings(Canary::FrontierMovesUnsettled) || spare_states::settle(local).await
-}
-
 /// The frontier moves, on the members first.
 async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64) -> Batch {
     let _gate = local.coordinator().gate().await;
@@ -208,9 +203,7 @@ async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64
     let (map, before) = (cells.map(), local.coordinator().superblock());
     let next = map.moved_to(end).expect("the end of a step");
     let is_last = next.growth().is_none();
-    if !sings(Canary::ComingMapIgnored) {
-        cells.set_coming(next);
-    }
+    cells.set_coming(next);
     if sings(Canary::MovedUnrecorded) {
         cells.set_map(next);
         local.worker.handle.sleep(PAUSE).await;
@@ -224,7 +217,7 @@ async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64
     if recorded.await.is_err() {
         return Batch::Lost;
     }
-    if lacks_members(local, cells) && !sings(Canary::LossKeepsFrontier) {
+    if lacks_members(local, cells) {
         return flip_back(local, cells, map, before).await;
     }
     cells.set_map(next);

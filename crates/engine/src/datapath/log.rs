@@ -130,7 +130,7 @@ pub(super) async fn log(
 
 /// Members that were failing when the update was planned are recorded as out.
 async fn take_out_failing(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
-    if local.array.has_failing_slots() && !sings(Canary::FailingNotRecorded) {
+    if local.array.has_failing_slots() {
         Box::pin(take_out_failed(local, FailedMembers::new())).await?;
     }
     Ok(())

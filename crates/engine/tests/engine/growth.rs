@@ -205,7 +205,7 @@ fn a_member_that_goes_while_the_frontier_moves_leaves_no_cell_old() {
 }
 
 /// Records name devices, and cells change theirs: when a frontier moves, none may count that is
-/// older.
+/// older. Arrays without a log have none (`logged.rs`).
 #[test]
 fn no_older_record_counts_when_a_frontier_has_moved() {
     let (mut world, disks, model) = growing_world(1409);
