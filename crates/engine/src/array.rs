@@ -447,7 +447,13 @@ impl Array {
             let place = self.place(stripe, strip, row);
             return self.slot(place.0).access(stripe).0.then_some(place);
         }
-        let spot = self.spot(stripe, strip);
+        let own = self.geometry_of(stripe).place(stripe, strip);
+        let Some(cells) = self.moved() else {
+            // The table knows no loss, so a device that is being filled serves nothing.
+            let is_there = self.slot(own.member).state() == SlotState::InSync;
+            return is_there.then(|| (own.member, self.offset_of(own, row)));
+        };
+        let spot = cells.spot(own);
         self.serves(&spot).0.then(|| (spot.place.member, self.offset_of(spot.place, row)))
     }
 

@@ -12,6 +12,7 @@
 //! - `filling`  a device joined, or the array starts: which jobs begin
 //! - `sparing`  a member went out, or is slow: a spare takes its slot
 //! - `spare_filling`  cells of lost members: rebuilt into distributed spares, copied back
+//! - `cell_visits`  the steps of both, on all members side by side
 //! - `growing`  cells of an array that grows move to new members
 //! - `exposure`  how many losses stripes still survive, counted
 //! - `drive`    a job at work: stripes under way, and tried again
@@ -25,6 +26,7 @@
 //! - `board`    progress for whoever looks
 
 pub(crate) mod board;
+mod cell_visits;
 mod changes;
 mod compare;
 mod course;

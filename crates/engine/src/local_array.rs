@@ -89,6 +89,14 @@ const DECODE_PLANS_MAX: usize = 128;
 /// Stripe buffers that one array may take on one worker beyond the minimum, bytes.
 const SCRATCH_TARGET_BYTES: usize = 24 << 20;
 
+/// The same for this array. Cells of a declustered array are filled on all members side by side:
+/// all workers together have buffers for each set of members that holds a stripe.
+fn scratch_target(array: &Array, width: usize) -> usize {
+    let workers = array.counters.len();
+    let side_by_side = array.spare_cells.as_ref().map_or(1, |_| array.slots.len() / width);
+    SCRATCH_TARGET_BYTES * side_by_side.div_ceil(workers).max(1)
+}
+
 impl LocalArray {
     pub(crate) fn new(
         worker: &Rc<Worker>,
@@ -112,7 +120,7 @@ impl LocalArray {
             worker: Rc::clone(worker),
             array: Arc::clone(array),
             locks: RowLocks::default(),
-            scratch: Scratch::new(width, strip_bytes, SCRATCH_TARGET_BYTES)?,
+            scratch: Scratch::new(width, strip_bytes, scratch_target(array, width))?,
             facts: facts_of(array, &devices),
             merging: Merging::new(array.tuning.get().merge_wait_max),
             turns: Turns::default(),

@@ -38,6 +38,7 @@
 mod block_update;
 mod capacity;
 pub mod declustered;
+mod divisor;
 mod geometry;
 mod grouped;
 mod level;

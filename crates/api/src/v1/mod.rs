@@ -3,6 +3,7 @@
 //! - array: create, assemble, stop; the state of an array
 //! - policy: what an array promises, by name (its level is `layout`'s)
 //! - domain: failure domains, and what the loss of one costs
+//! - risk: what the stripes of a pool survive, in one line
 //! - member: fail, replace, re-add; the state of a member
 //! - spare: pools of devices that wait for a slot
 //! - growth: more members for a declustered array
@@ -25,6 +26,7 @@ pub mod latency;
 pub mod member;
 pub mod notify;
 pub mod policy;
+mod risk;
 pub mod severity;
 pub mod spare;
 pub mod status;

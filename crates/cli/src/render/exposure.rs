@@ -1,49 +1,10 @@
-//! How many losses the stripes of an array with distributed spares survive, in one line.
+//! The line about how many losses the stripes of an array with distributed spares survive.
 
-use ashlar_api::v1::array::{ArrayStatus, CriticalStripes, Exposure};
-use ashlar_api::words::{grouped, span};
+use ashlar_api::v1::array::ArrayStatus;
 
 /// Nothing of an array that lacks nothing, or has no distributed spares.
 pub fn line(array: &ArrayStatus) -> Option<String> {
-    if array.lost_members.is_empty() && !array.exposure.as_ref().is_some_and(is_exposed) {
-        return None;
-    }
-    let exposure = array.exposure.as_ref()?;
-    let most = exposure.surviving.len().saturating_sub(1);
-    if !is_exposed(exposure) {
-        return Some(format!("risk   all stripes survive {}", losses(most)));
-    }
-    let mut parts = Vec::new();
-    if exposure.beyond_parity > 0 {
-        parts.push(format!("{} cannot be read", grouped(exposure.beyond_parity)));
-    }
-    for (survive, stripes) in exposure.surviving.iter().enumerate().filter(|(_, it)| **it > 0) {
-        parts.push(format!("{} survive {}", grouped(*stripes), losses(survive)));
-    }
-    let outlook = exposure.critical.as_ref().and_then(outlook).unwrap_or_default();
-    Some(format!("risk   stripes: {}{outlook}", parts.join(", ")))
-}
-
-fn is_exposed(exposure: &Exposure) -> bool {
-    exposure.critical.is_some() || exposure.beyond_parity > 0
-}
-
-fn losses(count: usize) -> String {
-    match count {
-        0 => "no more loss".to_owned(),
-        1 => "1 more loss".to_owned(),
-        count => format!("{count} more losses"),
-    }
-}
-
-/// When the first ones are safer, or why that is unknown.
-fn outlook(critical: &CriticalStripes) -> Option<String> {
-    let stands = |what: String| format!("   critical: {what}");
-    if critical.waiting > 0 {
-        return Some(stands(format!("{} wait for a spare", grouped(critical.waiting))));
-    }
-    let left = critical.left_seconds?;
-    Some(stands(format!("rebuilt in about {}", span(left.max(1)))))
+    array.risk().map(|risk| format!("risk   {risk}"))
 }
 
 #[cfg(test)]

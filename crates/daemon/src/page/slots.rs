@@ -4,7 +4,7 @@
 //! colour to tell them apart. What a device says of itself is text and nothing else; the template
 //! escapes it.
 
-use ashlar_api::v1::array::{ArrayState, ArrayStatus};
+use ashlar_api::v1::array::{ArrayState, ArrayStatus, Exposure};
 use ashlar_api::v1::event::one_line;
 use ashlar_api::v1::job::JobStatus;
 use ashlar_api::v1::member::{LastDevice, MemberState, MemberStatus};
@@ -124,15 +124,22 @@ fn facts(array: &ArrayStatus) -> Vec<String> {
         let found = grouped(scrub.mismatches);
         facts.push(format!("scrubbed {} ago, {found} mismatches", span(scrub.age_seconds)));
     }
+    facts.extend(array.risk().filter(|_| !is_exposed(array)));
     facts
+}
+
+/// Whether stripes lack strips.
+fn is_exposed(array: &ArrayStatus) -> bool {
+    array.exposure.as_ref().is_some_and(Exposure::is_exposed)
 }
 
 fn warnings(array: &ArrayStatus) -> Vec<String> {
     let taken = array.taken_over_by.as_ref().map(|by| format!("Another process runs it: {by}."));
     let paused = array.pause.as_ref().map(|pause| format!("Writes wait: {pause}."));
+    let at_risk = array.risk().filter(|_| is_exposed(array));
     let is_in_memory = array.members.iter().any(|it| it.path.starts_with("memory:"));
     let lost = "Members are memory of the daemon. All data is lost when the daemon ends.";
-    let all = [taken, paused, is_in_memory.then(|| lost.to_owned())];
+    let all = [taken, paused, at_risk, is_in_memory.then(|| lost.to_owned())];
     all.into_iter().flatten().map(|text| one_line(&text)).collect()
 }
 

@@ -195,6 +195,32 @@ fn absent_arrays_pauses_jobs_and_exports_are_told() {
 }
 
 #[test]
+fn what_stripes_of_a_pool_survive_is_told() {
+    let mut one = array("pool0");
+    one.lost_members = vec![
+        serde_json::from_value(serde_json::json!({
+            "slot": 1, "missing_cells": 1, "spare_cells": 2, "in_place_cells": 0
+        }))
+        .expect("a lost member"),
+    ];
+    let mut told = |exposure: serde_json::Value| {
+        one.exposure = serde_json::from_value(exposure).expect("as it is sent");
+        page(&status(vec![one.clone()]), &[])
+    };
+    let critical =
+        serde_json::json!({"survive": 0, "stripes": 1234, "waiting": 0, "left_seconds": 245});
+    let exposed = told(serde_json::json!({
+        "surviving": [1234, 0, 98766], "beyond_parity": 7, "critical": critical
+    }));
+    let words = "stripes: 7 cannot be read, 1,234 survive no more loss, 98,766 survive 2 more \
+                 losses   critical: rebuilt in about 4 m 05 s";
+    assert!(exposed.contains(&format!(r#"<p class="warning"><bdi>{words}"#)), "{exposed}");
+    let whole =
+        told(serde_json::json!({"surviving": [0, 0, 7], "beyond_parity": 0, "critical": null}));
+    assert!(whole.contains("<li>all stripes survive 2 more losses</li>"), "{whole}");
+}
+
+#[test]
 fn nothing_that_a_device_or_a_peer_says_becomes_markup() {
     let evil = "<img src=x onerror=alert(1)>\"'&</script>\n\u{1b}[2J";
     let mut one = array(evil);

@@ -37,7 +37,7 @@ type UnderWay = VecDeque<(Stripe, Pending<Answer>)>;
 /// Visit stripes until the job ends. All stripes it began have ended then.
 pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -> End {
     let mut under_way = UnderWay::new();
-    let mut meter = Meter::new(local);
+    let mut meter = Meter::new(local, 1);
     loop {
         let change = changed.changed();
         let ended = end_of(local, job);
@@ -52,7 +52,7 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -
             // It may stand still for long: a kill meanwhile must not cost what is done.
             table::checkpoint(local, job).await;
             change.await;
-            meter = Meter::new(local);
+            meter = Meter::new(local, 1);
             continue;
         }
         fill(local, job, meter.pace, changed, &mut under_way).await;

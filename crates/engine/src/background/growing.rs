@@ -16,7 +16,8 @@
 
 use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
-use super::{spare_filling, spawn, table};
+use super::cell_visits::{Onward, visit_all};
+use super::{spawn, table};
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::{map_writer, record, spare_states};
@@ -171,8 +172,9 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
     everywhere(local, |_| {}).await;
     let content = content_of(&map, &window);
     let copy = |strips| Work::MoveCells { strips };
-    let undone = spare_filling::visit_all(local, cells, job, content.iter().copied(), copy).await;
-    let is_copied = undone.is_empty() && !local.array.is_stopping();
+    let who = (local, cells, job);
+    let visited = visit_all(who, content.iter().copied(), copy, || Onward::Begin).await;
+    let is_copied = visited.undone.is_empty() && !local.array.is_stopping();
     let is_copied = is_copied && map_writer::flush(local).await.is_ok();
     if !is_copied || !spare_states::settle(local).await {
         cells.set_moving(0..0);
@@ -183,7 +185,7 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
         let pass_by = |_| Work::MoveCells { strips: StripSet::EMPTY };
         job.is_uncounted.set(true);
         // Nothing is copied, so nothing can be undone.
-        drop(spare_filling::visit_all(local, cells, job, content.into_iter(), pass_by).await);
+        drop(visit_all(who, content.into_iter(), pass_by, || Onward::Begin).await);
         job.is_uncounted.set(false);
         if cells.map().growth().is_none() {
             local.array.open_all_stripes();

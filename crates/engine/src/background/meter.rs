@@ -8,14 +8,14 @@ use super::pace::{Aim, Pace, SAMPLE_EVERY, Sample};
 use crate::array::Array;
 use crate::local_array::LocalArray;
 use crate::metrics::LatencySummary;
-use ashlar_units::{Nanos, to_u64};
+use ashlar_units::{Nanos, to_u64, to_usize};
 use std::time::Duration;
 
 /// Time between two checkpoints.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
-/// Bytes of stripes that a job has under way at most.
+/// Bytes of stripes that a job has under way at most on the members of one stripe.
 const UNDER_WAY_BYTES: u64 = 12 << 20;
-/// Stripes under way at full depth: at least, and at most.
+/// Stripes under way there at full depth: at least, and at most.
 const DEPTH_RANGE: (u64, u64) = (2, 32);
 
 /// Samples in a row without a client request after which no client is there. After fewer they may
@@ -35,14 +35,15 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(local: &LocalArray) -> Meter {
+    /// For a job whose stripes lie on so many sets of members side by side.
+    pub(super) fn new(local: &LocalArray, side_by_side: usize) -> Meter {
         let (geometry, tuning) = (local.array.geometry(), local.array.tuning.get());
         let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.stripe_width());
         let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
         let aim = Aim {
             latency: tuning.job_latency_target,
             floor_bytes: tuning.job_floor_bytes,
-            depth_max: usize::try_from(depth).expect("small"),
+            depth_max: to_usize(depth) * side_by_side,
         };
         let now = local.worker.handle.turn_now();
         Meter {

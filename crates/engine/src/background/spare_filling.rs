@@ -4,9 +4,9 @@
 //! What must stay true: cells are filled in batches. A batch begins when every worker has answered
 //! once more, so a write that was planned before the table was what it is has entered its region. A
 //! step takes the row lock of each stripe that is written, or that lies in such a region
-//! (`course.rs` says why that is enough). All of a cell is filled before its state changes, and
-//! `coordinator/spare_states.rs` changes it. If the table changes meanwhile, the batch was for
-//! nothing.
+//! (`course.rs` says why that is enough; `cell_visits.rs` takes the steps). All of a cell is filled
+//! before its state changes, and `coordinator/spare_states.rs` changes it. If the table changes
+//! meanwhile, the batch was for nothing.
 //!
 //! Stripes that lost most go first, whichever members they lost strips of; then what is on spares
 //! is copied back. A cell with blocks that cannot be decoded waits, and is tried again.
@@ -14,8 +14,8 @@
 //! Not here: which device joins (`coordinator/join.rs`), what a step does (`step.rs`).
 
 use super::course::{Course, Reach};
+use super::cell_visits::{Onward, visit_all};
 use super::job::{Job, JobSpec};
-use super::meter::Meter;
 use super::{notify, spawn, table};
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
@@ -25,23 +25,23 @@ use crate::exposure::{self, Filled};
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::spare_cells::SpareCells;
-use crate::stripe::work::{Answer, Step, StepReport, StripeWork, Work};
-use ashlar_layout::Stripe;
+use crate::stripe::work::Work;
 use ashlar_layout::declustered::{
-    CellAt, CellState, Declustered, DeviceState, GroupAt, Held, Settled, SpareTable, Whereabouts,
+    CellAt, CellState, Declustered, DeviceState, GroupAt, Settled, SpareEntry,
+    SpareTable, Whereabouts,
     endangered_in,
 };
 use ashlar_ondisk::ConsistencyPolicy;
-use ashlar_ring::{Pending, within};
+use ashlar_ring::within;
 use ashlar_units::{MemberIdx, StripSet, to_u64, to_usize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes of a batch: one flush, one settling of the log and one write of pages for so much.
-const BATCH_BYTES: u64 = 256 << 20;
-/// Cells of a batch at most.
-const BATCH_CELLS: usize = 256;
+/// Cells of a batch at most: one flush, one settling of the log and one write of pages for so many.
+const BATCH_CELLS: usize = 1024;
+/// After this time no cell of a batch is begun. A device that joins waits for the batch to end.
+const BATCH_TIME: Duration = Duration::from_secs(4);
 /// Before cells are tried again whose states could not be changed.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Slices that are looked at before others have their turn.
@@ -85,15 +85,37 @@ struct Pass {
     slice: u64,
     /// Cells that cannot be filled now.
     blocked: BTreeSet<CellAt>,
+    /// What the last batch did not begin.
+    rest: Vec<Fill>,
+    /// Cells to come, by and large: spare cells among them may hold nothing.
+    cells_left: u64,
     /// Of this state of the table.
     version: u64,
 }
 
 impl Pass {
     fn new(cells: &SpareCells) -> Pass {
-        let lost = cells.map().parts().parity_strips;
-        Pass { lost, slice: 0, blocked: BTreeSet::new(), version: cells.version() }
+        Pass {
+            lost: cells.map().parts().parity_strips,
+            slice: 0,
+            blocked: BTreeSet::new(),
+            rest: Vec::new(),
+            cells_left: cells_to_fill(&cells.table()),
+            version: cells.version(),
+        }
     }
+}
+
+/// Lost cells that have a place to go to, and cells whose device is there and does not hold them.
+fn cells_to_fill(table: &SpareTable) -> u64 {
+    let of_entry = |entry: &SpareEntry| {
+        let is_open = |state: &&CellState| match entry.device {
+            DeviceState::Absent => entry.column.is_some() && **state == CellState::Missing,
+            DeviceState::Filling => **state != CellState::InPlace,
+        };
+        to_u64(entry.states().iter().filter(is_open).count())
+    };
+    table.entries().map(|(_, entry)| of_entry(entry)).sum()
 }
 
 /// Fill cells as long as the array runs. Spawned once, on the coordinator.
@@ -206,6 +228,7 @@ fn end(local: &LocalArray, job: &mut Option<Rc<Job>>, is_blocked: bool) {
         local.array.record(names::JOB_BLOCKED, own.result_fields());
         return show(local, Some(own));
     }
+    own.set_before_and_behind(0, 0);
     local.array.record(names::JOB_FINISHED, own.result_fields());
     local.array.jobs.note_end(super::board::JobEnd { did: own.status(), stopped: None });
     take_down(local, own);
@@ -220,16 +243,17 @@ fn take_down(local: &LocalArray, job: &Rc<Job>) {
 /// The next cells in order; none, if none is left in this pass.
 async fn next_batch(local: &Rc<LocalArray>, cells: &SpareCells, pass: &mut Pass) -> Vec<Fill> {
     let map = cells.map();
-    let cell_bytes = map.parts().cell_rows * map.parts().strip_bytes;
-    let most = to_usize(BATCH_BYTES / cell_bytes).clamp(1, BATCH_CELLS);
-    let mut batch = Vec::new();
+    let mut batch = std::mem::take(&mut pass.rest);
+    if !batch.is_empty() {
+        return batch;
+    }
     while pass.lost > 0 {
         let end = map.slices().min(pass.slice + SLICES_AT_ONCE);
-        while pass.slice < end && batch.len() < most {
+        while pass.slice < end && batch.len() < BATCH_CELLS {
             lost_in(cells, pass, &mut batch);
             pass.slice += 1;
         }
-        if batch.len() >= most {
+        if batch.len() >= BATCH_CELLS {
             return batch;
         }
         if pass.slice == map.slices() {
@@ -242,7 +266,7 @@ async fn next_batch(local: &Rc<LocalArray>, cells: &SpareCells, pass: &mut Pass)
     }
     while batch.is_empty() && pass.slice < map.slices() {
         let end = map.slices().min(pass.slice + SLICES_AT_ONCE);
-        while pass.slice < end && batch.len() < most {
+        while pass.slice < end && batch.len() < BATCH_CELLS {
             copies_in(cells, pass, &mut batch);
             pass.slice += 1;
         }
@@ -332,13 +356,31 @@ async fn fill(
     everywhere(local, |_| {}).await;
     let origins = batch.iter().filter_map(|fill| fill.origin());
     let work = |strips| Work::FillCells { strips };
-    let undone = visit_all(local, cells, job, origins, work).await;
+    pass.cells_left = pass.cells_left.saturating_sub(to_u64(batch.len()));
+    job.set_behind(pass.cells_left * cells.map().parts().cell_rows);
+    let until = local.worker.handle.turn_now().after(BATCH_TIME);
+    let onward = || match cells.version() == version {
+        false => Onward::Stop,
+        true if local.worker.handle.turn_now() > until || must_wait(local, Some(job)) => {
+            Onward::End
+        }
+        true => Onward::Begin,
+    };
+    let visited = visit_all((local, cells, job), origins, work, onward).await;
     // If a target was lost meanwhile, another cell is the target by now, and nothing is in it.
     if local.array.is_stopping() || cells.version() != version {
         return;
     }
-    batch.retain(|fill| fill.origin().is_none_or(|origin| !undone.contains(&origin)));
-    pass.blocked.extend(undone);
+    let is_in = |set: &BTreeSet<CellAt>, fill: &Fill| {
+        fill.origin().is_some_and(|origin| set.contains(&origin))
+    };
+    pass.rest = batch.extract_if(.., |fill| is_in(&visited.left, fill)).collect();
+    pass.cells_left += to_u64(pass.rest.len());
+    batch.retain(|fill| !is_in(&visited.undone, fill));
+    pass.blocked.extend(visited.undone);
+    if batch.is_empty() {
+        return;
+    }
     let slices = batch.iter().filter_map(|fill| fill.slice(&cells.map()));
     let before = exposure::before(&local.array, cells, slices);
     let mut next = cells.table().clone();
@@ -369,93 +411,6 @@ async fn fill(
             *pass = Pass::new(cells);
         }
     }
-}
-
-/// Steps under way, oldest first.
-type UnderWay = VecDeque<(Vec<CellAt>, Pending<Answer>)>;
-
-/// Do `work` to all stripes of the cells of data columns, which says it of the strips that lie in
-/// them. Cells that are not done come back.
-pub(super) async fn visit_all(
-    local: &Rc<LocalArray>,
-    cells: &SpareCells,
-    job: &Job,
-    origins: impl Iterator<Item = CellAt>,
-    work: impl Fn(StripSet) -> Work,
-) -> BTreeSet<CellAt> {
-    let mut groups: BTreeMap<GroupAt, Vec<CellAt>> = BTreeMap::new();
-    for origin in origins {
-        let (group, _) = cells.map().group_of(origin).expect("a data cell is of a group");
-        groups.entry(group).or_default().push(origin);
-    }
-    let mut left = to_u64(groups.len()) * cells.map().parts().cell_rows;
-    let mut meter = Meter::new(local);
-    let (mut under_way, mut undone) = (UnderWay::new(), BTreeSet::new());
-    for (_, origins) in groups {
-        for row in 0..cells.map().parts().cell_rows {
-            left -= 1;
-            let (stripe, strips) = strips_in(local, cells, &origins, row);
-            if local.array.is_stopping() || !must_visit(local, stripe) {
-                job.note_cells(1, left, StepReport::default());
-                continue;
-            }
-            if !meter.pace.pause.is_zero() {
-                local.worker.handle.sleep(meter.pace.pause).await;
-            }
-            let owner = local.array.owner_of(stripe);
-            let step = Step { stripe, work: work(strips) };
-            let pending = local.worker.hand_to(owner, local, StripeWork::Step(step));
-            under_way.push_back((origins.clone(), pending));
-            while under_way.len() >= meter.pace.depth {
-                absorb(job, left, &mut under_way, &mut undone).await;
-                meter.tick(local, job);
-            }
-        }
-    }
-    while !under_way.is_empty() {
-        absorb(job, left, &mut under_way, &mut undone).await;
-        meter.tick(local, job);
-    }
-    undone
-}
-
-/// The stripe in a row of these cells of one group, and its strips in them.
-fn strips_in(
-    local: &LocalArray,
-    cells: &SpareCells,
-    origins: &[CellAt],
-    row: u64,
-) -> (Stripe, StripSet) {
-    let map = cells.map();
-    let mut found = None;
-    let mut strips = StripSet::EMPTY;
-    for origin in origins {
-        let mut at = map.start_of(*origin);
-        at.row += row;
-        let Held::Strip(stripe, strip) = map.held(at) else { unreachable!("it is a data cell") };
-        found = Some(stripe);
-        strips = strips.with(strip);
-    }
-    (local.array.layouts.recorded(found.expect("there is a cell")), strips)
-}
-
-/// Whether the stripe is written, or may be being written for the first time.
-fn must_visit(local: &LocalArray, stripe: Stripe) -> bool {
-    // The region first: a write leaves it after it has set the bit.
-    let intent = &local.array.intent;
-    intent.is_entered(intent.region_of(stripe)) || local.array.written.is_written(stripe)
-}
-
-async fn absorb(job: &Job, left: u64, under_way: &mut UnderWay, undone: &mut BTreeSet<CellAt>) {
-    let Some((origins, pending)) = under_way.pop_front() else { return };
-    let report = match pending.await {
-        Some(Answer::Stepped(report)) => report,
-        _ => StepReport { is_target_gone: true, ..StepReport::default() },
-    };
-    if report.is_target_gone || report.lost_blocks > 0 {
-        undone.extend(origins);
-    }
-    job.note_cells(1, left, report);
 }
 
 /// Members all of whose cells are in their places are whole: the members record that. True if some

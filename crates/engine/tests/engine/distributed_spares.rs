@@ -200,6 +200,8 @@ enum Phase {
     Rebuild,
     /// One member is on spares, and two more are lost one after the other.
     SecondLoss,
+    /// So many ms after a member was lost, one is lost that its cells are being rebuilt onto.
+    LostTarget { after: u64 },
     /// Cells are being copied back to a new device.
     CopyBack,
     /// Cells are being copied back to the device that was lost.
@@ -215,8 +217,14 @@ async fn flushed(engine: &Engine) {
 
 async fn begin(engine: &Engine, handle: &Handle, phase: Phase, model: Model) -> Model {
     engine.fail("tank", MemberIdx(4)).await.expect("it may go");
-    if phase == Phase::Rebuild {
-        return model;
+    match phase {
+        Phase::Rebuild => return model,
+        Phase::LostTarget { after } => {
+            handle.sleep(ms(after)).await;
+            engine.fail("tank", MemberIdx(8)).await.expect("it may go");
+            return model;
+        }
+        _ => {}
     }
     until_rebuilt(engine, handle, 1).await;
     let model = steps(engine, 0, model, 5).await;
@@ -246,7 +254,8 @@ fn salvaged(disks: &[SimDisk], model: &Model, case: &str) {
     }
 }
 
-/// The power goes `operations` after a phase has begun, and with it another member.
+/// The power goes `operations` after a phase has begun, and with it another member, unless two are
+/// lost already.
 fn survive(phase: Phase, seed: u64, operations: u64) {
     let case = format!("{phase:?}, seed {seed}, {operations} operations");
     let (mut world, mut disks, new) = world_for(seed, &two_spares());
@@ -270,10 +279,11 @@ fn survive(phase: Phase, seed: u64, operations: u64) {
         world.call_off();
         world.stop(Stop::PowerCut);
     }
-    disks[1].vanish();
     disks.push(new);
-    let here: Vec<SimDisk> =
-        disks.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, it)| it.clone()).collect();
+    let mut here = disks.clone();
+    if !matches!(phase, Phase::LostTarget { .. }) {
+        here.remove(1).vanish();
+    }
     salvaged(&here, &model, &case);
     let opener = world.opener();
     world
@@ -307,6 +317,16 @@ fn a_power_cut_in_a_rebuild_into_spares_costs_nothing() {
 #[test]
 fn a_power_cut_after_a_second_loss_costs_nothing() {
     survive_all(Phase::SecondLoss, 1_100);
+}
+
+/// A batch of cells once marked as rebuilt what was rebuilt onto the member that is gone.
+#[test]
+fn a_power_cut_after_the_loss_of_a_member_that_cells_are_rebuilt_onto_costs_nothing() {
+    for after in 0..8 {
+        for at in 0..12 {
+            survive(Phase::LostTarget { after }, 1_400 + at, at * 9);
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,219 @@
+//! Takes a step for every stripe of some cells, on many members at once.
+//!
+//! What must stay true: the stripes of a group of cells lie on the same members, so groups are open
+//! side by side: enough of them that every member of the array has work. Each has its turn for a
+//! run of rows, which drives that rotate read in one go. An open group is ended, unless nothing is
+//! wanted any more; whoever asks gets to know which cells were never begun.
+//!
+//! Not here: which cells, and what follows (`spare_filling.rs`, `growing.rs`).
+
+use super::job::Job;
+use super::meter::Meter;
+use crate::local_array::LocalArray;
+use crate::spare_cells::SpareCells;
+use crate::stripe::work::{Answer, Step, StepReport, StripeWork, Work};
+use ashlar_layout::Stripe;
+use ashlar_layout::declustered::{CellAt, GroupAt, Held};
+use ashlar_ring::Pending;
+use ashlar_units::{StripSet, to_u64, to_usize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// A group has its turn for this part of a cell: a MiB of each member if drives rotate, a strip if
+/// not.
+const RUNS_OF_CELL: u64 = 16;
+/// Groups that are open, at least, for as many as the members can hold side by side.
+const OPEN_GROUPS: usize = 2;
+
+/// How to go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Onward {
+    /// With further groups.
+    Begin,
+    /// With those that are open.
+    End,
+    /// Not at all: whatever is done is for nothing.
+    Stop,
+}
+
+/// What came of it.
+pub(super) struct Visited {
+    /// Cells that could not be done.
+    pub(super) undone: BTreeSet<CellAt>,
+    /// Cells that were not begun, or not ended.
+    pub(super) left: BTreeSet<CellAt>,
+}
+
+/// Cells of one group, and the row that is next.
+struct OpenGroup {
+    origins: Rc<[CellAt]>,
+    row: u64,
+}
+
+/// A step under way.
+struct UnderWay {
+    origins: Rc<[CellAt]>,
+    answer: Pending<Answer>,
+}
+
+/// The walk through the cells.
+struct Visit<'a> {
+    local: &'a Rc<LocalArray>,
+    cells: &'a SpareCells,
+    job: &'a Job,
+    meter: Meter,
+    /// Stripes that are not begun.
+    rows_left: u64,
+    under_way: Vec<UnderWay>,
+    undone: BTreeSet<CellAt>,
+}
+
+/// Do `work` to all stripes of the cells of data columns, which says it of the strips that lie in
+/// them, as long as `onward` says so.
+pub(super) async fn visit_all(
+    (local, cells, job): (&Rc<LocalArray>, &SpareCells, &Job),
+    origins: impl Iterator<Item = CellAt>,
+    work: impl Fn(StripSet) -> Work,
+    onward: impl Fn() -> Onward,
+) -> Visited {
+    let parts = cells.map().parts();
+    let mut waiting = by_group(cells, origins);
+    let rows_left = to_u64(waiting.len()) * parts.cell_rows;
+    let side_by_side = parts.members.div_ceil(parts.data_strips + parts.parity_strips);
+    let meter = Meter::new(local, side_by_side);
+    let (under_way, undone) = (Vec::new(), BTreeSet::new());
+    let mut visit = Visit { local, cells, job, meter, rows_left, under_way, undone };
+    let run = parts.cell_rows.div_ceil(RUNS_OF_CELL);
+    let mut open: VecDeque<OpenGroup> = VecDeque::new();
+    loop {
+        let now = if local.array.is_stopping() { Onward::Stop } else { onward() };
+        let most = visit.groups_at_once(run, side_by_side);
+        while now == Onward::Begin
+            && open.len() < most
+            && let Some(origins) = waiting.pop_front()
+        {
+            open.push_back(OpenGroup { origins, row: 0 });
+        }
+        if now == Onward::Stop {
+            break;
+        }
+        let Some(group) = open.pop_front() else { break };
+        let end = parts.cell_rows.min(group.row + run);
+        for row in group.row..end {
+            visit.begin_step(&group.origins, row, &work).await;
+        }
+        if end < parts.cell_rows {
+            open.push_back(OpenGroup { row: end, ..group });
+        }
+    }
+    while !visit.under_way.is_empty() {
+        visit.end_step().await;
+    }
+    let left = waiting.into_iter().chain(open.into_iter().map(|group| group.origins));
+    Visited { undone: visit.undone, left: left.flat_map(|it| it.to_vec()).collect() }
+}
+
+/// The cells, those of one group together, in order.
+fn by_group(
+    cells: &SpareCells,
+    origins: impl Iterator<Item = CellAt>,
+) -> VecDeque<Rc<[CellAt]>> {
+    let map = cells.map();
+    let mut groups: BTreeMap<GroupAt, Vec<CellAt>> = BTreeMap::new();
+    for origin in origins {
+        let (group, _) = map.group_of(origin).expect("a data cell is of a group");
+        groups.entry(group).or_default().push(origin);
+    }
+    groups.into_values().map(Rc::from).collect()
+}
+
+impl Visit<'_> {
+    /// So many groups are open that runs of rows fill the depth, and every member has some.
+    fn groups_at_once(&self, run: u64, side_by_side: usize) -> usize {
+        let of_depth = to_u64(self.meter.pace.depth).div_ceil(run);
+        (OPEN_GROUPS * side_by_side).max(to_usize(of_depth))
+    }
+
+    /// Hand the step of a row to the stripe's owner, when the pace allows one more.
+    async fn begin_step(
+        &mut self,
+        origins: &Rc<[CellAt]>,
+        row: u64,
+        work: &impl Fn(StripSet) -> Work,
+    ) {
+        self.rows_left -= 1;
+        let local = self.local;
+        let (stripe, strips) = strips_in(local, self.cells, origins, row);
+        if !must_visit(local, stripe) {
+            return self.job.note_cells(1, self.rows_left, StepReport::default());
+        }
+        if !self.meter.pace.pause.is_zero() {
+            local.worker.handle.sleep(self.meter.pace.pause).await;
+        }
+        let owner = local.array.owner_of(stripe);
+        let step = Step { stripe, work: work(strips) };
+        let answer = local.worker.hand_to(owner, local, StripeWork::Step(step));
+        self.under_way.push(UnderWay { origins: Rc::clone(origins), answer });
+        while self.under_way.len() >= self.meter.pace.depth {
+            self.end_step().await;
+        }
+    }
+
+    /// Wait for any step, and note what came of it.
+    async fn end_step(&mut self) {
+        let (at, answer) = first_of(&mut self.under_way).await;
+        let origins = self.under_way.swap_remove(at).origins;
+        let report = match answer {
+            Some(Answer::Stepped(report)) => report,
+            _ => StepReport { is_target_gone: true, ..StepReport::default() },
+        };
+        if report.is_target_gone || report.lost_blocks > 0 {
+            self.undone.extend(origins.iter());
+        }
+        self.job.note_cells(1, self.rows_left, report);
+        self.meter.tick(self.local, self.job);
+    }
+}
+
+/// The answer that is there first, and its place.
+async fn first_of(under_way: &mut [UnderWay]) -> (usize, Option<Answer>) {
+    poll_fn(|context| {
+        let mut all = under_way.iter_mut().enumerate();
+        let found = all.find_map(|(at, step)| match Pin::new(&mut step.answer).poll(context) {
+            Poll::Ready(answer) => Some((at, answer)),
+            Poll::Pending => None,
+        });
+        found.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// The stripe in a row of these cells of one group, and its strips in them.
+fn strips_in(
+    local: &LocalArray,
+    cells: &SpareCells,
+    origins: &[CellAt],
+    row: u64,
+) -> (Stripe, StripSet) {
+    let map = cells.map();
+    let mut found = None;
+    let mut strips = StripSet::EMPTY;
+    for origin in origins {
+        let mut at = map.start_of(*origin);
+        at.row += row;
+        let Held::Strip(stripe, strip) = map.held(at) else { unreachable!("it is a data cell") };
+        found = Some(stripe);
+        strips = strips.with(strip);
+    }
+    (local.array.layouts.recorded(found.expect("there is a cell")), strips)
+}
+
+/// Whether the stripe is written, or may be being written for the first time.
+fn must_visit(local: &LocalArray, stripe: Stripe) -> bool {
+    // The region first: a write leaves it after it has set the bit.
+    let intent = &local.array.intent;
+    intent.is_entered(intent.region_of(stripe)) || local.array.written.is_written(stripe)
+}
