@@ -117,10 +117,7 @@ pub(super) async fn visit_all(
 }
 
 /// The cells, those of one group together, in order.
-fn by_group(
-    cells: &SpareCells,
-    origins: impl Iterator<Item = CellAt>,
-) -> VecDeque<Rc<[CellAt]>> {
+fn by_group(cells: &SpareCells, origins: impl Iterator<Item = CellAt>) -> VecDeque<Rc<[CellAt]>> {
     let map = cells.map();
     let mut groups: BTreeMap<GroupAt, Vec<CellAt>> = BTreeMap::new();
     for origin in origins {

@@ -14,9 +14,9 @@
 //!
 //! Not here: which cells move (`ashlar_layout::declustered`), where strips are (`spare_cells.rs`).
 
+use super::cell_visits::{Onward, visit_all};
 use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
-use super::cell_visits::{Onward, visit_all};
 use super::{spawn, table};
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;

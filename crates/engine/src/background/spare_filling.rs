@@ -13,8 +13,8 @@
 //!
 //! Not here: which device joins (`coordinator/join.rs`), what a step does (`step.rs`).
 
-use super::course::{Course, Reach};
 use super::cell_visits::{Onward, visit_all};
+use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
 use super::{notify, spawn, table};
 use crate::canary::{Canary, sings};
@@ -27,9 +27,8 @@ use crate::member::SlotState;
 use crate::spare_cells::SpareCells;
 use crate::stripe::work::Work;
 use ashlar_layout::declustered::{
-    CellAt, CellState, Declustered, DeviceState, GroupAt, Settled, SpareEntry,
-    SpareTable, Whereabouts,
-    endangered_in,
+    CellAt, CellState, Declustered, DeviceState, GroupAt, Settled, SpareEntry, SpareTable,
+    Whereabouts, endangered_in,
 };
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::within;
@@ -39,7 +38,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Cells of a batch at most: one flush, one settling of the log and one write of pages for so many.
-const BATCH_CELLS: usize = 1024;
+const BATCH_CELLS: usize = 2048;
 /// After this time no cell of a batch is begun. A device that joins waits for the batch to end.
 const BATCH_TIME: Duration = Duration::from_secs(4);
 /// Before cells are tried again whose states could not be changed.

@@ -14,7 +14,7 @@ use ashlar_sim::{DiskOptions, SimWorld};
 use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
 
 /// Cells of more than one batch.
-const MEMBER_BYTES: u64 = 32 << 20;
+const MEMBER_BYTES: u64 = 160 << 20;
 
 /// Stripes of 8+2 on 14 members, two spares; cells of one strip.
 fn pool() -> Shape {
