@@ -140,6 +140,13 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The program that guests and machines run: this build's, unless `ASHLAR_EMULATED_PROGRAM` names
+/// another. Emulation makes a program that is not optimised very slow.
+pub fn program() -> PathBuf {
+    let other = std::env::var_os("ASHLAR_EMULATED_PROGRAM");
+    other.map_or_else(|| env!("CARGO_BIN_EXE_ashlar").into(), PathBuf::from)
+}
+
 /// What the guest runs: the settings, and then the script.
 fn first_script(
     folder: &Path,
@@ -151,7 +158,7 @@ fn first_script(
     let mut text = format!(
         "export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n\
          export ASHLAR={} KERNEL={} SCRIPTS={scripts}\n",
-        env!("CARGO_BIN_EXE_ashlar"),
+        program().display(),
         kernel.root.display(),
     );
     for (name, value) in settings {

@@ -5,7 +5,7 @@
 //! each boot the root runs the test's script, after `machine.sh`, with the number of the step. The
 //! package to install lies in the root; this module does not install it.
 
-use crate::guest::{CONSOLE, Machine, Talk, emulator, watched};
+use crate::guest::{self, CONSOLE, Machine, Talk, emulator, watched};
 use crate::kernel::{self, Kernel, build_initial, here, install_missing, output, run};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -298,9 +298,10 @@ fn empty(path: &Path, bytes: u64) {
 fn package(folder: &Path) -> PathBuf {
     fs::create_dir(folder).expect("a folder");
     let program = folder.join("ashlar");
-    let (from, to) = (env!("CARGO_BIN_EXE_ashlar"), program.to_string_lossy());
+    let from = guest::program();
+    let (from, to) = (from.to_string_lossy(), program.to_string_lossy());
     // Most of it tells debuggers of lines.
-    run("strip", ["--strip-unneeded", "-o", &to, from]).expect("stripped");
+    run("strip", ["--strip-unneeded", "-o", &to, &from]).expect("stripped");
     let mut build = script("packaging/build-deb");
     let made = output(build.arg(folder).env("ASHLAR_PROGRAM", &program)).expect("a package");
     PathBuf::from(made.lines().next().expect("its path"))
