@@ -277,6 +277,11 @@ pub trait Device {
         None
     }
 
+    /// Whether [`run_now`](Device::run_now) carries commands out. Never changes.
+    fn runs_now(&self) -> bool {
+        false
+    }
+
     /// Carries `command` out within this call, if that is how this device works (memory): its
     /// caller then needs no completion.
     ///

@@ -69,6 +69,10 @@ impl Device for Attached {
     /// Nothing is ever under way here: there is nothing to give up.
     fn give_up(&self) {}
 
+    fn runs_now(&self) -> bool {
+        true
+    }
+
     fn run_now(&self, offset: u64, command: Command) -> Result<Outcome, Command> {
         Ok(self.run(offset, command))
     }

@@ -90,7 +90,7 @@ pub struct Array {
     /// The progress of its background jobs.
     pub(crate) jobs: crate::background::board::JobBoard,
     /// One set for each worker.
-    pub(crate) counters: Box<[LocalCounters]>,
+    pub(crate) counters: Box<[Arc<LocalCounters>]>,
     pub(crate) coordinator: usize,
     failing_slots: AtomicUsize,
     missing_slots: AtomicUsize,
@@ -172,7 +172,7 @@ impl Array {
         let array = Array {
             slots: parts.slot_states.iter().map(|_| Slot::default()).collect(),
             counters: (0..parts.worker_count)
-                .map(|_| LocalCounters::new(parts.slot_states.len()))
+                .map(|_| Arc::new(LocalCounters::new(parts.slot_states.len())))
                 .collect(),
             identity: parts.identity,
             layouts: parts.layouts,
@@ -421,6 +421,23 @@ impl Array {
         }
     }
 
+    /// Where row `row` of each of these strips lies: the members, and bytes from their start. What
+    /// all strips of a stripe share is asked once.
+    #[inline]
+    pub(crate) fn places(
+        &self,
+        stripe: Stripe,
+        strips: impl Iterator<Item = StripIdx>,
+        row: u32,
+    ) -> impl Iterator<Item = (MemberIdx, u64)> {
+        let (geometry, moved) = (self.geometry_of(stripe), self.moved());
+        strips.map(move |strip| {
+            let own = geometry.place(stripe, strip);
+            let place = moved.map_or(own, |cells| cells.spot(own).place);
+            (place.member, self.offset_of(place, row))
+        })
+    }
+
     /// The member that holds a strip, and the bytes from the member's start where the strip's row
     /// `row` lies.
     #[inline]
@@ -551,7 +568,7 @@ impl Array {
 
     /// Workers that own stripes: all of them, or as many as have a log ring in the log.
     fn owners(&self) -> usize {
-        self.log.map_or(self.counters.len(), |log| log.log_rings)
+        self.log.as_ref().map_or(self.counters.len(), |log| log.log_rings)
     }
 
     /// The start that runs, as the superblocks say it; set once, before the first request.
@@ -586,10 +603,14 @@ impl Array {
 
     /// The worker that owns a stripe.
     pub(crate) fn owner_of(&self, stripe: Stripe) -> usize {
+        let owners = self.owners();
+        if owners == 1 {
+            return 0;
+        }
         let region = self.intent.region_of(stripe).0;
         // Multiplying by the golden ratio spreads neighbouring regions evenly over the workers.
         let spread = (region + to_u64(self.identity.id.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        to_usize((spread >> 32) % to_u64(self.owners()))
+        to_usize((spread >> 32) % to_u64(owners))
     }
 
     /// Whether some stripe needs this member, because too many of its other strips lie on slots

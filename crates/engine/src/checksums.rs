@@ -76,24 +76,60 @@ pub(crate) async fn is_right(
     first_block: u64,
     bytes: &[u8],
 ) -> Result<bool, Fault> {
-    let Some(sums) = &local.array.checksums else { return Ok(true) };
+    if let Some(is_right) = is_right_at_once(&local.array, owner, first_block, bytes) {
+        return Ok(is_right);
+    }
+    // Boxed: rare, and it would make every read's future larger.
+    let pages = Box::pin(pages_of(local, owner, first_block, bytes)).await?;
+    let find = |key: Key| pages.iter().find(|page| page.key == key).map(Arc::clone);
+    Ok(are_right(owner, first_block, bytes, find) == Some(true))
+}
+
+/// The same, if the checksums are in memory.
+pub(crate) fn is_right_at_once(
+    array: &Array,
+    owner: MemberDevice,
+    first_block: u64,
+    bytes: &[u8],
+) -> Option<bool> {
+    let Some(sums) = &array.checksums else { return Some(true) };
+    are_right(owner, first_block, bytes, |key| sums.cache.get(key))
+}
+
+/// Whether the blocks are right by the pages that `find` has; `None` if it lacks one.
+fn are_right(
+    owner: MemberDevice,
+    first_block: u64,
+    bytes: &[u8],
+    find: impl Fn(Key) -> Option<Arc<Page>>,
+) -> Option<bool> {
     let mut held: Option<Arc<Page>> = None;
     for (at, block) in bytes.chunks(BLOCK_BYTES_USIZE).enumerate() {
         let number = first_block + to_u64(at);
         let (page, entry) = locate(number);
         let key = Key::new(owner, page);
-        let known = match held.take().filter(|held| held.key == key).or_else(|| sums.cache.get(key))
-        {
-            Some(known) => known,
-            // Boxed: rare, and it would make every read's future larger.
-            None => Box::pin(load::load(local, key)).await?,
-        };
+        let known = held.take().filter(|held| held.key == key).or_else(|| find(key))?;
         if judge(owner, number, block, known.sum(entry)) != Judgement::Right {
-            return Ok(false);
+            return Some(false);
         }
         held = Some(known);
     }
-    Ok(true)
+    Some(true)
+}
+
+/// The pages of these blocks, brought into memory.
+async fn pages_of(
+    local: &Rc<LocalArray>,
+    owner: MemberDevice,
+    first_block: u64,
+    bytes: &[u8],
+) -> Result<Vec<Arc<Page>>, Fault> {
+    let last = first_block + to_u64(bytes.len().div_ceil(BLOCK_BYTES_USIZE)).max(1) - 1;
+    let mut pages = Vec::new();
+    for page in locate(first_block).0..=locate(last).0 {
+        pages.push(load::load(local, Key::new(owner, page)).await?);
+    }
+    Ok(pages)
 }
 
 /// Whether this is the block that was stored last at this number of the device's data area, as far

@@ -5,14 +5,13 @@
 //! (`local_array.rs`), what their outcome means (`datapath`, `blame.rs`).
 
 use crate::local_array::LocalArray;
-use crate::slot::WriteTarget;
-use crate::slot::{DeviceEpoch, MemberDevice};
+use crate::slot::{MemberDevice, WriteTarget};
 use crate::stripe::work::Answer;
 use ashlar_device::Outcome;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{StripIo, Stripe};
 use ashlar_ring::Pending;
-use ashlar_units::{Extent, MemberIdx, Nanos, StripIdx};
+use ashlar_units::{Extent, Nanos, StripIdx};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
@@ -40,46 +39,46 @@ pub(crate) struct StripPart {
 }
 
 /// When a read began, on which of the slot's devices, and where: bytes from the member's start.
+#[derive(Clone, Copy)]
 pub(crate) struct Began {
     pub(crate) at: Nanos,
     pub(crate) offset: u64,
     /// Of where strips are.
     pub(crate) version: u64,
-    pub(crate) device_epoch: DeviceEpoch,
-    pub(crate) awaited: Awaited,
+    /// The device that it goes to. By now its strip may be elsewhere.
+    pub(crate) device: MemberDevice,
 }
 
-impl Began {
-    /// The member that it goes to. By now its strip may be elsewhere.
-    pub(crate) fn member(&self) -> MemberIdx {
-        self.awaited.member
-    }
-
-    /// The device that it goes to.
-    pub(crate) fn device(&self) -> MemberDevice {
-        MemberDevice { member: self.member(), device_epoch: self.device_epoch }
-    }
-}
-
-/// A member's command that somebody waits for. It counts as completed when this drops, so also when
-/// a client leaves in the middle.
+/// A member's read that somebody waits for. It counts as completed when this drops, so also when a
+/// client leaves in the middle.
 pub(crate) struct Awaited {
-    pub(crate) local: Rc<LocalArray>,
-    pub(crate) member: MemberIdx,
+    local: Rc<LocalArray>,
+    pub(crate) began: Began,
+}
+
+impl Awaited {
+    /// A read that has begun.
+    pub(crate) fn new(local: &Rc<LocalArray>, began: Began) -> Awaited {
+        Awaited { local: Rc::clone(local), began }
+    }
 }
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.local.tally(self.member).counters.completed.add(1);
+        self.local.tally(self.began.device.member).counters.completed.add(1);
     }
 }
 
-/// A part of a read that was started.
+/// What a read brought, if it went well and is not in doubt. Else its outcome, or `None` if it is
+/// late.
+pub(crate) type Brought = Result<BufMut, Option<Option<Outcome>>>;
+
+/// A part of a read that was started and is not done.
 pub(crate) enum Started {
-    /// Nothing to wait for: never written.
-    Zeros(BufMut),
     /// On its way from a member.
-    Straight(StripPart, Began, Pending<Outcome>),
+    Straight(StripPart, Awaited, Pending<Outcome>),
+    /// Its member answered within the call that started it. What it brought may not be right.
+    Answered(StripPart, Began, Brought),
     /// At the stripe's owner.
     Reconstructing(Pending<Answer>),
 }

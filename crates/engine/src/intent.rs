@@ -243,8 +243,11 @@ impl RegionSet {
     }
 
     fn has(&self, region: RegionNo) -> bool {
+        if self.is_empty() {
+            return false;
+        }
         let (word, bit) = self.bit(region);
-        !self.is_empty() && word.load(Ordering::Acquire) & bit != 0
+        word.load(Ordering::Acquire) & bit != 0
     }
 
     fn add(&self, region: RegionNo) {

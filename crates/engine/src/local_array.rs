@@ -4,7 +4,7 @@
 //! while the slot's state allows its use. A replacement gets every write that the slot's own device
 //! gets, so that it can take over at any moment below its copied point.
 
-use crate::array::Array;
+use crate::array::{Array, LocalCounters};
 use crate::coordinator::state::Coordinator;
 use crate::datapath::streams::Merging;
 use crate::devices::{SlotDevice, SlotDevices};
@@ -24,7 +24,7 @@ use ashlar_ring::{Completion, Pending};
 use ashlar_units::{MemberIdx, StripIdx, StripSet};
 use ashlar_volume::VolumeFacts;
 use smallvec::SmallVec;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use std::time::Duration;
 pub(crate) struct LocalArray {
     pub(crate) worker: Rc<Worker>,
     pub(crate) array: Arc<Array>,
+    counters: Arc<LocalCounters>,
     pub(crate) locks: RowLocks,
     pub(crate) scratch: Scratch,
     pub(crate) pools: Pools,
@@ -47,10 +48,10 @@ pub(crate) struct LocalArray {
     pub(crate) changes_under_way: Cell<usize>,
     /// Sees to it that no command is waited for without end.
     pub(crate) watch: Rc<Watch>,
-    devices: RefCell<Vec<SlotDevices>>,
+    slots: RefCell<Vec<LocalSlot>>,
+    /// Slots whose device is being replaced.
+    replaced: Cell<usize>,
     log: Option<Log>,
-    /// Device epochs of each slot's device and of its replacement, as far as this worker knows.
-    device_epochs: RefCell<Vec<(DeviceEpoch, DeviceEpoch)>>,
     mirror_turn: Cell<u64>,
     writes_begun: Cell<u64>,
     /// Awaited writes, some of which are timed.
@@ -60,6 +61,51 @@ pub(crate) struct LocalArray {
     decode_plans: RefCell<Vec<Rc<CachedPlan>>>,
     /// There on the coordinator only.
     coordinator: OnceCell<Coordinator>,
+}
+
+/// A slot as far as this worker knows.
+struct LocalSlot {
+    devices: SlotDevices,
+    /// Device epochs of the slot's device and of its replacement.
+    device_epochs: (DeviceEpoch, DeviceEpoch),
+    /// The slot's device carries commands out within the call.
+    runs_now: bool,
+}
+
+impl LocalSlot {
+    /// Of an array that starts.
+    fn first(devices: SlotDevices) -> LocalSlot {
+        let device_epochs = (DeviceEpoch::FIRST, DeviceEpoch::FIRST_REPLACEMENT);
+        let runs_now = runs_now(&devices);
+        LocalSlot { devices, device_epochs, runs_now }
+    }
+}
+
+fn runs_now(devices: &SlotDevices) -> bool {
+    devices.current.as_ref().is_some_and(|current| current.device.runs_now())
+}
+
+/// Starts commands on the devices of slots.
+pub(crate) struct Starter<'l> {
+    slots: Ref<'l, Vec<LocalSlot>>,
+}
+
+impl Starter<'_> {
+    /// Start a command on a slot's device, to be answered by `done`: which of the slot's devices it
+    /// goes to. `None` if the slot has no device any more: then `done` is dropped.
+    #[inline]
+    pub(crate) fn start(
+        &self,
+        member: MemberIdx,
+        offset: u64,
+        command: Command,
+        done: Completion<Outcome>,
+    ) -> Option<MemberDevice> {
+        let LocalSlot { devices, device_epochs, .. } = &self.slots[member.at()];
+        let current = devices.current.as_ref()?;
+        current.device.submit(offset, command, done);
+        Some(MemberDevice { member, device_epoch: device_epochs.0 })
+    }
 }
 
 /// A decode plan and what it is for.
@@ -119,6 +165,7 @@ impl LocalArray {
         Ok(Rc::new(LocalArray {
             worker: Rc::clone(worker),
             array: Arc::clone(array),
+            counters: Arc::clone(&array.counters[worker.index]),
             locks: RowLocks::default(),
             scratch: Scratch::new(width, strip_bytes, scratch_target(array, width))?,
             facts: facts_of(array, &devices),
@@ -128,13 +175,8 @@ impl LocalArray {
             under_way: Cell::new(0),
             changes_under_way: Cell::new(0),
             watch,
-            device_epochs: RefCell::new(
-                devices
-                    .iter()
-                    .map(|_| (DeviceEpoch::FIRST, DeviceEpoch::FIRST_REPLACEMENT))
-                    .collect(),
-            ),
-            devices: RefCell::new(devices),
+            replaced: Cell::new(devices.iter().filter(|it| it.replacement.is_some()).count()),
+            slots: RefCell::new(devices.into_iter().map(LocalSlot::first).collect()),
             log,
             mirror_turn: Cell::new(0),
             writes_begun: Cell::new(0),
@@ -195,14 +237,21 @@ impl LocalArray {
         cached
     }
 
+    /// What this worker counts for the array.
+    #[inline]
+    pub(crate) fn counters(&self) -> &LocalCounters {
+        &self.counters
+    }
+
+    #[inline]
     pub(crate) fn counts(&self) -> &ArrayCounters {
-        &self.array.counters[self.worker.index].counts
+        &self.counters().counts
     }
 
     /// What a slot's devices do for this worker.
     #[inline]
     pub(crate) fn tally(&self, member: MemberIdx) -> &MemberTally {
-        &self.array.counters[self.worker.index].members[member.at()]
+        &self.counters().members[member.at()]
     }
 
     /// A write or a flush failed: it counts against its device, unless that has left the slot.
@@ -214,21 +263,20 @@ impl LocalArray {
 
     /// The device in a slot, if there is one.
     pub(crate) fn device(&self, member: MemberIdx) -> Option<Rc<dyn Device>> {
-        self.devices.borrow()[member.at()]
-            .current
-            .as_ref()
-            .map(|current| Rc::clone(&current.device))
+        let slots = self.slots.borrow();
+        slots[member.at()].devices.current.as_ref().map(|current| Rc::clone(&current.device))
     }
 
     /// The device that is being filled to take the slot's place.
     pub(crate) fn replacement(&self, member: MemberIdx) -> Option<Rc<dyn Device>> {
-        let devices = self.devices.borrow();
-        devices[member.at()].replacement.as_ref().map(|replacement| Rc::clone(&replacement.device))
+        let slots = self.slots.borrow();
+        let replacement = slots[member.at()].devices.replacement.as_ref();
+        replacement.map(|replacement| Rc::clone(&replacement.device))
     }
 
     /// Both.
     pub(crate) fn slot_devices(&self, member: MemberIdx) -> SlotDevices {
-        self.devices.borrow()[member.at()].clone()
+        self.slots.borrow()[member.at()].devices.clone()
     }
 
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: SlotDevices) {
@@ -236,13 +284,18 @@ impl LocalArray {
             log.set_devices(member, &devices);
         }
         note_device(&self.array, member, &devices);
-        self.devices.borrow_mut()[member.at()] = devices;
+        let mut slots = self.slots.borrow_mut();
+        slots[member.at()].runs_now = runs_now(&devices);
+        let before = std::mem::replace(&mut slots[member.at()].devices, devices);
+        self.replaced.set(slots.iter().filter(|it| it.devices.replacement.is_some()).count());
+        drop(slots);
+        drop(before);
     }
 
     /// Which of the slot's devices commands started here now go to, and which one is replacing it.
     #[inline]
     pub(crate) fn device_epochs(&self, member: MemberIdx) -> (DeviceEpoch, DeviceEpoch) {
-        self.device_epochs.borrow()[member.at()]
+        self.slots.borrow()[member.at()].device_epochs
     }
 
     /// The device of that slot and device epoch, as long as it is there; one that was to replace
@@ -260,7 +313,7 @@ impl LocalArray {
         member: MemberIdx,
         device_epochs: (DeviceEpoch, DeviceEpoch),
     ) {
-        self.device_epochs.borrow_mut()[member.at()] = device_epochs;
+        self.slots.borrow_mut()[member.at()].device_epochs = device_epochs;
     }
 
     /// Nobody waits for the slot's device any more.
@@ -291,7 +344,8 @@ impl LocalArray {
 
     /// The array is not here any more.
     pub(crate) fn give_up_all(&self) {
-        for SlotDevices { current, replacement } in self.devices.borrow().iter() {
+        for LocalSlot { devices, .. } in self.slots.borrow().iter() {
+            let SlotDevices { current, replacement } = devices;
             [current, replacement].into_iter().flatten().for_each(|it| it.device.give_up());
         }
     }
@@ -304,31 +358,44 @@ impl LocalArray {
         offset: u64,
         command: Command,
     ) -> Option<Pending<Outcome>> {
-        let devices = self.devices.borrow();
-        let current = devices[member.at()].current.as_ref()?;
-        Some(self.start_on(current.device.as_ref(), offset, command))
+        self.start_named(member, offset, command).map(|(_, pending)| pending)
     }
 
-    /// Start a command on a slot's device, to be answered by `done`. False if the slot has no
-    /// device any more: then `done` is dropped.
+    /// The same; and which of the slot's devices it goes to.
     #[inline]
-    pub(crate) fn start_with(
+    pub(crate) fn start_named(
         &self,
         member: MemberIdx,
         offset: u64,
         command: Command,
-        done: Completion<Outcome>,
-    ) -> bool {
-        let devices = self.devices.borrow();
-        let Some(current) = &devices[member.at()].current else { return false };
-        current.device.submit(offset, command, done);
+    ) -> Option<(MemberDevice, Pending<Outcome>)> {
+        let slots = self.slots.borrow();
+        let LocalSlot { devices, device_epochs, runs_now } = &slots[member.at()];
+        let device = devices.current.as_ref()?.device.as_ref();
+        let owner = MemberDevice { member, device_epoch: device_epochs.0 };
+        let pending = match runs_now {
+            true => self.start_on(device, offset, command),
+            false => self.submit_to(device, offset, command),
+        };
+        Some((owner, pending))
+    }
+
+    /// The slots, to start several commands one after the other.
+    #[inline]
+    pub(crate) fn starter(&self) -> Starter<'_> {
         self.watch.note();
-        true
+        Starter { slots: self.slots.borrow() }
+    }
+
+    /// Whether some slot's device is being replaced.
+    #[inline]
+    pub(crate) fn has_replacements(&self) -> bool {
+        self.replaced.get() != 0
     }
 
     /// Whether a device is being filled to take the slot's place.
     pub(crate) fn is_replaced(&self, member: MemberIdx) -> bool {
-        self.devices.borrow()[member.at()].replacement.is_some()
+        self.slots.borrow()[member.at()].devices.replacement.is_some()
     }
 
     /// Start a command on this device.
@@ -341,13 +408,16 @@ impl LocalArray {
     ) -> Pending<Outcome> {
         match device.run_now(offset, command) {
             Ok(outcome) => Pending::ready(outcome),
-            Err(command) => {
-                let (completion, pending) = self.worker.outcomes.pair();
-                device.submit(offset, command, completion);
-                self.watch.note();
-                pending
-            }
+            Err(command) => self.submit_to(device, offset, command),
         }
+    }
+
+    #[inline]
+    fn submit_to(&self, device: &dyn Device, offset: u64, command: Command) -> Pending<Outcome> {
+        let (completion, pending) = self.worker.outcomes.pair();
+        device.submit(offset, command, completion);
+        self.watch.note();
+        pending
     }
 
     /// A number that rises with each call: mirrors take turns by it.
@@ -364,15 +434,22 @@ impl LocalArray {
     }
 
     pub(crate) fn stage_latencies(&self) -> &StageLatencies {
-        &self.array.counters[self.worker.index].stages
+        &self.counters().stages
     }
 
     /// Count something as under way until the guard drops.
     #[inline]
-    pub(crate) fn begin(self: &Rc<Self>) -> UnderWay {
+    pub(crate) fn begin(&self) -> UnderWay<'_> {
         self.worker.under_way.begin();
         self.under_way.set(self.under_way.get() + 1);
-        UnderWay(Rc::clone(self))
+        UnderWay(self)
+    }
+
+    /// Count a piece as one that changes its stripe until the guard drops.
+    #[inline]
+    pub(crate) fn begin_change(&self) -> Changing<'_> {
+        self.changes_under_way.set(self.changes_under_way.get() + 1);
+        Changing(self)
     }
 }
 
@@ -380,12 +457,23 @@ impl LocalArray {
 const OWED_POLL: Duration = Duration::from_millis(20);
 
 /// Something under way on a local array.
-pub(crate) struct UnderWay(Rc<LocalArray>);
+pub(crate) struct UnderWay<'l>(&'l LocalArray);
 
-impl Drop for UnderWay {
+impl Drop for UnderWay<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.worker.under_way.end();
         self.0.under_way.set(self.0.under_way.get() - 1);
+    }
+}
+
+/// A piece that changes its stripe, under way.
+pub(crate) struct Changing<'l>(&'l LocalArray);
+
+impl Drop for Changing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.changes_under_way.set(self.0.changes_under_way.get() - 1);
     }
 }
 

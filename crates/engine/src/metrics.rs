@@ -16,6 +16,7 @@ pub use counter::Counter;
 pub use latency::{Latency, LatencySummary, POWERS};
 pub use stages::{STAGE_SAMPLE_EVERY, StageLatencies, WriteStage};
 
+use ashlar_units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
@@ -213,6 +214,20 @@ impl MemberTally {
         self.note_depth();
     }
 
+    /// Count the end of a read.
+    #[inline]
+    pub(crate) fn end_read(&self, began: Nanos, ended: Nanos) {
+        self.counters.completed.add(1);
+        self.read_latency.record_between(began, ended);
+    }
+
+    /// Count the end of a write.
+    #[inline]
+    pub(crate) fn end_write(&self, began: Nanos, ended: Nanos) {
+        self.counters.completed.add(1);
+        self.write_latency.record_between(began, ended);
+    }
+
     /// Count a write that has begun.
     #[inline]
     pub(crate) fn begin_write(&self, bytes: u64) {
@@ -222,6 +237,7 @@ impl MemberTally {
     }
 
     /// Commands of this worker that are under way now.
+    #[inline]
     pub(crate) fn depth(&self) -> u64 {
         let begun = self.counters.reads.get() + self.counters.writes.get();
         begun.saturating_sub(self.counters.completed.get())
@@ -232,6 +248,7 @@ impl MemberTally {
         self.depth_max.load(Relaxed)
     }
 
+    #[inline]
     fn note_depth(&self) {
         let depth = self.depth();
         if depth > self.depth_max() {

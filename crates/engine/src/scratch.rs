@@ -5,6 +5,9 @@
 //! arrival. It takes them only *after* it holds its row lock, and never waits for a lock
 //! afterwards. So a task with buffers can always finish, and the pool cannot deadlock. The pool is
 //! made when the array starts and never grows.
+//!
+//! Blocks of updates that ended are kept at hand for the next ones. They are nobody's: who takes
+//! blocks takes them first, and while anybody waits for the pool none is kept.
 
 use crate::lists::{List, Lists};
 use ashlar_iobuf::{BufMut, Pool, PoolClass, PoolUsage};
@@ -26,7 +29,13 @@ pub(crate) struct Scratch {
     strip: Credits,
     strip_bytes: usize,
     lists: Lists<BufMut>,
+    at_hand: RefCell<Vec<BufMut>>,
+    /// Who waits for a buffer that comes back to the pool.
+    waiting: Cell<usize>,
 }
+
+/// Blocks kept at hand: some for each of the updates under way in the usual case.
+const AT_HAND_MAX: usize = 128;
 
 /// Leave to hold some buffers; gives the places back on drop. Drop it after the buffers.
 pub(crate) struct Leave {
@@ -50,6 +59,8 @@ impl Scratch {
             strip: Credits::new(strip_count),
             strip_bytes,
             lists: Lists::default(),
+            at_hand: RefCell::default(),
+            waiting: Cell::new(0),
         })
     }
 
@@ -57,16 +68,57 @@ impl Scratch {
     pub(crate) async fn take(&self, count: usize, bytes: usize) -> (StripeBuffers, Leave) {
         assert!(bytes <= self.strip_bytes, "{bytes} bytes are more than a strip");
         let credits = if bytes <= BLOCK_BYTES_USIZE { &self.block } else { &self.strip };
-        credits.take(count).await;
+        if !credits.try_take(count) {
+            credits.wait(count).await;
+        }
         let leave = Leave { credits: credits.clone(), count };
         let mut buffers = self.lists.list();
-        self.pool.try_get_each(bytes, count, &mut buffers);
+        if bytes == BLOCK_BYTES_USIZE {
+            let mut at_hand = self.at_hand.borrow_mut();
+            let rest = at_hand.len().saturating_sub(count);
+            buffers.extend(at_hand.drain(rest..));
+        }
+        let missing = count - buffers.len();
+        self.pool.try_get_each(bytes, missing, &mut buffers);
         while buffers.len() < count {
             // A device that was given up on may still own a buffer whose leave is back: wait for
             // it.
+            let _waits = Waits::new(&self.waiting);
+            drop(self.at_hand.take());
             buffers.push(self.pool.get(bytes).await);
         }
         (buffers, leave)
+    }
+
+    /// A whole block in each of `places`, content unspecified, if they can be had at once.
+    #[inline]
+    pub(crate) fn try_blocks(&self, places: &mut [Option<BufMut>]) -> Option<Leave> {
+        if !self.block.try_take(places.len()) {
+            return None;
+        }
+        let leave = Leave { credits: self.block.clone(), count: places.len() };
+        let mut at_hand = self.at_hand.borrow_mut();
+        let mut has_all = true;
+        for place in places.iter_mut() {
+            *place = at_hand.pop().or_else(|| self.pool.try_get(BLOCK_BYTES_USIZE));
+            has_all &= place.is_some();
+        }
+        if !has_all {
+            // As above: who waits holds none.
+            places.fill_with(|| None);
+        }
+        has_all.then_some(leave)
+    }
+
+    /// Nobody needs these blocks any more. To be given back before the leave.
+    #[inline]
+    pub(crate) fn keep(&self, blocks: impl Iterator<Item = BufMut>) {
+        let mut at_hand = self.at_hand.borrow_mut();
+        for block in blocks.filter(|block| block.len() == BLOCK_BYTES_USIZE) {
+            if self.waiting.get() == 0 && at_hand.len() < AT_HAND_MAX {
+                at_hand.push(block);
+            }
+        }
     }
 
     /// A list of no buffers, to be filled with others than the pool's.
@@ -76,7 +128,27 @@ impl Scratch {
 
     /// What is out and what ever was.
     pub(crate) fn usage(&self) -> PoolUsage {
-        self.pool.usage()
+        let mut usage = self.pool.usage();
+        if let Some(blocks) = usage.classes.first_mut() {
+            blocks.in_use = blocks.in_use.saturating_sub(self.at_hand.borrow().len());
+        }
+        usage
+    }
+}
+
+/// Somebody waits for the pool until this drops.
+struct Waits<'s>(&'s Cell<usize>);
+
+impl Waits<'_> {
+    fn new(waiting: &Cell<usize>) -> Waits<'_> {
+        waiting.set(waiting.get() + 1);
+        Waits(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -110,13 +182,22 @@ impl Credits {
         Credits { state: Rc::new(state) }
     }
 
-    async fn take(&self, count: usize) {
+    /// Take so many, if they are there and nobody is in line.
+    #[inline]
+    fn try_take(&self, count: usize) -> bool {
         let state = &self.state;
         assert!(count <= state.total, "{count} buffers asked of a pool of {}", state.total);
-        if state.line.borrow().is_empty() && state.free.get() >= count {
-            state.free.set(state.free.get() - count);
-            return;
+        let free = state.free.get();
+        let may_take = free >= count && state.line.borrow().is_empty();
+        if may_take {
+            state.free.set(free - count);
         }
+        may_take
+    }
+
+    /// Take them in line.
+    async fn wait(&self, count: usize) {
+        let state = &self.state;
         let id = state.next_id.get();
         state.next_id.set(id + 1);
         state.line.borrow_mut().push_back((id, count, None));
@@ -124,9 +205,12 @@ impl Credits {
         poll_fn(|context| place.poll(context.waker())).await;
     }
 
+    #[inline]
     fn give_back(&self, count: usize) {
         self.state.free.set(self.state.free.get() + count);
-        self.wake_first();
+        if !self.state.line.borrow().is_empty() {
+            self.wake_first();
+        }
     }
 
     fn wake_first(&self) {
@@ -164,5 +248,40 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.credits.state.line.borrow_mut().retain(|(id, ..)| *id != self.id);
         self.credits.wake_first();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scratch;
+    use ashlar_units::BLOCK_BYTES_USIZE;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn at_once<F: Future>(future: F) -> Option<F::Output> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn blocks_at_hand_count_as_free_and_are_taken_first() {
+        let scratch = Scratch::new(6, 65_536, 1 << 20).expect("memory");
+        let in_use = || scratch.usage().classes[0].in_use;
+        let mut blocks = [const { None }; 3];
+        let leave = scratch.try_blocks(&mut blocks).expect("there are some");
+        let places = blocks.each_ref().map(|block| block.as_ref().expect("taken").address());
+        assert_eq!(in_use(), 3);
+        scratch.keep(blocks.into_iter().flatten());
+        drop(leave);
+        assert_eq!(in_use(), 0);
+        let (first, leave) = at_once(scratch.take(1, BLOCK_BYTES_USIZE)).expect("free");
+        assert!(places.contains(&first[0].address()));
+        drop((first, leave));
+        let all = scratch.usage().classes[0].count;
+        let (every, _leave) = at_once(scratch.take(all, BLOCK_BYTES_USIZE)).expect("all are free");
+        assert_eq!((every.len(), in_use()), (all, all));
+        assert!(scratch.try_blocks(&mut [None]).is_none(), "no leave is left");
     }
 }

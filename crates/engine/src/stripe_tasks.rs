@@ -6,25 +6,42 @@
 //! arrays along.
 
 use crate::background::{discard, step};
-use crate::datapath::{merge, reconstruct, trim};
+use crate::datapath::merge::{self, Way};
+use crate::datapath::write::write_stripe;
+use crate::datapath::{reconstruct, trim};
 use crate::local_array::LocalArray;
 use crate::stripe::work::{Answer, StripeWork};
-use crate::worker::Worker;
+use crate::worker::pieces::Seat;
+use crate::worker::{StripeTask, Worker};
 use ashlar_volume::VolumeErrorKind;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 
 /// Start one more task of this worker.
 pub(crate) fn start(worker: &Rc<Worker>) {
-    worker.handle.spawn(work_on_stripes(Rc::clone(worker)));
+    let seat = Rc::new(Seat::default());
+    let task = work_on_stripes(Rc::clone(worker), Rc::clone(&seat));
+    seat.set_task(worker.handle.spawn_callable(task));
 }
 
-async fn work_on_stripes(worker: Rc<Worker>) {
+async fn work_on_stripes(worker: Rc<Worker>, seat: Rc<Seat>) {
     let _parting = worker.parting();
     loop {
-        let (local, piece, reply) = worker.next_piece().await;
-        // Pinned where it is: what is awaited by value is moved first, and this is large.
-        let answer = pin!(perform(&local, piece)).await;
+        let StripeTask { local, piece, reply } = worker.next_piece(&seat).await;
+        let answer = {
+            let _under_way = local.begin();
+            // Pinned where they are: what is awaited by value is moved first, and these are large.
+            match piece {
+                StripeWork::Write(write) => {
+                    let _changing = local.begin_change();
+                    done(match merge::way(&local, &write) {
+                        Way::Alone => pin!(write_stripe(&local, write)).await,
+                        way => pin!(merge::write(&local, write, way)).await,
+                    })
+                }
+                other => pin!(perform(&local, other)).await,
+            }
+        };
         drop(local);
         worker.end_piece(reply, answer);
     }
@@ -32,13 +49,11 @@ async fn work_on_stripes(worker: Rc<Worker>) {
 
 /// Do one piece of work on a stripe that this worker owns.
 async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
-    let _under_way = local.begin();
     match piece {
-        StripeWork::Write(stripe_write) => {
-            done(changing(local, pin!(merge::write(local, stripe_write))).await)
-        }
+        StripeWork::Write(_) => unreachable!("the task itself does writes"),
         StripeWork::Zero(stripe_zero) => {
-            done(changing(local, pin!(trim::zero_stripe(local, stripe_zero))).await)
+            let _changing = local.begin_change();
+            done(pin!(trim::zero_stripe(local, stripe_zero)).await)
         }
         StripeWork::Reconstruct(read) => match reconstruct::read_stripe(local, read).await {
             Ok(buffer) => Answer::Data(buffer),
@@ -55,15 +70,6 @@ async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
             Answer::Done
         }
     }
-}
-
-/// `change` is pinned where it was made: by value it would be moved, twice.
-async fn changing<T>(local: &LocalArray, change: Pin<&mut impl Future<Output = T>>) -> T {
-    let count = &local.changes_under_way;
-    count.set(count.get() + 1);
-    let done = change.await;
-    count.set(count.get() - 1);
-    done
 }
 
 fn done(result: Result<(), VolumeErrorKind>) -> Answer {

@@ -1,6 +1,6 @@
 //! An array as exports see it: a volume on one worker.
 
-use crate::datapath::submit::submit;
+use crate::datapath::submit::{BegunRequest, begin, finish};
 use crate::datapath::turn::turn;
 use crate::entrance::{Entrance, Inside};
 use crate::local_array::LocalArray;
@@ -10,6 +10,7 @@ use ashlar_units::{Extent, StripeNo};
 use ashlar_volume::{
     AllocationRun, Reply, Request, Transfer, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
 };
+use std::pin::pin;
 use std::rc::Rc;
 
 /// One array's address space on one worker. Cheap to clone.
@@ -61,9 +62,14 @@ impl Volume for ArrayVolume {
             Ok(Some(inside)) => inside,
             _ => self.enter().await.map_err(|kind| VolumeError::new(kind, extent))?,
         };
-        match submit(&inside.local, request).await {
+        let answer = match begin(&inside.local, request) {
+            BegunRequest::Answered(answer) => answer,
+            // Pinned where it is: what is awaited by value is moved first.
+            BegunRequest::Under(request) => pin!(finish(&inside.local, request)).await,
+        };
+        match answer {
             Err(_) if inside.local.array.is_handed_over() => std::future::pending().await,
-            result => result,
+            answer => answer,
         }
     }
 

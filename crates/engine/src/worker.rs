@@ -4,6 +4,11 @@
 //! through its mailbox. Work on a stripe runs on the stripe's owner, in one of a bounded number of
 //! stripe tasks. These start when pieces first need them, and stay. When all are busy, pieces wait
 //! in line. Nothing here blocks the thread.
+//!
+//! - here       the worker, and messages between workers
+//! - `pieces`   pieces of stripe work in line, and the tasks that do them
+
+pub(crate) mod pieces;
 
 use crate::array::ArrayId;
 use crate::config::{LARGE_MIN, MIDDLE_BYTES, REQUEST_BYTES_MAX};
@@ -14,10 +19,12 @@ use crate::stripe::work::{Answer, StripeWork};
 use ashlar_device::Outcome;
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass};
 use ashlar_ring::mailbox::{Receiver, Sender};
-use ashlar_ring::{Completion, Completions, Handle, Pending, local};
+use ashlar_ring::{Completion, Completions, Handle, Pending};
 use ashlar_units::BLOCK_BYTES_USIZE;
 use ashlar_volume::VolumeErrorKind;
+use pieces::{Pieces, Seat};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -100,7 +107,7 @@ pub struct Worker {
     locals: RefCell<Vec<Option<Rc<LocalArray>>>>,
     /// The ways of clients into these arrays, and into those that start again.
     entrances: RefCell<Vec<Option<Rc<Entrance>>>>,
-    queue: local::Queue<StripeTask>,
+    pieces: Pieces<StripeTask>,
     stripe_tasks: StripeTasks,
     start_task: fn(&Rc<Worker>),
 }
@@ -110,7 +117,7 @@ pub struct Worker {
 struct StripeTasks {
     /// All that were started: at most [`STRIPE_TASKS`].
     started: Cell<usize>,
-    /// Those of them that are at no piece: each takes the next that is in the queue.
+    /// Those of them that are at no piece: each takes the next that is in line.
     idle: Cell<usize>,
 }
 
@@ -134,10 +141,11 @@ pub(crate) struct WorkerParts {
     pub(crate) start_task: fn(&Rc<Worker>),
 }
 
-struct StripeTask {
-    local: Rc<LocalArray>,
-    piece: StripeWork,
-    reply: Reply,
+/// A piece of stripe work, of which array, and who waits for it.
+pub(crate) struct StripeTask {
+    pub(crate) local: Rc<LocalArray>,
+    pub(crate) piece: StripeWork,
+    pub(crate) reply: Reply,
 }
 
 /// Where the answer to a piece goes.
@@ -160,7 +168,7 @@ pub(crate) struct Parting(Rc<Worker>);
 impl Drop for Parting {
     fn drop(&mut self) {
         let (locals, entrances) = (self.0.locals.take(), self.0.entrances.take());
-        let tasks: Vec<StripeTask> = std::iter::from_fn(|| self.0.queue.try_pop()).collect();
+        let tasks = self.0.pieces.take_all();
         let waiting = std::mem::take(&mut self.0.tickets.borrow_mut().waiting);
         drop((locals, entrances, tasks, waiting));
     }
@@ -196,7 +204,7 @@ impl Worker {
             tickets: RefCell::default(),
             locals: RefCell::default(),
             entrances: RefCell::default(),
-            queue: local::Queue::new(),
+            pieces: Pieces::default(),
             stripe_tasks: StripeTasks::default(),
             start_task: parts.start_task,
         });
@@ -273,7 +281,7 @@ impl Worker {
     /// Have a piece done here, by a task of its own as long as there may be more.
     #[inline]
     fn take_up(self: &Rc<Self>, task: StripeTask) {
-        self.queue.push(task);
+        self.pieces.push(&self.handle, task);
         self.start_task_if_needed();
     }
 
@@ -282,7 +290,7 @@ impl Worker {
         let StripeTasks { started, idle } = &self.stripe_tasks;
         let may_start =
             || started.get() < STRIPE_TASKS || started.get() < STRIPE_TASKS + self.pieces_paused();
-        if self.queue.len() > idle.get() && may_start() {
+        if self.pieces.len() > idle.get() && may_start() {
             started.set(started.get() + 1);
             idle.set(idle.get() + 1);
             (self.start_task)(self);
@@ -334,19 +342,19 @@ impl Worker {
         }
     }
 
-    /// Held by a task that does stripe work, too: what is promised to the task is in the queue
-    /// again only after it is gone, and would stay there.
+    /// Held by a task that does stripe work, too: one that ends by a panic ends the worker.
     pub(crate) fn parting(self: &Rc<Self>) -> Parting {
         Parting(Rc::clone(self))
     }
 
     /// The next piece in line, for a task that is idle.
-    pub(crate) async fn next_piece(self: &Rc<Self>) -> (Rc<LocalArray>, StripeWork, Reply) {
-        let StripeTask { local, piece, reply } = self.queue.pop().await;
+    pub(crate) async fn next_piece(self: &Rc<Self>, seat: &Rc<Seat>) -> StripeTask {
+        poll_fn(|_| self.pieces.poll_promise(seat)).await;
+        let task = self.pieces.take();
         let idle = &self.stripe_tasks.idle;
         idle.set(idle.get() - 1);
         self.start_task_if_needed();
-        (local, piece, reply)
+        task
     }
 
     /// The piece was done: its task is idle again.

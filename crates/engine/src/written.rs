@@ -224,5 +224,10 @@ mod tests {
         }
         map.set(at(128), false);
         assert!(!map.is_written(at(128)));
+        for number in 0..1000 {
+            let one = map.is_settled(at(number));
+            assert_eq!(one, map.is_settled_in(number..number + 1), "stripe {number}");
+            assert_eq!(one, !map.is_written(at(number)), "nothing was stored");
+        }
     }
 }

@@ -30,6 +30,10 @@ impl Groups {
         columns: usize,
     ) {
         let groups = &mut self.0;
+        // One source: nothing is gained by an order, and one pass takes all.
+        if columns == 1 && (2..=REST_MAX).contains(&rows.len()) {
+            return groups.push_known(Shape::Any(rows.len()));
+        }
         let is_p = |row: &&[u8]| row[..columns].iter().all(|&coefficient| coefficient == 1);
         let is_q = |row: &&[u8]| row[..columns] == PARITY_ROWS[1][..columns] && columns > 1;
         // Rows of ones first, one of them followed by Q.

@@ -2,9 +2,9 @@
 //! it when idle.
 //!
 //! What must stay true: at most [`TASKS_PER_TURN`] task runs pass between two looks at the reactor
-//! and the timers; no internal cell is borrowed while a task, a waker or a value of the user runs
-//! or is dropped; a panic of a task goes through `block_on`. Not here: I/O (the reactor's), what
-//! other threads may do (see [`mailbox`](crate::mailbox)).
+//! and the timers, each with the tasks that it calls; no internal cell is borrowed while a task, a
+//! waker or a value of the user runs or is dropped; a panic of a task goes through `block_on`. Not
+//! here: I/O (the reactor's), what other threads may do (see [`mailbox`](crate::mailbox)).
 
 use crate::Ring;
 use crate::random::Random;
@@ -52,6 +52,8 @@ pub(crate) struct Core {
     random: RefCell<Random>,
     woken: RefCell<Vec<Arc<TaskWaker>>>,
     closed: Cell<bool>,
+    /// A task runs within another one.
+    is_nested: Cell<bool>,
 }
 
 impl Executor {
@@ -71,6 +73,7 @@ impl Executor {
             random: RefCell::new(random),
             woken: RefCell::new(Vec::new()),
             closed: Cell::new(false),
+            is_nested: Cell::new(false),
         };
         Executor { core: Rc::new(core) }
     }
@@ -87,6 +90,8 @@ impl Executor {
     pub fn block_on<T>(&mut self, main: impl Future<Output = T>) -> T {
         let core = &self.core;
         let _entered = Entered::new(core);
+        // A panic may have ended the last call within a task within another.
+        core.is_nested.set(false);
         let mut main = pin!(main);
         let waker = core.tasks.borrow_mut().begin_main(&core.inbox);
         let mut cx = Context::from_waker(&waker);
@@ -176,8 +181,33 @@ impl Handle {
     /// Starts a task. Allocates: not for each request; tasks of the data path stay and take one
     /// after the other. After the executor was dropped the task is dropped unrun.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        if !self.core.closed.get() {
-            self.core.tasks.borrow_mut().insert(Box::pin(task), &self.core.inbox);
+        let _nobody_calls = self.spawn_callable(task);
+    }
+
+    /// The same of a task that others [`call`](Handle::call). `None` after the executor was
+    /// dropped.
+    pub fn spawn_callable(&self, task: impl Future<Output = ()> + 'static) -> Option<Callable> {
+        if self.core.closed.get() {
+            return None;
+        }
+        Some(Callable(self.core.tasks.borrow_mut().insert(Box::pin(task), &self.core.inbox)))
+    }
+
+    /// Wakes a task, and lets it run at once where that may be: within the task that runs, until it
+    /// waits. It costs less than a turn of its own, and what it answers is there on return.
+    ///
+    /// # Ordering
+    /// The task runs later, as after any wake, if it is ready already, within a task that was
+    /// called itself, and under [`Schedule::Seeded`], which draws who runs next.
+    pub fn call(&self, task: Callable) {
+        if self.core.is_nested.get() {
+            return self.core.tasks.borrow_mut().queue(task.0);
+        }
+        let waiting = self.core.tasks.borrow_mut().take_waiting(task.0);
+        if let Some(waiting) = waiting {
+            self.core.is_nested.set(true);
+            self.core.run(task.0, waiting);
+            self.core.is_nested.set(false);
         }
     }
 
@@ -223,6 +253,11 @@ impl Handle {
         self.core.reactor.try_borrow().ok()?.ring()
     }
 }
+
+/// Names a task of one executor that others [`call`](Handle::call). One that has ended is not
+/// called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Callable(TaskId);
 
 /// Lets the other ready tasks run; see [`Handle::yield_now`].
 pub struct YieldNow {

@@ -26,10 +26,12 @@ pub(crate) struct Places<T> {
 /// What the halves of one group share.
 struct Place<T> {
     answers: Answers<T>,
-    /// Completions that were made, one bit each.
+    /// All completions, one bit each.
     asked: u8,
     /// Those that have ended, one bit each.
     ended: u8,
+    /// Those whose answer is there and was not taken, one bit each.
+    untaken: u8,
     /// The waiter wants to see each answer.
     is_seeing_each: bool,
     is_orphaned: bool,
@@ -44,8 +46,8 @@ struct Place<T> {
 pub struct Group<T> {
     pool: Rc<Pool<T>>,
     place: usize,
-    /// Completions that were made.
-    made: u8,
+    /// Completions that were not made, one bit each.
+    unmade: u8,
 }
 
 impl<T> Default for Places<T> {
@@ -56,14 +58,16 @@ impl<T> Default for Places<T> {
 
 impl<T> Places<T> {
     #[inline]
-    fn take(&mut self) -> usize {
+    fn take(&mut self, asked: u8) -> usize {
         if let Some(place) = self.free.pop() {
+            self.places[place].asked = asked;
             return place;
         }
         self.places.push(Place {
             answers: [const { None }; GROUP_MAX],
-            asked: 0,
+            asked,
             ended: 0,
+            untaken: 0,
             is_seeing_each: false,
             is_orphaned: false,
             waker: None,
@@ -75,7 +79,7 @@ impl<T> Places<T> {
     #[inline]
     fn free(&mut self, at: usize) {
         let place = &mut self.places[at];
-        (place.asked, place.ended) = (0, 0);
+        (place.ended, place.untaken) = (0, 0);
         (place.is_seeing_each, place.is_orphaned) = (false, false);
         self.free.push(at);
     }
@@ -94,7 +98,7 @@ impl<T> Place<T> {
     /// Whether there is something that nobody took.
     #[inline]
     fn has_more(&self) -> bool {
-        self.waker.is_some() || self.answers.iter().any(Option::is_some)
+        self.untaken != 0 || self.waker.is_some()
     }
 
     /// All of that, to be dropped outside of any borrow.
@@ -104,11 +108,16 @@ impl<T> Place<T> {
 }
 
 impl<T> Completions<T> {
-    /// A new group without answers to wait for.
+    /// A new group of `count` answers to wait for.
+    ///
+    /// # Panics
+    /// If these are more than [`GROUP_MAX`].
     #[inline]
-    pub fn group(&self) -> Group<T> {
-        let place = self.pool.groups.borrow_mut().take();
-        Group { pool: Rc::clone(&self.pool), place, made: 0 }
+    pub fn group(&self, count: usize) -> Group<T> {
+        assert!(count <= GROUP_MAX, "a group has {GROUP_MAX} answers at most");
+        let asked = (1 << count) - 1;
+        let place = self.pool.groups.borrow_mut().take(asked);
+        Group { pool: Rc::clone(&self.pool), place, unmade: asked }
     }
 }
 
@@ -128,6 +137,7 @@ impl<T> Pool<T> {
             drop(value);
             return;
         }
+        place.untaken |= u8::from(value.is_some()) << part;
         place.answers[usize::from(part)] = value;
         let waker = if is_last || place.is_seeing_each { place.waker.take() } else { None };
         drop(places);
@@ -138,19 +148,32 @@ impl<T> Pool<T> {
 }
 
 impl<T> Group<T> {
-    /// One more answer to wait for.
+    /// What gives the answer of this number.
     ///
     /// # Panics
-    /// If there are [`GROUP_MAX`] already.
+    /// If the group has no such answer, or its completion was made before.
     #[inline]
-    pub fn completion(&mut self) -> Completion<T> {
+    pub fn completion(&mut self, at: usize) -> Completion<T> {
+        let unmade = usize::from(self.unmade) >> at & 1;
+        assert!(unmade == 1, "each answer of a group is given once");
+        self.unmade &= !(1 << at);
+        let part = u8::try_from(at).expect("a group has few answers");
+        Completion::of_group(Rc::clone(&self.pool), self.place, part)
+    }
+
+    /// Use it again, for `count` other answers.
+    ///
+    /// # Panics
+    /// If these are more than [`GROUP_MAX`], or an answer from before was not given and taken.
+    #[inline]
+    pub fn begin_again(&mut self, count: usize) {
+        assert!(count <= GROUP_MAX, "a group has {GROUP_MAX} answers at most");
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
-        let part = self.made;
-        assert!(usize::from(part) < GROUP_MAX, "a group has {GROUP_MAX} answers at most");
-        self.made += 1;
-        place.asked |= 1 << part;
-        Completion::of_group(Rc::clone(&self.pool), self.place, part)
+        let is_over = self.unmade == 0 && place.has_all() && !place.has_more();
+        assert!(is_over, "a group is used again when its answers are taken");
+        self.unmade = (1 << count) - 1;
+        (place.asked, place.ended) = (self.unmade, 0);
     }
 
     /// Whether all answers are there.
@@ -159,11 +182,13 @@ impl<T> Group<T> {
         self.pool.groups.borrow().places[self.place].has_all()
     }
 
-    /// The answer to the completion that was made after so many others, if it is there and was not
-    /// taken; never if that completion was dropped unfinished.
+    /// The answer of this number, if it is there and was not taken; never if its completion was
+    /// dropped unfinished.
     #[inline]
     pub fn take(&mut self, at: usize) -> Option<T> {
-        self.pool.groups.borrow_mut().places[self.place].answers[at].take()
+        let place = &mut self.pool.groups.borrow_mut().places[self.place];
+        place.untaken &= !(1 << at);
+        place.answers[at].take()
     }
 
     /// Which answers are there, one bit each, once these are more than `seen`, or all.
@@ -209,6 +234,8 @@ impl<T> Drop for Group<T> {
     fn drop(&mut self) {
         let mut places = self.pool.groups.borrow_mut();
         let place = &mut places.places[self.place];
+        // Nobody will give those.
+        place.ended |= self.unmade;
         if place.has_all() && !place.has_more() {
             return places.free(self.place);
         }
@@ -251,8 +278,8 @@ mod tests {
         let (wakes, waker) = counted();
         let mut context = Context::from_waker(&waker);
         for round in 0..3 {
-            let mut group = supply.group();
-            let [first, second, third] = [(); 3].map(|()| group.completion());
+            let mut group = supply.group(3);
+            let [first, second, third] = [0, 1, 2].map(|at| group.completion(at));
             assert!(Pin::new(&mut group).poll(&mut context).is_pending());
             second.complete(2);
             drop(third);
@@ -263,6 +290,11 @@ mod tests {
             assert!(Pin::new(&mut group).poll(&mut context).is_ready());
             assert_eq!([0, 1, 2, 3].map(|at| group.take(at)), [Some(1), Some(2), None, None]);
             assert_eq!(group.take(0), None, "an answer is taken once");
+            group.begin_again(2);
+            assert!(!group.has_all());
+            drop(group.completion(0));
+            group.completion(1).complete(4);
+            assert_eq!([0, 1].map(|at| group.take(at)), [None, Some(4)]);
         }
         assert_eq!(supply.pool.groups.borrow().places.len(), 1, "the place is used again");
     }
@@ -272,8 +304,8 @@ mod tests {
         let supply = Completions::new();
         let (wakes, waker) = counted();
         let mut context = Context::from_waker(&waker);
-        let mut group = supply.group();
-        let [first, second] = [(); 2].map(|()| group.completion());
+        let mut group = supply.group(2);
+        let [first, second] = [0, 1].map(|at| group.completion(at));
         assert!(group.poll_more(0, &mut context).is_pending());
         second.complete(2);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
@@ -288,8 +320,8 @@ mod tests {
     fn values_of_a_dropped_group_are_dropped_and_its_place_is_free_after_the_last() {
         let supply = Completions::new();
         let value = Rc::new(Cell::new(()));
-        let mut group = supply.group();
-        let [first, second] = [(); 2].map(|()| group.completion());
+        let mut group = supply.group(2);
+        let [first, second] = [0, 1].map(|at| group.completion(at));
         first.complete(Rc::clone(&value));
         drop(group);
         assert!(second.is_orphaned());
@@ -297,15 +329,33 @@ mod tests {
         second.complete(Rc::clone(&value));
         assert_eq!(supply.pool.groups.borrow().free.len(), 1);
         assert_eq!(Rc::strong_count(&value), 1);
-        drop(supply.group());
-        assert_eq!(supply.pool.groups.borrow().free.len(), 1, "one without answers, too");
+        drop(supply.group(0));
+        drop(supply.group(2));
+        let mut group = supply.group(2);
+        group.completion(1).complete(value);
+        drop(group);
+        assert_eq!(supply.pool.groups.borrow().free.len(), 1, "one whose answers nobody gives");
     }
 
     #[test]
     #[should_panic(expected = "4 answers at most")]
     fn a_group_has_no_more_answers_than_it_has_places_for() {
-        let supply = Completions::<()>::new();
-        let mut group = supply.group();
-        let _all: Vec<_> = (0..=GROUP_MAX).map(|_| group.completion()).collect();
+        drop(Completions::<()>::new().group(GROUP_MAX + 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "when its answers are taken")]
+    fn a_group_whose_answers_are_not_taken_is_not_used_again() {
+        let mut group = Completions::new().group(1);
+        group.completion(0).complete(7);
+        group.begin_again(1);
+    }
+
+    #[test]
+    #[should_panic(expected = "is given once")]
+    fn an_answer_is_given_once() {
+        let mut group = Completions::<()>::new().group(2);
+        drop(group.completion(1));
+        drop(group.completion(1));
     }
 }

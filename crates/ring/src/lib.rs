@@ -39,7 +39,7 @@ mod timer;
 mod virtual_time;
 
 pub use cloning::clone_fuse_device;
-pub use executor::{Executor, Handle, Schedule, YieldNow};
+pub use executor::{Callable, Executor, Handle, Schedule, YieldNow};
 pub use group::{GROUP_MAX, Group};
 pub use inherited::inherited_descriptors;
 pub use notifier::Notifier;

@@ -69,7 +69,11 @@ impl Tasks {
     }
 
     /// Adds a task and makes it ready.
-    pub(crate) fn insert(&mut self, future: Pin<Box<dyn Future<Output = ()>>>, inbox: &Arc<Inbox>) {
+    pub(crate) fn insert(
+        &mut self,
+        future: Pin<Box<dyn Future<Output = ()>>>,
+        inbox: &Arc<Inbox>,
+    ) -> TaskId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, queued: false, task: None });
             self.slots.len() - 1
@@ -77,6 +81,7 @@ impl Tasks {
         let id = TaskId { index, generation: self.slots[index].generation };
         self.slots[index].task = Some(Task { future, waker: TaskWaker::for_task(id, inbox) });
         self.queue(id);
+        id
     }
 
     /// Makes a task ready, unless it is already or is no more.
@@ -108,6 +113,18 @@ impl Tasks {
             }
             return Some(Next::Task(id, slot.task.take().expect("a ready task is in its slot")));
         }
+    }
+
+    /// Takes a task out to be polled at once, though it is not ready. `None` if it is to wait for
+    /// its turn: it is ready by then, is being polled, or the next task is drawn.
+    pub(crate) fn take_waiting(&mut self, id: TaskId) -> Option<Task> {
+        let slot = &mut self.slots[id.index];
+        let may_run = slot.generation == id.generation && !slot.queued && self.lots.is_none();
+        let task = if may_run { slot.task.take() } else { None };
+        if task.is_none() {
+            self.queue(id);
+        }
+        task
     }
 
     /// Puts an unfinished task back.

@@ -50,6 +50,54 @@ fn seeded_schedule_is_reproducible_and_differs_between_seeds() {
     assert_eq!(trace(Schedule::Seeded(7)).len(), 30);
 }
 
+/// A caller, a task that it calls, and one that this calls in turn: who said what when.
+fn calls(schedule: Schedule) -> Vec<&'static str> {
+    let mut executor = executor(schedule);
+    let handle = executor.handle();
+    let trace = Rc::new(RefCell::new(Vec::new()));
+    let ended = handle.spawn_callable(ready(())).expect("it runs");
+    let (own, mut is_called) = (Rc::clone(&trace), false);
+    let second = poll_fn(move |_| {
+        own.borrow_mut().extend(is_called.then_some("second"));
+        is_called = true;
+        Poll::Pending
+    });
+    let second = handle.spawn_callable(second).expect("it runs");
+    let (own, caller, mut is_called) = (Rc::clone(&trace), handle.clone(), false);
+    let first = poll_fn(move |_| {
+        if std::mem::replace(&mut is_called, true) {
+            own.borrow_mut().push("first");
+            caller.call(second);
+            own.borrow_mut().push("first ends");
+        }
+        Poll::Pending
+    });
+    let first = handle.spawn_callable(first).expect("it runs");
+    executor.block_on(async {
+        for _ in 0..100 {
+            handle.yield_now().await;
+        }
+        handle.call(ended);
+        trace.borrow_mut().push("caller");
+        handle.call(first);
+        trace.borrow_mut().push("caller ends");
+        while trace.borrow().len() < 5 {
+            handle.yield_now().await;
+        }
+    });
+    trace.take()
+}
+
+#[test]
+fn a_called_task_runs_within_its_caller_and_whom_it_calls_itself_runs_later() {
+    let within = ["caller", "first", "first ends", "caller ends", "second"];
+    assert_eq!(calls(Schedule::InOrder), within);
+    let later = ["caller", "caller ends", "first", "first ends", "second"];
+    for seed in 0..10 {
+        assert_eq!(calls(Schedule::Seeded(seed)), later, "the next task is drawn");
+    }
+}
+
 #[test]
 fn an_hour_of_sleeps_passes_in_virtual_time_in_deadline_order() {
     let reactor = VirtualReactor::starting_at(Nanos(5));

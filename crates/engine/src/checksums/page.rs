@@ -5,10 +5,11 @@
 
 use crate::slot::MemberDevice;
 use ashlar_ondisk::checksums::{SUMS_PER_PAGE, Sums, UNKNOWN};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// The identity of a page: its device and its number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) member: u16,
     pub(crate) device_epoch: u32,
@@ -25,6 +26,15 @@ impl Key {
             member: ashlar_units::MemberIdx(self.member),
             device_epoch: crate::slot::DeviceEpoch(self.device_epoch),
         }
+    }
+}
+
+/// As one word: page and member differ in most tables, device epochs hardly ever.
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let device = u64::from(self.member) ^ u64::from(self.device_epoch).rotate_left(16);
+        state.write_u64(u64::from(self.page) ^ device.rotate_left(32));
     }
 }
 

@@ -4,8 +4,8 @@
 //! What must stay true: it does what steps 5 to 12 of [`write_stripe`](super::write) would do, in
 //! their order and under the same lock. The plan is the general one
 //! ([`plan_block`]). It reads its members as one group and writes them as one group, so that its
-//! task is woken twice. If a read fails, nothing has changed, and the general path goes on with
-//! what is known of the stripe.
+//! task is woken twice at most. If a read fails, nothing has changed, and the general path goes on
+//! with what is known of the stripe.
 //!
 //! Not here: everything else, which is the general path's.
 
@@ -15,9 +15,10 @@ use super::store::{NoRoom, Writes};
 use crate::blame::{FailedMembers, blame};
 use crate::canary::{Canary, sings};
 use crate::datapath::payload::Payload;
-use crate::local_array::LocalArray;
+use crate::local_array::{LocalArray, Starter};
 use crate::log::update::Piece;
 use crate::metrics::WriteStage;
+use crate::scratch::Leave;
 use crate::slot::{MemberDevice, WriteTarget};
 use crate::stripe::work::Missing;
 use ashlar_device::{Command, Fault, FaultKind, Outcome};
@@ -28,7 +29,6 @@ use ashlar_ring::{GROUP_MAX, Group};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, Nanos, StripIdx, to_u64};
 use smallvec::SmallVec;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 
 /// One write in this many is timed answer by answer, so that members can be compared.
@@ -36,8 +36,8 @@ const TIMED_EVERY: u64 = 4;
 
 /// What came of it.
 pub(super) enum Written {
-    /// Every write has ended; these members failed theirs.
-    Stored(FailedMembers),
+    /// Every write has ended; these members failed theirs, if any did.
+    Stored(Option<FailedMembers>),
     /// Nothing has changed: these strips could not be read.
     Unread(Missing),
 }
@@ -57,30 +57,41 @@ struct Commands {
 
 impl Commands {
     #[inline]
-    fn new(local: &LocalArray, is_timed: bool) -> Commands {
-        let (group, began) = (local.worker.outcomes.group(), local.worker.handle.turn_now());
+    fn new(local: &LocalArray, count: usize, is_timed: bool) -> Commands {
+        let (group, began) = (local.worker.outcomes.group(count), local.worker.handle.turn_now());
         Commands { group, owners: [None; GROUP_MAX], began, is_timed, answered: [began; GROUP_MAX] }
     }
 
-    /// Start a command on the device in its slot. If there is none any more, it has no owner.
+    /// The same for other commands, when all of these have ended and their answers are taken.
     #[inline]
-    fn start(&mut self, local: &LocalArray, at: usize, place: (MemberIdx, u64), command: Command) {
-        let (member, offset) = place;
-        let done = self.group.completion();
-        if local.start_with(member, offset, command, done) {
-            let device_epoch = local.device_epochs(member).0;
-            self.owners[at] = Some(MemberDevice { member, device_epoch });
-        }
+    fn begin_again(&mut self, local: &LocalArray, count: usize) {
+        self.group.begin_again(count);
+        self.owners = [None; GROUP_MAX];
+        self.began = local.worker.handle.turn_now();
+        self.answered = [self.began; GROUP_MAX];
     }
 
-    /// Wait for all of them.
+    /// Start a command on the device in its slot. If there is none any more, it has no owner: then
+    /// this is false.
+    #[inline]
+    fn start(
+        &mut self,
+        starter: &Starter<'_>,
+        at: usize,
+        (member, offset): (MemberIdx, u64),
+        command: Command,
+    ) -> bool {
+        let done = self.group.completion(at);
+        self.owners[at] = starter.start(member, offset, command, done);
+        self.owners[at].is_some()
+    }
+
+    /// Wait for those that were not answered within their start.
     async fn end(&mut self, local: &LocalArray) {
         if self.is_timed {
             return self.note_each(local).await;
         }
-        if !self.group.has_all() {
-            (&mut self.group).await;
-        }
+        (&mut self.group).await;
         self.answered = [local.worker.handle.turn_now(); GROUP_MAX];
     }
 
@@ -97,13 +108,13 @@ impl Commands {
 }
 
 /// The plan, if this path is one for the write.
-pub(super) fn plan(local: &LocalArray, payload: &Payload) -> Option<BlockUpdate> {
+pub(super) fn plan(local: &LocalArray, payload: &Payload, is_written: bool) -> Option<BlockUpdate> {
     let (array, stripe) = (&local.array, payload.stripe());
     let is_plain = payload.extent.bytes == BLOCK_BYTES
+        && is_written
         && local.log().is_none()
         && array.checksums.is_none()
-        && array.missing_slots() == 0
-        && array.written.is_written(stripe);
+        && array.missing_slots() == 0;
     if !is_plain {
         return None;
     }
@@ -123,22 +134,24 @@ type Places = PerStrip<(MemberIdx, u64)>;
 /// nothing on it.
 #[inline]
 fn readable_places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> Places {
+    let array = &local.array;
+    if array.missing_slots() == 0 && array.spare_cells.is_none() {
+        return places(local, stripe, update);
+    }
     let mut places = [None; GROUP_MAX];
     for (place, strip) in places.iter_mut().zip(strips(update)) {
-        *place = local.array.readable_place(stripe, strip, update.rows.start);
+        *place = array.readable_place(stripe, strip, update.rows.start);
     }
     places
 }
 
-/// Where it is written. Where there are spare cells, that is asked anew: since it was `read` there,
-/// a strip may have got another place.
-fn places(local: &LocalArray, stripe: Stripe, update: BlockUpdate, read: Places) -> Places {
-    if local.array.spare_cells.is_none() {
-        return read;
-    }
+/// Where it is written.
+#[inline]
+fn places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> Places {
+    let own = local.array.places(stripe, strips(update), update.rows.start);
     let mut places = [None; GROUP_MAX];
-    for (place, strip) in places.iter_mut().zip(strips(update)) {
-        *place = Some(local.array.place(stripe, strip, update.rows.start));
+    for (place, own) in places.iter_mut().zip(own) {
+        *place = Some(own);
     }
     places
 }
@@ -152,33 +165,70 @@ pub(super) async fn write(
 ) -> Written {
     let stripe = payload.stripe();
     let count = 1 + update.parity.count();
-    let (mut buffers, _leave) = pin!(local.scratch.take(count, BLOCK_BYTES_USIZE)).await;
+    let mut blocks: PerStrip<BufMut> = [const { None }; GROUP_MAX];
+    let _leave = match local.scratch.try_blocks(&mut blocks[..count]) {
+        Some(leave) => leave,
+        None => Box::pin(wait_for_blocks(local, &mut blocks[..count])).await,
+    };
     local.counts().write_member_reads.add(to_u64(count));
     let is_timed = is_timed(local);
     let read_places = readable_places(local, stripe, update);
-    let mut reads = Commands::new(local, is_timed);
-    start_reads(local, &read_places, &mut buffers, &mut reads);
-    reads.end(local).await;
-    let mut blocks = match old_blocks(local, update, &mut reads) {
-        Ok(blocks) => blocks,
-        Err(missing) => return Written::Unread(missing),
-    };
+    let mut commands = Commands::new(local, count, is_timed);
+    start_reads(local, &read_places, &mut blocks[..count], &mut commands);
+    if !commands.group.has_all() {
+        commands.end(local).await;
+    }
+    let missing = old_blocks(local, update, &mut commands, &mut blocks);
+    if !missing.all().is_empty() {
+        return Written::Unread(missing);
+    }
     clock.lap(local, WriteStage::Gather);
     compute(local, update, payload, &mut blocks);
     clock.lap(local, WriteStage::Parity);
     clock.lap(local, WriteStage::Log);
-    let pieces = pieces(update, payload, blocks);
-    let places = places(local, stripe, update, read_places);
+    // Where there are spare cells, that is asked anew: since it was read there, a strip may have
+    // got another place.
+    let places = match local.array.spare_cells {
+        None => read_places,
+        Some(_) => places(local, stripe, update),
+    };
+    let mut pieces = pieces(local, update, payload, blocks);
     // Since the plan was made a member may have been lost, and its strips have got spare cells. Of
     // an array that grows, strips may be on their way to another place.
+    let is_replaced = |place: &(MemberIdx, u64)| local.is_replaced(place.0);
     let is_elsewhere = local.array.missing_slots() != 0
         || local.array.moves_strips()
-        || places.iter().flatten().any(|(member, _)| local.is_replaced(*member));
-    let failed = match is_elsewhere {
-        true => Box::pin(store_twice(local, stripe, update, pieces)).await,
-        false => pin!(store(local, &places, &pieces, is_timed)).await,
-    };
-    Written::Stored(failed)
+        || local.has_replacements() && places.iter().flatten().any(is_replaced);
+    if is_elsewhere {
+        let failed = Box::pin(store_twice(local, stripe, update, pieces)).await;
+        return Written::Stored(Some(failed));
+    }
+    let stored = pieces.iter().map(|piece| usize::from(piece.is_some())).sum();
+    commands.begin_again(local, stored);
+    start_writes(local, &places, &pieces, &mut commands);
+    if !commands.group.has_all() {
+        commands.end(local).await;
+    }
+    let bad = bad_writes(local, &mut commands);
+    if !bad.is_empty() {
+        return Written::Stored(Some(Box::pin(blame_all(local, &places, &pieces, bad)).await));
+    }
+    keep_blocks(local, &mut pieces);
+    Written::Stored(None)
+}
+
+/// Blocks in their turn.
+async fn wait_for_blocks(local: &LocalArray, places: &mut [Option<BufMut>]) -> Leave {
+    let (mut blocks, leave) = local.scratch.take(places.len(), BLOCK_BYTES_USIZE).await;
+    places.fill_with(|| blocks.pop());
+    leave
+}
+
+/// The blocks of parity are nobody's again.
+fn keep_blocks(local: &LocalArray, pieces: &mut PerStrip<Buf>) {
+    let blocks = pieces[1..].iter_mut().filter_map(Option::take);
+    // A member that was given up may have some of them still.
+    local.scratch.keep(blocks.filter_map(|piece| piece.try_into_mut().ok()));
 }
 
 /// Whether it is the turn of this write to be timed.
@@ -187,20 +237,21 @@ fn is_timed(local: &LocalArray) -> bool {
     turn.is_multiple_of(TIMED_EVERY)
 }
 
+/// Read into each of the blocks, which are taken.
+#[inline]
 fn start_reads(
     local: &LocalArray,
     places: &Places,
-    buffers: &mut Vec<BufMut>,
+    blocks: &mut [Option<BufMut>],
     commands: &mut Commands,
 ) {
-    let mut started = 0;
-    for (at, buffer) in buffers.drain(..).enumerate() {
-        let Some(place) = places[at] else {
-            drop(commands.group.completion());
+    let (starter, mut started) = (local.starter(), 0);
+    for (at, block) in blocks.iter_mut().enumerate() {
+        let Some((place, block)) = places[at].zip(block.take()) else {
+            drop(commands.group.completion(at));
             continue;
         };
-        commands.start(local, at, place, Command::Read(buffer));
-        if commands.owners[at].is_some() {
+        if commands.start(&starter, at, place, Command::Read(block)) {
             local.tally(place.0).begin_read(BLOCK_BYTES);
             started += 1;
         }
@@ -208,16 +259,15 @@ fn start_reads(
     local.counts().member_reads.add(started);
 }
 
-/// What the strips hold.
-///
-/// # Errors
-/// Those that could not be read; each failure is held against its device.
+/// Put what the strips hold into `blocks`; which of them could not be read. Each failure is held
+/// against its device.
+#[inline]
 fn old_blocks(
     local: &Rc<LocalArray>,
     update: BlockUpdate,
     reads: &mut Commands,
-) -> Result<PerStrip<BufMut>, Missing> {
-    let mut blocks: PerStrip<BufMut> = [const { None }; GROUP_MAX];
+    blocks: &mut PerStrip<BufMut>,
+) -> Missing {
     let mut missing = Missing::default();
     for (at, strip) in strips(update).enumerate() {
         let Some(device) = reads.owners[at] else {
@@ -235,7 +285,7 @@ fn old_blocks(
             Err(_) => missing.failed = missing.failed.with(strip),
         }
     }
-    if missing.all().is_empty() { Ok(blocks) } else { Err(missing) }
+    missing
 }
 
 /// Bring the parity blocks up to date, where they lie.
@@ -257,9 +307,15 @@ fn compute(
     code.update(&[change], targets, Locality::Cached).expect("blocks are equally long");
 }
 
-/// What is to be stored.
-fn pieces(update: BlockUpdate, payload: &Payload, blocks: PerStrip<BufMut>) -> PerStrip<Buf> {
-    let [_, parity @ ..] = blocks;
+/// What is to be stored. The old block is nobody's again.
+fn pieces(
+    local: &LocalArray,
+    update: BlockUpdate,
+    payload: &Payload,
+    blocks: PerStrip<BufMut>,
+) -> PerStrip<Buf> {
+    let [old, parity @ ..] = blocks;
+    local.scratch.keep(old.into_iter());
     let [first, second, third] = parity.map(|block| block.map(BufMut::freeze));
     let own = payload.shared(update.strip, update.rows);
     let mut pieces = [Some(own), first, second, third];
@@ -270,39 +326,40 @@ fn pieces(update: BlockUpdate, payload: &Payload, blocks: PerStrip<BufMut>) -> P
 }
 
 /// Store the pieces on devices that nothing replaces.
-async fn store(
-    local: &Rc<LocalArray>,
+#[inline]
+fn start_writes(
+    local: &LocalArray,
     places: &Places,
     pieces: &PerStrip<Buf>,
-    is_timed: bool,
-) -> FailedMembers {
-    let (mut writes, mut asked) = (Commands::new(local, is_timed), 0);
+    writes: &mut Commands,
+) {
+    let (starter, mut asked) = (local.starter(), 0);
     for (at, place) in places.iter().enumerate() {
         let (Some(place), Some(piece)) = (*place, &pieces[at]) else { continue };
         asked += 1;
         // A slot whose device has just been taken away is out: its content is carried by parity,
         // and the slots that were left out are recorded before the client is answered.
-        writes.start(local, at, place, Command::Write(piece.clone()));
-        if writes.owners[at].is_some() {
+        if writes.start(&starter, at, place, Command::Write(piece.clone())) {
             local.tally(place.0).begin_write(BLOCK_BYTES);
         }
     }
     local.counts().member_writes.add(asked);
-    writes.end(local).await;
+}
+
+/// All writes have ended: those that failed.
+#[inline]
+fn bad_writes(local: &LocalArray, writes: &mut Commands) -> Bad {
     let mut bad = Bad::new();
     for at in 0..GROUP_MAX {
         let Some(owner) = writes.owners[at] else { continue };
-        note_written(local, &writes, at, owner);
+        note_written(local, writes, at, owner);
         match writes.group.take(at).map_or(Err(Fault::GONE), |outcome| outcome.result) {
             Ok(()) => local.array.slot(owner.member).set_unflushed(),
             Err(_) if sings(Canary::FailedWriteIgnored) => {}
             Err(fault) => bad.push((at, owner, fault)),
         }
     }
-    match bad.is_empty() {
-        true => FailedMembers::new(),
-        false => Box::pin(blame_all(local, places, pieces, bad)).await,
-    }
+    bad
 }
 
 /// Writes that failed.
@@ -310,12 +367,10 @@ type Bad = SmallVec<[(usize, MemberDevice, Fault); GROUP_MAX]>;
 
 #[inline]
 fn note_written(local: &LocalArray, writes: &Commands, at: usize, owner: MemberDevice) {
-    let took = writes.answered[at].since(writes.began);
     let tally = local.tally(owner.member);
-    tally.counters.completed.add(1);
-    tally.write_latency.record(took);
+    tally.end_write(writes.began, writes.answered[at]);
     if writes.is_timed {
-        tally.timings.writes.add(took);
+        tally.timings.writes.add(writes.answered[at].since(writes.began));
     }
 }
 

@@ -105,16 +105,10 @@ fn start_read(
     let array = &local.array;
     // Since the plan was made another device may have come into the slot, with nothing on it yet.
     let (member, offset) = array.readable_place(stripe, io.strip, io.rows.start)?;
-    let device_epoch = local.device_epochs(member).0;
-    let pending = local.start(member, offset, Command::Read(buffer))?;
+    let (device, pending) = local.start_named(member, offset, Command::Read(buffer))?;
     local.tally(member).begin_read(io.rows.bytes());
     local.counts().member_reads.add(1);
-    Some(MemberRead {
-        device: MemberDevice { member, device_epoch },
-        offset,
-        began: local.worker.handle.turn_now(),
-        pending,
-    })
+    Some(MemberRead { device, offset, began: local.worker.handle.turn_now(), pending })
 }
 
 async fn await_read(

@@ -23,37 +23,58 @@ use smallvec::SmallVec;
 use std::pin::pin;
 use std::rc::Rc;
 
-/// Store a write, alone or together with those that continue it.
+/// How a write is stored.
+pub(crate) enum Way {
+    /// By itself.
+    Alone,
+    /// With the batch of its stripe, if it continues that. If not, it may lead, should a stream be
+    /// expected to follow it.
+    Joins { is_followed: bool },
+    /// First of a batch.
+    Leads,
+}
+
+/// The way of a write that comes now.
+#[inline]
+pub(crate) fn way(local: &LocalArray, write: &StripeWrite) -> Way {
+    let merging = &local.merging;
+    let stripe_bytes = local.array.geometry_of(write.stripe).stripe_bytes();
+    let is_stream = merging.continues_stream(write, stripe_bytes);
+    let is_mergeable = write.extent.bytes != stripe_bytes
+        && write.extent.is_aligned_to(BLOCK_BYTES)
+        && stripe_bytes <= to_u64(local.worker.zeros.len());
+    let is_followed = is_stream && write.extent.end() < stripe_bytes;
+    match is_mergeable {
+        true if merging.has_batches() => Way::Joins { is_followed },
+        true if is_followed && merging.may_wait() => Way::Leads,
+        _ => Way::Alone,
+    }
+}
+
+/// Store a write that goes with others, or others with it.
 ///
 /// # Errors
 /// As `write_stripe`.
 pub(crate) async fn write(
     local: &Rc<LocalArray>,
     write: StripeWrite,
+    way: Way,
 ) -> Result<(), VolumeErrorKind> {
-    let stripe_bytes = local.array.geometry_of(write.stripe).stripe_bytes();
-    let is_whole = write.extent.bytes == stripe_bytes;
-    let is_stream = local.merging.continues_stream(&write, stripe_bytes);
-    let is_mergeable = !is_whole
-        && write.extent.is_aligned_to(BLOCK_BYTES)
-        && stripe_bytes <= to_u64(local.worker.zeros.len());
-    if !is_mergeable {
-        return pin!(write_stripe(local, write)).await;
-    }
-    match join(local, write) {
+    let is_followed = match way {
+        Way::Alone => return pin!(write_stripe(local, write)).await,
+        Way::Leads => return Box::pin(lead(local, write)).await,
+        Way::Joins { is_followed } => is_followed,
+    };
+    let (write, leads) = match join(local, write) {
+        Joined::Not(write) => (write, is_followed && local.merging.may_wait()),
         Joined::Waits(result, write) => match result.await {
-            Some(result) => result,
-            None => write_stripe(local, write).await,
+            Some(result) => return result,
+            None => (write, false),
         },
-        Joined::Not(write) if is_stream && write.extent.end() < stripe_bytes => {
-            if local.merging.may_wait() {
-                Box::pin(lead(local, write)).await
-            } else {
-                write_stripe(local, write).await
-            }
-        }
-        // Pinned where it is: what is awaited by value is moved first.
-        Joined::Not(write) => pin!(write_stripe(local, write)).await,
+    };
+    match leads {
+        true => Box::pin(lead(local, write)).await,
+        false => pin!(write_stripe(local, write)).await,
     }
 }
 

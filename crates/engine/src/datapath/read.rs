@@ -11,7 +11,7 @@ use crate::array::Array;
 use crate::blame::read_failed;
 use crate::canary::{Canary, sings};
 use crate::checksums;
-use crate::in_flight::{Awaited, Began, ReadPart, Started, StripPart};
+use crate::in_flight::{Awaited, Began, Brought, ReadPart, Started, StripPart};
 use crate::local_array::LocalArray;
 use crate::stripe::work::{Answer, Missing, StripeRead, StripeWork};
 use ashlar_device::{Command, FaultKind, Outcome};
@@ -27,19 +27,17 @@ use std::rc::Rc;
 pub(super) enum BegunRead {
     /// It is done.
     Done(BufMut),
-    /// It has one part, which is under way.
+    /// It cannot be.
+    Failed(VolumeErrorKind),
+    /// It has one part, which was started.
     One(Started),
-    /// Its one part was answered.
-    Answered(StripPart, Began, Result<BufMut, NotPlain>),
-    /// It has several parts, none of which is under way yet.
+    /// It has several parts, none of which was started yet.
     Several(BufMut),
 }
 
-/// The outcome of a read that failed, is in doubt, or is late.
-type NotPlain = Option<Option<Outcome>>;
-
 /// Begin to fill `buffer` from `extent` of the volume. What its member answers at once needs no
 /// future.
+#[inline]
 pub(super) fn begin(local: &Rc<LocalArray>, extent: Extent, buffer: BufMut) -> BegunRead {
     if extent.bytes == 0 {
         return BegunRead::Done(buffer);
@@ -51,30 +49,33 @@ pub(super) fn begin(local: &Rc<LocalArray>, extent: Extent, buffer: BufMut) -> B
     let slow = going_around(local, stripe, || StripSet::only(part.strip));
     let started = match slow.is_empty() {
         true => start(local, part, buffer),
-        false => reconstruct_part(local, part, buffer, Missing { slow, ..Missing::default() }),
+        false => {
+            let missing = Missing { slow, ..Missing::default() };
+            Err(Started::Reconstructing(reconstruct_part(local, part, buffer, missing)))
+        }
     };
     match started {
-        Started::Zeros(buffer) => BegunRead::Done(buffer),
-        Started::Straight(part, began, mut pending) => match pending.look() {
-            None => BegunRead::One(Started::Straight(part, began, pending)),
-            Some(outcome) => answered_at_once(local, part, began, outcome),
+        Ok(buffer) => BegunRead::Done(buffer),
+        Err(Started::Reconstructing(mut pending)) => match pending.look() {
+            None => BegunRead::One(Started::Reconstructing(pending)),
+            Some(answer) => match data_of(answer) {
+                Ok(buffer) => BegunRead::Done(buffer),
+                Err(kind) => BegunRead::Failed(kind),
+            },
         },
-        started @ Started::Reconstructing(_) => BegunRead::One(started),
+        Err(started) => BegunRead::One(started),
     }
 }
 
+/// Whether what a member brought is known to be what was written there, without a wait.
 #[inline]
-fn answered_at_once(
-    local: &LocalArray,
-    part: StripPart,
-    began: Began,
-    outcome: Option<Outcome>,
-) -> BegunRead {
-    note_end(local, &began, local.worker.handle.turn_now());
-    match plain(local, &began, Some(outcome)) {
-        Ok(buffer) if local.array.checksums.is_none() => BegunRead::Done(buffer),
-        answer => BegunRead::Answered(part, began, answer),
+fn is_right_at_once(local: &LocalArray, began: &Began, buffer: &BufMut) -> bool {
+    let array = &local.array;
+    if array.checksums.is_none() || sings(Canary::ReadUnverified) {
+        return true;
     }
+    let first = (began.offset - array.data_offset) / BLOCK_BYTES;
+    checksums::is_right_at_once(array, began.device, first, buffer) == Some(true)
 }
 
 /// Go on with a read of `extent` that has begun.
@@ -88,13 +89,8 @@ pub(super) async fn read(
 ) -> Result<BufMut, VolumeErrorKind> {
     match begun {
         BegunRead::Done(buffer) => Ok(buffer),
+        BegunRead::Failed(kind) => Err(kind),
         BegunRead::One(started) => finish(local, started).await,
-        BegunRead::Answered(part, began, Ok(buffer)) => {
-            pin!(compared(local, part, began, buffer)).await
-        }
-        BegunRead::Answered(part, began, Err(outcome)) => {
-            Box::pin(not_plain(local, part, began, outcome)).await
-        }
         BegunRead::Several(buffer) => read_parts(local, extent, buffer).await,
     }
 }
@@ -115,20 +111,24 @@ async fn read_parts(
             let target = buffer.split_to(to_usize(piece.extent.bytes));
             let missing = Missing { slow, ..Missing::default() };
             let reading = reconstruct(local, piece.stripe, piece.extent, target, missing);
-            started.push(ReadPart::Under(reading));
+            started.push(ReadPart::Under(Started::Reconstructing(reading)));
             continue;
         }
         for part in parts(&local.array, &piece) {
             let target = buffer.split_to(to_usize(part.extent.bytes));
-            started.push(ReadPart::Under(start(local, part, target)));
+            started.push(match start(local, part, target) {
+                Ok(buffer) => ReadPart::Done(Ok(buffer)),
+                Err(started) => ReadPart::Under(started),
+            });
         }
     }
     // What is left of `buffer` is its empty end: parts are joined in front of it.
     drop(buffer);
-    for at in 0..started.len() {
+    for part in started.iter_mut() {
         // Every part is waited for, also after one failed: nothing is left under way.
-        if let ReadPart::Under(part) = std::mem::replace(&mut started[at], ReadPart::Taken) {
-            started[at] = ReadPart::Done(finish(local, part).await);
+        match std::mem::replace(part, ReadPart::Taken) {
+            ReadPart::Under(under) => *part = ReadPart::Done(finish(local, under).await),
+            ended => *part = ended,
         }
     }
     let mut whole = Joined::default();
@@ -182,12 +182,13 @@ fn is_straight(local: &LocalArray, piece: &layout::Piece) -> bool {
     has_copy || parts(array, piece).all(|part| readable.contains(part.strip))
 }
 
+/// Start to read a part: the buffer if it is filled at once, else what is under way.
 #[inline]
-fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started {
+fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Result<BufMut, Started> {
     let array = &local.array;
     if !array.written.is_written(part.stripe) {
         buffer.fill(0);
-        return Started::Zeros(buffer);
+        return Ok(buffer);
     }
     let part = source(local, part);
     let is_aligned = part.extent.is_aligned_to(BLOCK_BYTES);
@@ -195,27 +196,28 @@ fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started
     let place = array.readable_place(part.stripe, part.strip, 0);
     let place = place.filter(|_| is_aligned && !array.room.has_torn());
     let Some((member, strip_offset)) = place else {
-        return reconstruct_part(local, part, buffer, Missing::default());
+        let reading = reconstruct_part(local, part, buffer, Missing::default());
+        return Err(Started::Reconstructing(reading));
     };
     let offset = strip_offset + part.extent.offset;
-    local.tally(member).begin_read(part.extent.bytes);
-    local.counts().member_reads.add(1);
-    match local.start(member, offset, Command::Read(buffer)) {
-        Some(pending) => {
-            let began = Began {
-                at: local.worker.handle.turn_now(),
-                offset,
-                version,
-                device_epoch: local.device_epochs(member).0,
-                awaited: Awaited { local: Rc::clone(local), member },
-            };
-            Started::Straight(part, began, pending)
-        }
+    let Some((device, mut pending)) = local.start_named(member, offset, Command::Read(buffer))
+    else {
         // The device was taken away between the two looks: the buffer went with the command.
-        None => {
-            let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
-            reconstruct_part(local, part, buffer, Missing::default())
-        }
+        let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
+        let reading = reconstruct_part(local, part, buffer, Missing::default());
+        return Err(Started::Reconstructing(reading));
+    };
+    let tally = local.tally(member);
+    tally.begin_read(part.extent.bytes);
+    local.counts().member_reads.add(1);
+    let began = Began { at: local.worker.handle.turn_now(), offset, version, device };
+    let Some(outcome) = pending.look() else {
+        return Err(Started::Straight(part, Awaited::new(local, began), pending));
+    };
+    tally.end_read(began.at, began.at);
+    match plain(local, &began, Some(outcome)) {
+        Ok(buffer) if is_right_at_once(local, &began, &buffer) => Ok(buffer),
+        brought => Err(Started::Answered(part, began, brought)),
     }
 }
 
@@ -247,7 +249,7 @@ fn reconstruct_part(
     part: StripPart,
     buffer: BufMut,
     missing: Missing,
-) -> Started {
+) -> Pending<Answer> {
     let geometry = local.array.geometry_of(part.stripe);
     // Every copy of a mirror holds the stripe's data from its first byte on.
     let is_mirror = geometry.data_strips() == 1;
@@ -262,25 +264,25 @@ fn reconstruct(
     extent: Extent,
     buffer: BufMut,
     missing: Missing,
-) -> Started {
+) -> Pending<Answer> {
     local.counts().degraded_reads.add(1);
     let read = StripeRead { stripe, extent, buffer, missing };
     let owner = local.array.owner_of(stripe);
-    Started::Reconstructing(local.worker.hand_to(owner, local, StripeWork::Reconstruct(read)))
+    local.worker.hand_to(owner, local, StripeWork::Reconstruct(read))
 }
 
 async fn finish(local: &Rc<LocalArray>, started: Started) -> Result<BufMut, VolumeErrorKind> {
     match started {
-        Started::Zeros(buffer) => Ok(buffer),
-        Started::Reconstructing(pending) => reconstructed(pending).await,
-        Started::Straight(part, began, pending) => {
-            pin!(straight(local, part, began, pending)).await
+        Started::Reconstructing(pending) => data_of(pending.await),
+        Started::Straight(part, awaited, pending) => {
+            pin!(straight(local, part, awaited, pending)).await
         }
+        Started::Answered(part, began, brought) => pin!(judged(local, part, began, brought)).await,
     }
 }
 
-async fn reconstructed(pending: Pending<Answer>) -> Result<BufMut, VolumeErrorKind> {
-    match pending.await {
+fn data_of(answer: Option<Answer>) -> Result<BufMut, VolumeErrorKind> {
+    match answer {
         Some(Answer::Data(buffer)) => Ok(buffer),
         Some(Answer::Failed(kind)) => Err(kind),
         Some(Answer::Done | Answer::Stepped(_)) => unreachable!("a read answers with data"),
@@ -291,25 +293,25 @@ async fn reconstructed(pending: Pending<Answer>) -> Result<BufMut, VolumeErrorKi
 async fn straight(
     local: &Rc<LocalArray>,
     part: StripPart,
-    began: Began,
+    awaited: Awaited,
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
     let asked = local.worker.handle.turn_now();
     let outcome = before_deadline(local, part.stripe, pending).await;
+    let began = awaited.began;
     note_end(local, &began, asked);
+    drop(awaited);
     match plain(local, &began, outcome) {
         Ok(buffer) if local.array.checksums.is_none() => Ok(buffer),
-        Ok(buffer) => compared(local, part, began, buffer).await,
-        // Boxed: rare, and it would make every read's future larger.
-        Err(outcome) => Box::pin(not_plain(local, part, began, outcome)).await,
+        brought => judged(local, part, began, brought).await,
     }
 }
 
 /// The read has ended, or was given up on; it was awaited since `asked`.
 #[inline]
 fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
-    let (tally, now) = (local.tally(began.member()), local.worker.handle.turn_now());
-    tally.read_latency.record(now.since(began.at));
+    let (tally, now) = (local.tally(began.device.member), local.worker.handle.turn_now());
+    tally.read_latency.record_between(began.at, now);
     tally.timings.note_read(began.at, asked, now);
 }
 
@@ -318,7 +320,7 @@ fn note_end(local: &LocalArray, began: &Began, asked: Nanos) {
 /// # Errors
 /// The outcome, for [`not_plain`].
 #[inline]
-fn plain(local: &LocalArray, began: &Began, outcome: NotPlain) -> Result<BufMut, NotPlain> {
+fn plain(local: &LocalArray, began: &Began, outcome: Option<Option<Outcome>>) -> Brought {
     match outcome {
         Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) }))
             if !is_doubtful(local, began) =>
@@ -326,6 +328,20 @@ fn plain(local: &LocalArray, began: &Began, outcome: NotPlain) -> Result<BufMut,
             Ok(buffer)
         }
         outcome => Err(outcome),
+    }
+}
+
+/// What a read brought, held against its checksums; if it is not right, the part in another way.
+async fn judged(
+    local: &Rc<LocalArray>,
+    part: StripPart,
+    began: Began,
+    brought: Brought,
+) -> Result<BufMut, VolumeErrorKind> {
+    match brought {
+        Ok(buffer) => compared(local, part, began, buffer).await,
+        // Boxed: rare, and it would make every read's future larger.
+        Err(outcome) => Box::pin(not_plain(local, part, began, outcome)).await,
     }
 }
 
@@ -362,7 +378,7 @@ async fn compared(
     if sings(Canary::ReadUnverified) {
         return Ok(buffer);
     }
-    match checksums::is_right(local, began.device(), first, &buffer).await {
+    match checksums::is_right(local, began.device, first, &buffer).await {
         Ok(true) => Ok(buffer),
         Ok(false) => {
             let broken = StripSet::only(part.strip);
@@ -383,11 +399,11 @@ async fn around(
     began: Began,
     outcome: Option<Option<Outcome>>,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let member = began.member();
+    let member = began.device.member;
     let strip = StripSet::only(part.strip);
     let missing = match outcome {
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            read_failed(local, began.device(), fault);
+            read_failed(local, began.device, fault);
             match fault.kind {
                 FaultKind::Media => Missing { broken: strip, ..Missing::default() },
                 _ => Missing { failed: strip, ..Missing::default() },
@@ -409,10 +425,7 @@ async fn elsewhere(
     missing: Missing,
 ) -> Result<BufMut, VolumeErrorKind> {
     let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
-    match reconstruct_part(local, part, buffer, missing) {
-        Started::Reconstructing(pending) => reconstructed(pending).await,
-        Started::Zeros(_) | Started::Straight(..) => unreachable!("it was sent to the owner"),
-    }
+    data_of(reconstruct_part(local, part, buffer, missing).await)
 }
 
 /// The outcome, or `None` when the read deadline passes first and somebody else could serve the

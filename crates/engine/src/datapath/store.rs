@@ -239,15 +239,14 @@ impl Writes {
     /// On the slot's device.
     fn start_current(&mut self, local: &LocalArray, member: MemberIdx, offset: u64, buffer: Buf) {
         let array = &local.array;
-        let (current, _) = local.device_epochs(member);
         let again = buffer.clone();
         let bytes = to_u64(buffer.len());
         local.counts().member_writes.add(1);
         // A slot whose device has just been taken away is out: its content is carried by parity,
         // and the slots that were left out are recorded before the client is answered.
-        if let Some(pending) = local.start(member, offset, Command::Write(buffer)) {
+        let started = local.start_named(member, offset, Command::Write(buffer));
+        if let Some((owner, pending)) = started {
             local.tally(member).begin_write(bytes);
-            let owner = MemberDevice { member, device_epoch: current };
             let target = WriteTarget::current(owner);
             self.note(array, owner, offset, &again);
             self.started.push((target, pending, Some((offset, again))));

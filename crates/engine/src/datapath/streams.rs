@@ -5,7 +5,7 @@ use crate::stripe::work::StripeWrite;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{Stripe, StripeId};
 use ashlar_ring::{Completion, Completions};
-use ashlar_units::{Extent, StripeNo};
+use ashlar_units::Extent;
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -26,22 +26,47 @@ const PAUSE_WRITES: u32 = 64;
 /// What one worker knows about the streams into one array.
 pub(crate) struct Merging {
     pub(super) wait_max: Cell<Duration>,
-    streams: RefCell<[Stream; STREAMS]>,
+    streams: RefCell<Streams>,
     pub(super) batches: RefCell<SmallVec<[Batch; 8]>>,
     pub(super) results: Completions<Result<(), VolumeErrorKind>>,
     pub(super) fulls: Completions<()>,
-    next_stream: Cell<usize>,
     useless: Cell<u32>,
     pause: Cell<u32>,
     pause_length: Cell<u32>,
 }
 
-/// A place where the next write of a stream is expected.
-#[derive(Clone, Copy, Default)]
-struct Stream {
-    stripe: StripeId,
-    offset: u64,
-    streak: u32,
+/// Where the next write of each stream is expected.
+#[derive(Default)]
+struct Streams {
+    /// As [`place_of`] counts.
+    next: [u64; STREAMS],
+    /// Writes in sequence.
+    streaks: [u32; STREAMS],
+    /// Which of them gives way to the next stream.
+    oldest: usize,
+}
+
+impl Streams {
+    /// A write from `begin` to `end`: how many there were in sequence.
+    #[inline]
+    fn note(&mut self, begin: u64, end: u64) -> u32 {
+        let known = self.next.iter().position(|next| *next == begin);
+        let at = known.unwrap_or(self.oldest);
+        if known.is_none() {
+            self.streaks[at] = 0;
+            self.oldest = (at + 1) % STREAMS;
+        }
+        self.next[at] = end;
+        self.streaks[at] = self.streaks[at].saturating_add(1);
+        self.streaks[at]
+    }
+}
+
+/// A byte of a stripe, counted over all stripes of its geometry: the end of one stripe is the start
+/// of the next. An array has two geometries at most, one after the other, and less than 2^62 bytes.
+fn place_of(stripe: StripeId, offset: u64, stripe_bytes: u64) -> u64 {
+    let of_geometry = u64::from(stripe.epoch().0 & 1) << 63;
+    of_geometry | (stripe.number().0 * stripe_bytes + offset)
 }
 
 /// A write that goes with another: its bytes, and whom to tell.
@@ -69,7 +94,6 @@ impl Merging {
             batches: RefCell::default(),
             results: Completions::new(),
             fulls: Completions::new(),
-            next_stream: Cell::new(0),
             useless: Cell::new(0),
             pause: Cell::new(0),
             pause_length: Cell::new(PAUSE_WRITES),
@@ -78,21 +102,9 @@ impl Merging {
 
     /// Note the write; true if it continues a stream.
     pub(super) fn continues_stream(&self, write: &StripeWrite, stripe_bytes: u64) -> bool {
-        let mut streams = self.streams.borrow_mut();
-        let (stripe, end) = (write.stripe.id(), write.extent.end());
-        // The end of one stripe is the start of the next.
-        let after = || stripe.at(StripeNo(stripe.number().0 + 1));
-        let next = if end == stripe_bytes { (after(), 0) } else { (stripe, end) };
-        let is_here = |s: &&mut Stream| (s.stripe, s.offset) == (stripe, write.extent.offset);
-        if let Some(stream) = streams.iter_mut().find(is_here) {
-            (stream.stripe, stream.offset) = next;
-            stream.streak += 1;
-            return stream.streak >= STREAK_MIN;
-        }
-        let at = self.next_stream.get();
-        self.next_stream.set((at + 1) % STREAMS);
-        streams[at] = Stream { stripe: next.0, offset: next.1, streak: 1 };
-        false
+        let begin = place_of(write.stripe.id(), write.extent.offset, stripe_bytes);
+        let streak = self.streams.borrow_mut().note(begin, begin + write.extent.bytes);
+        streak >= STREAK_MIN
     }
 
     pub(super) fn may_wait(&self) -> bool {
@@ -116,6 +128,11 @@ impl Merging {
             self.pause.set(self.pause_length.get());
             self.pause_length.set((self.pause_length.get() * 2).min(PAUSE_WRITES * 256));
         }
+    }
+
+    /// Whether writes wait to go together.
+    pub(super) fn has_batches(&self) -> bool {
+        !self.batches.borrow().is_empty()
     }
 
     /// Bytes of the batch of `stripe`; 0 if there is none.

@@ -7,80 +7,190 @@
 
 use super::read::{self, BegunRead, read};
 use super::{flush, trim};
-use crate::array::Array;
+use crate::array::{Array, LocalCounters};
 use crate::canary::{Canary, sings};
-use crate::local_array::LocalArray;
+use crate::local_array::{LocalArray, UnderWay};
+use crate::metrics::Latency;
 use crate::room::patience;
 use crate::stripe::work::{Answer, StripeWork, StripeWrite, StripeZero};
 use ashlar_iobuf::Buf;
 use ashlar_layout as layout;
 use ashlar_ring::Pending;
-use ashlar_units::{Extent, to_usize};
+use ashlar_units::{Extent, Nanos, to_usize};
 use ashlar_volume::{Command, Reply, Request, VolumeError, VolumeErrorKind};
 use std::pin::pin;
 use std::rc::Rc;
 
-/// Carry out one request of a client.
-///
-/// # Errors
-/// As the volume contract says; the error names the request's whole extent.
-pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<Reply, VolumeError> {
-    let extent = request.extent;
+/// A request that has begun.
+pub(crate) enum BegunRequest<'l> {
+    /// It is done, or was refused.
+    Answered(Result<Reply, VolumeError>),
+    /// To be gone on with.
+    Under(UnderRequest<'l>),
+}
+
+/// A request that was admitted and is not answered yet.
+pub(crate) struct UnderRequest<'l> {
+    extent: Extent,
+    fua: bool,
+    started: Nanos,
+    rest: Rest,
+    _under_way: UnderWay<'l>,
+}
+
+/// What is left to do.
+enum Rest {
+    Read(BegunRead),
+    Write(BegunWrite),
+    WriteZeroes,
+    Discard,
+    Flush,
+}
+
+/// A write that has begun.
+enum BegunWrite {
+    /// It is stored, and as durable as it must be.
+    Done,
+    /// Its one piece has ended.
+    Ended(Result<(), VolumeErrorKind>),
+    /// It has one piece, which is under way.
+    One(Pending<Answer>),
+    /// Nothing of it is under way.
+    NotYet(Buf),
+}
+
+/// Begin one request of a client. What its members answer within this call takes no future.
+#[inline]
+pub(crate) fn begin(local: &Rc<LocalArray>, request: Request) -> BegunRequest<'_> {
+    local.worker.load.requests.add(1);
+    if let Err(refused) = admit(local, &request) {
+        return BegunRequest::Answered(Err(refused));
+    }
     // By the clock of the turn, which costs nothing to read: late by some microseconds at most.
     let started = local.worker.handle.turn_now();
-    let _under_way = local.begin();
-    local.worker.load.requests.add(1);
-    admit(local, &request)?;
-    let counters = &local.array.counters[local.worker.index];
-    let (counts, fua) = (&counters.counts, request.fua);
-    let (result, latency) = match request.command {
+    let under_way = local.begin();
+    let Request { command, extent, fua } = request;
+    let LocalCounters { counts, read_latency, write_latency, .. } = local.counters();
+    let rest = match command {
         Command::Read(buffer) => {
             counts.reads.add(1);
             counts.read_bytes.add(extent.bytes);
-            let result = match read::begin(local, extent, buffer) {
-                BegunRead::Done(buffer) => Ok(buffer),
-                // Pinned where it is: what is awaited by value is moved first.
-                begun => pin!(read(local, extent, begun)).await,
-            };
-            (result.map(Reply::Data), &counters.read_latency)
+            match read::begin(local, extent, buffer) {
+                BegunRead::Done(buffer) => {
+                    read_latency.record_between(started, started);
+                    return BegunRequest::Answered(Ok(Reply::Data(buffer)));
+                }
+                begun => Rest::Read(begun),
+            }
         }
         Command::Write(bytes) => {
             counts.writes.add(1);
             counts.write_bytes.add(extent.bytes);
-            let result = match local.array.tuning.no_room_wait_max() {
-                None => write_durably(local, extent, bytes, fua).await,
-                Some(_) => Box::pin(write_in_time(local, extent, bytes, fua)).await,
-            };
-            (result, &counters.write_latency)
+            match begin_write(local, extent, bytes, fua) {
+                BegunWrite::Done => {
+                    write_latency.record_between(started, started);
+                    return BegunRequest::Answered(Ok(Reply::Done));
+                }
+                begun => Rest::Write(begun),
+            }
         }
-        Command::WriteZeroes { .. } => {
+        Command::WriteZeroes { .. } => Rest::WriteZeroes,
+        Command::Discard => Rest::Discard,
+        Command::Flush => Rest::Flush,
+    };
+    BegunRequest::Under(UnderRequest { extent, fua, started, rest, _under_way: under_way })
+}
+
+/// Go on with a request that has begun.
+///
+/// # Errors
+/// As the volume contract says; the error names the request's whole extent.
+pub(crate) async fn finish(
+    local: &Rc<LocalArray>,
+    request: UnderRequest<'_>,
+) -> Result<Reply, VolumeError> {
+    let UnderRequest { extent, fua, started, rest, _under_way } = request;
+    let (counts, latency) = (local.counts(), latency_of(local.counters(), &rest));
+    let result = match rest {
+        Rest::Read(begun) => {
+            // Pinned where it is: what is awaited by value is moved first.
+            pin!(read(local, extent, begun)).await.map(Reply::Data)
+        }
+        Rest::Write(begun) => pin!(write(local, extent, begun, fua)).await,
+        Rest::WriteZeroes => {
             counts.discards.add(1);
             let result = when_there_is_room(local, async {
-                let result = zero(local, extent).await;
-                let fua = fua || !outlives_process(&local.array, extent);
-                durable(local, result, fua).await
+                changed(local, extent, zero(local, extent).await, fua).await
             });
-            (Box::pin(result).await, &counters.write_latency)
+            Box::pin(result).await
         }
-        Command::Discard => {
+        Rest::Discard => {
             counts.discards.add(1);
             let result = Box::pin(discard(local, extent)).await;
-            (durable(local, result, fua).await, &counters.write_latency)
+            durable(local, result, fua).await
         }
-        Command::Flush => {
+        Rest::Flush => {
             counts.flushes.add(1);
-            (Box::pin(flush::flush(local)).await.map(|()| Reply::Done), &counters.flush_latency)
+            Box::pin(flush::flush(local)).await.map(|()| Reply::Done)
         }
     };
-    latency.record(local.worker.handle.turn_now().since(started));
+    latency.record_between(started, local.worker.handle.turn_now());
     result.map_err(|kind| {
         counts.errors.add(1);
         VolumeError::new(kind, extent)
     })
 }
 
-/// A write of a client. While the array is paused, it waits before it takes anything. Without a
-/// future in a future where that can be: each level would be moved with all that is in it.
+/// Where the time of such a request is counted.
+fn latency_of<'l>(counters: &'l LocalCounters, rest: &Rest) -> &'l Latency {
+    match rest {
+        Rest::Read(_) => &counters.read_latency,
+        Rest::Write(_) | Rest::WriteZeroes | Rest::Discard => &counters.write_latency,
+        Rest::Flush => &counters.flush_latency,
+    }
+}
+
+/// Begin a write of one piece that need not wait for room.
+fn begin_write(local: &Rc<LocalArray>, extent: Extent, bytes: Buf, fua: bool) -> BegunWrite {
+    let may_wait =
+        local.array.room.waiting() != 0 || local.array.tuning.no_room_wait_max().is_some();
+    let only = match local.array.layouts.cut(extent).next() {
+        Some(piece) if !may_wait && piece.extent.bytes == extent.bytes => piece,
+        _ => return BegunWrite::NotYet(bytes),
+    };
+    let stripe = only.stripe;
+    let mut pending = hand_over(local, only, bytes);
+    if sings(Canary::AnsweredBeforeStored) {
+        return BegunWrite::Ended(Ok(()));
+    }
+    match pending.look() {
+        None => BegunWrite::One(pending),
+        Some(answer) => match done(answer) {
+            Ok(()) if !fua && local.array.written.outlives_process(stripe) => BegunWrite::Done,
+            result => BegunWrite::Ended(result),
+        },
+    }
+}
+
+/// Go on with a write that has begun.
+async fn write(
+    local: &Rc<LocalArray>,
+    extent: Extent,
+    begun: BegunWrite,
+    fua: bool,
+) -> Result<Reply, VolumeErrorKind> {
+    match begun {
+        BegunWrite::Done => Ok(Reply::Done),
+        BegunWrite::Ended(result) => changed(local, extent, result, fua).await,
+        BegunWrite::One(pending) => changed(local, extent, done(pending.await), fua).await,
+        BegunWrite::NotYet(bytes) => match local.array.tuning.no_room_wait_max() {
+            None => write_durably(local, extent, bytes, fua).await,
+            Some(_) => Box::pin(write_in_time(local, extent, bytes, fua)).await,
+        },
+    }
+}
+
+/// A write of a client. While the array is paused, it waits before it takes anything.
 async fn write_durably(
     local: &Rc<LocalArray>,
     extent: Extent,
@@ -90,7 +200,17 @@ async fn write_durably(
     if local.array.room.waiting() != 0 {
         Box::pin(patience::admitted(&local.array, &local.worker.handle)).await?;
     }
-    let result = write(local, extent, bytes).await;
+    let result = write_pieces(local, extent, bytes).await;
+    changed(local, extent, result, fua).await
+}
+
+/// The reply to a change, once it is as durable as it must be.
+async fn changed(
+    local: &Rc<LocalArray>,
+    extent: Extent,
+    result: Result<(), VolumeErrorKind>,
+    fua: bool,
+) -> Result<Reply, VolumeErrorKind> {
     let fua = fua || !outlives_process(&local.array, extent);
     durable(local, result, fua).await
 }
@@ -120,6 +240,7 @@ async fn when_there_is_room(
     .await
 }
 
+#[inline]
 fn admit(local: &LocalArray, request: &Request) -> Result<(), VolumeError> {
     let refuse = |kind| Err(VolumeError::new(kind, request.extent));
     if local.array.is_stopping() {
@@ -155,20 +276,13 @@ async fn durable(
     Ok(Reply::Done)
 }
 
-async fn write(local: &Rc<LocalArray>, extent: Extent, bytes: Buf) -> Result<(), VolumeErrorKind> {
-    // Always by a stripe task, never in the caller's own: a client that goes away drops its future,
-    // and a write that ends between its data and its parity would leave the stripe torn.
-    let mut pieces = local.array.layouts.cut(extent);
-    let Some(first) = pieces.next() else { return Ok(()) };
-    if first.extent.bytes == extent.bytes {
-        let pending = hand_over(local, first, bytes);
-        if sings(Canary::AnsweredBeforeStored) {
-            return Ok(());
-        }
-        return done(pending.await);
-    }
+async fn write_pieces(
+    local: &Rc<LocalArray>,
+    extent: Extent,
+    bytes: Buf,
+) -> Result<(), VolumeErrorKind> {
     let mut under_way = local.pools.answers.list();
-    for piece in std::iter::once(first).chain(pieces) {
+    for piece in local.array.layouts.cut(extent) {
         let start = to_usize(piece.request_offset);
         let bytes = bytes.slice(start..start + to_usize(piece.extent.bytes));
         under_way.push(hand_over(local, piece, bytes));
@@ -180,7 +294,10 @@ async fn write(local: &Rc<LocalArray>, extent: Extent, bytes: Buf) -> Result<(),
     all_done(&mut under_way).await
 }
 
-/// Have a piece of a write done by the stripe's owner.
+/// Have a piece of a write done by the stripe's owner: always by a stripe task, never in the
+/// caller's own. A client that goes away drops its future, and a write that ends between its data
+/// and its parity would leave the stripe torn.
+#[inline]
 fn hand_over(local: &Rc<LocalArray>, piece: layout::Piece, bytes: Buf) -> Pending<Answer> {
     let part = StripeWrite { stripe: piece.stripe, extent: piece.extent, bytes };
     let owner = local.array.owner_of(piece.stripe);

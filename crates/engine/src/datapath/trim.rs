@@ -38,7 +38,9 @@ pub(crate) async fn zero_stripe(
     while offset < zero.extent.end() {
         let extent = Extent::new(offset, step.min(zero.extent.end() - offset));
         let bytes = local.worker.zeros.slice(0..to_usize(extent.bytes));
-        merge::write(local, StripeWrite { stripe: zero.stripe, extent, bytes }).await?;
+        let write = StripeWrite { stripe: zero.stripe, extent, bytes };
+        let way = merge::way(local, &write);
+        merge::write(local, write, way).await?;
         offset = extent.end();
     }
     Ok(())

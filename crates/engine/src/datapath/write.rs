@@ -29,7 +29,6 @@ use ashlar_layout::{
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::{BLOCK_BYTES, Extent, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
-use std::ops::ControlFlow;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -61,9 +60,12 @@ pub(crate) async fn write_stripe(
 ) -> Result<(), VolumeErrorKind> {
     let stripe = write.stripe;
     let mut clock = StageClock::start(local);
-    let _rows = lock_rows(local, stripe, write.extent).await;
+    let (_rows, is_written) = lock_rows(local, stripe, write.extent).await;
     clock.lap(local, WriteStage::Lock);
-    let _intent = enter_region(local, stripe).await?;
+    let (_intent, is_durable) = begin_in_region(local, stripe);
+    if !is_durable {
+        Box::pin(make_durable(local, stripe)).await?;
+    }
     clock.lap(local, WriteStage::Intent);
     // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients
     // wrote all of it.
@@ -75,14 +77,46 @@ pub(crate) async fn write_stripe(
         // write.
         Box::pin(edges::widen(local, write)).await?
     };
+    // What failed of a gather that was before the general way's, as in it.
+    let mut unread = None;
+    if let Some(update) = block::plan(local, &payload, is_written) {
+        let written = {
+            // Pinned where it is: what is awaited by value is moved first.
+            let writing = pin!(block::write(local, update, &payload, &mut clock));
+            writing.await
+        };
+        match written {
+            block::Written::Unread(missing) => unread = Some(missing.all()),
+            block::Written::Stored(failed) => {
+                if failed.is_some() || local.array.has_failing_slots() {
+                    settle(local, stripe, failed.unwrap_or_default()).await?;
+                }
+                return end_block(local, stripe, &mut clock);
+            }
+        }
+    }
     let kind = log::record_kind(local, stripe, asked);
     let step = kind.and_then(|kind| log::piece_blocks(local, kind, payload.extent));
     match step {
-        // Pinned where it is: what is awaited by value is moved first.
-        None => pin!(write_extent(local, kind, &payload, payload.extent, &mut clock)).await,
+        None => {
+            let part = Part { kind, extent: payload.extent, unread };
+            pin!(write_extent(local, part, &payload, &mut clock)).await
+        }
         // Its record would be too long: piece by piece, each an update of its own.
         Some(blocks) => Box::pin(write_pieces(local, kind, &payload, blocks)).await,
     }
+}
+
+/// The block is stored, and who lacks it is recorded as out.
+fn end_block(
+    local: &LocalArray,
+    stripe: Stripe,
+    clock: &mut StageClock,
+) -> Result<(), VolumeErrorKind> {
+    clock.lap(local, WriteStage::Store);
+    note_cached(local, stripe, None);
+    local.counts().rmw_writes.add(1);
+    Ok(())
 }
 
 async fn write_pieces(
@@ -96,26 +130,28 @@ async fn write_pieces(
     while at < whole.end() {
         let extent = Extent::new(at, (blocks * BLOCK_BYTES).min(whole.end() - at));
         let mut untimed = StageClock::off();
-        write_extent(local, kind, payload, extent, &mut untimed).await?;
+        write_extent(local, Part { kind, extent, unread: None }, payload, &mut untimed).await?;
         at = extent.end();
     }
     Ok(())
 }
 
-/// Plan and carry out the part `extent` of the payload: steps 4 to 12.
+/// A part of the payload, and how it is recorded.
+struct Part {
+    kind: Option<RecordKind>,
+    extent: Extent,
+    /// Strips that could not be read just before.
+    unread: Option<StripSet>,
+}
+
+/// Plan and carry out a part of the payload: steps 4 to 12.
 async fn write_extent(
     local: &Rc<LocalArray>,
-    kind: Option<RecordKind>,
+    Part { kind, extent, mut unread }: Part,
     payload: &Payload,
-    extent: Extent,
     clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
     let stripe = payload.stripe();
-    // What failed of a gather that was before the loop, as in it.
-    let mut unread = match pin!(write_block(local, payload, clock)).await {
-        ControlFlow::Break(result) => return result,
-        ControlFlow::Continue(unread) => unread,
-    };
     log::before_plan(local, stripe).await?;
     pins::before_write(local).await?;
     if kind == Some(RecordKind::FirstWrite) {
@@ -180,40 +216,24 @@ async fn write_extent(
     }
 }
 
-/// The same for one block in fewer steps, if the write is one for that. If it is not, or strips
-/// could not be read (these), the general way goes on.
-async fn write_block(
-    local: &Rc<LocalArray>,
-    payload: &Payload,
-    clock: &mut StageClock,
-) -> ControlFlow<Result<(), VolumeErrorKind>, Option<StripSet>> {
-    let Some(update) = block::plan(local, payload) else { return ControlFlow::Continue(None) };
-    // Pinned where it is: by value it would be moved, twice.
-    let failed = match pin!(block::write(local, update, payload, clock)).await {
-        block::Written::Unread(missing) => return ControlFlow::Continue(Some(missing.all())),
-        block::Written::Stored(failed) => failed,
-    };
-    if let Err(kind) = settle(local, payload.stripe(), failed).await {
-        return ControlFlow::Break(Err(kind));
-    }
-    clock.lap(local, WriteStage::Store);
-    note_cached(local, payload.stripe(), None);
-    local.counts().rmw_writes.add(1);
-    ControlFlow::Break(Ok(()))
-}
-
-/// Hold the rows the write touches; all of them if it will be the stripe's first.
-async fn lock_rows(local: &LocalArray, stripe: Stripe, extent: Extent) -> RowGuard {
+/// Hold the rows the write touches; all of them if it will be the stripe's first. Whether the
+/// stripe is written, which does not change while they are held.
+async fn lock_rows(local: &LocalArray, stripe: Stripe, extent: Extent) -> (RowGuard, bool) {
     let geometry = local.array.geometry_of(stripe);
     let all = RowRange::new(0, geometry.strip_blocks());
     loop {
         let was_written = local.array.written.is_written(stripe);
         let rows = if was_written { rows_touched(geometry, extent) } else { all };
         let hold = if sings(Canary::RowsShared) { Hold::Shared } else { Hold::Exclusive };
-        let guard = local.locks.lock(stripe.id(), rows, hold).await;
+        let (guard, is_granted) = local.locks.enter(stripe.id(), rows, hold);
+        if is_granted {
+            return (guard, was_written);
+        }
+        guard.granted().await;
         // A trim may have come between: then part of the stripe is not enough.
-        if rows == all || local.array.written.is_written(stripe) {
-            return guard;
+        let is_written = local.array.written.is_written(stripe);
+        if rows == all || is_written {
+            return (guard, is_written);
         }
     }
 }
@@ -235,14 +255,24 @@ pub(crate) async fn enter_region(
     local: &Rc<LocalArray>,
     stripe: Stripe,
 ) -> Result<RegionEntry<'_>, VolumeErrorKind> {
-    let intent = &local.array.intent;
-    let region = intent.region_of(stripe);
-    let is_durable = intent.enter(region);
-    let entry = RegionEntry { local, region };
+    let (entry, is_durable) = begin_in_region(local, stripe);
     if !is_durable {
-        Box::pin(map_writer::make_durable(local, region)).await.map_err(|_| VolumeErrorKind::Io)?;
+        Box::pin(make_durable(local, stripe)).await?;
     }
     Ok(entry)
+}
+
+/// Enter the stripe's region, and whether its intent is durable.
+#[inline]
+fn begin_in_region(local: &LocalArray, stripe: Stripe) -> (RegionEntry<'_>, bool) {
+    let region = local.array.intent.region_of(stripe);
+    let is_durable = local.array.intent.enter(region);
+    (RegionEntry { local, region }, is_durable)
+}
+
+async fn make_durable(local: &Rc<LocalArray>, stripe: Stripe) -> Result<(), VolumeErrorKind> {
+    let region = local.array.intent.region_of(stripe);
+    map_writer::make_durable(local, region).await.map_err(|_| VolumeErrorKind::Io)
 }
 
 fn plan(

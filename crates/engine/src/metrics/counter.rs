@@ -8,17 +8,20 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     /// Add `amount`. If two threads did, some of it would be lost.
+    #[inline]
     pub fn add(&self, amount: u64) {
         add_alone(&self.0, amount);
     }
 
     /// Its value now.
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
 /// What the one thread that changes `value` adds to it.
+#[inline]
 pub(super) fn add_alone(value: &AtomicU64, amount: u64) {
     value.store(value.load(Relaxed).wrapping_add(amount), Relaxed);
 }

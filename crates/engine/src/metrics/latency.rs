@@ -4,6 +4,7 @@
 //! The size is fixed. A quantile is never too low, and at most a fifth too high.
 
 use super::counter::add_alone;
+use ashlar_units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -48,6 +49,9 @@ impl Default for LatencySummary {
     }
 }
 
+/// Where [`bucket_of`] puts what took no time.
+const BUCKET_OF_ZERO: usize = 2 << SUB_BUCKETS_LOG2;
+
 fn bucket_of(value_ns: u64) -> usize {
     let value = value_ns.max(1 << SUB_BUCKETS_LOG2);
     let top = value.ilog2();
@@ -69,7 +73,21 @@ fn bucket_end(at: usize) -> u64 {
 impl Latency {
     /// Count one value.
     pub fn record(&self, took: Duration) {
-        let value_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.record_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Count the time from one moment to a later one.
+    #[inline]
+    pub fn record_between(&self, began: Nanos, ended: Nanos) {
+        self.record_ns(ended.0.saturating_sub(began.0));
+    }
+
+    #[inline]
+    fn record_ns(&self, value_ns: u64) {
+        // Most of what is answered within one turn took no time by the clock of the turn.
+        if value_ns == 0 {
+            return add_alone(&self.buckets[BUCKET_OF_ZERO], 1);
+        }
         add_alone(&self.buckets[bucket_of(value_ns)], 1);
         add_alone(&self.sum_ns, value_ns);
         if value_ns > self.max_ns.load(Relaxed) {
@@ -138,11 +156,12 @@ impl LatencySummary {
 
 #[cfg(test)]
 mod tests {
-    use super::{Latency, LatencySummary, bucket_end, bucket_of};
+    use super::{BUCKET_OF_ZERO, Latency, LatencySummary, bucket_end, bucket_of};
     use std::time::Duration;
 
     #[test]
     fn every_value_lies_in_its_bucket_and_buckets_rise() {
+        assert_eq!(bucket_of(0), BUCKET_OF_ZERO);
         for value in (0..4096).chain([u64::MAX, 1 << 40, (1 << 40) + 1]) {
             let at = bucket_of(value);
             assert!(value <= bucket_end(at), "{value} above bucket {at}");

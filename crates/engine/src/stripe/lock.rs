@@ -7,11 +7,9 @@
 //! rows of one stripe do not wait for each other.
 
 use ashlar_layout::{RowRange, StripeId};
+use ashlar_units::to_usize;
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry::Occupied;
 use std::future::Future;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -26,21 +24,32 @@ pub(crate) enum Hold {
 }
 
 /// The locks of one array on one worker. Cloning shares the table.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct RowLocks {
     table: Rc<RefCell<Table>>,
 }
 
-#[derive(Default)]
+/// Lines of the table, as a power of two: more than a worker has stripes in flight, so that most
+/// have one request.
+const LINES_LOG2: u32 = 9;
+
+/// Requests for rows by a hash of their stripe. A line may have requests for several stripes. It
+/// keeps its memory, so that the data path does not allocate.
 struct Table {
-    stripes: HashMap<StripeId, Vec<Entry>, BuildHasherDefault<StripeHasher>>,
-    /// Entry lists of stripes that became idle, kept so that the data path does not allocate.
-    spare_lists: Vec<Vec<Entry>>,
+    lines: Box<[Vec<Entry>; 1 << LINES_LOG2]>,
     next_id: u64,
+}
+
+impl Default for RowLocks {
+    fn default() -> Self {
+        let lines = Box::new([const { Vec::new() }; 1 << LINES_LOG2]);
+        RowLocks { table: Rc::new(RefCell::new(Table { lines, next_id: 0 })) }
+    }
 }
 
 /// One request for rows, held or waiting, in order of arrival.
 struct Entry {
+    stripe: StripeId,
     id: u64,
     rows: RowRange,
     hold: Hold,
@@ -49,9 +58,25 @@ struct Entry {
 }
 
 impl Entry {
+    #[inline]
     fn conflicts(&self, other: &Entry) -> bool {
         let one_changes = self.hold == Hold::Exclusive || other.hold == Hold::Exclusive;
-        one_changes && self.rows.overlaps(other.rows)
+        self.stripe == other.stripe && one_changes && self.rows.overlaps(other.rows)
+    }
+}
+
+impl Table {
+    /// The line of a stripe. Stripe numbers are well spread by one multiplication; a keyed hash
+    /// would cost more than the lock.
+    #[inline]
+    fn line(&mut self, stripe: StripeId) -> &mut Vec<Entry> {
+        let spread = stripe.word().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &mut self.lines[to_usize(spread >> (u64::BITS - LINES_LOG2))]
+    }
+
+    fn entry(&mut self, stripe: StripeId, id: u64) -> &mut Entry {
+        let mut line = self.line(stripe).iter_mut();
+        line.find(|entry| entry.id == id).expect("a guard's request is in its line")
     }
 }
 
@@ -60,59 +85,62 @@ impl RowLocks {
     pub(crate) async fn lock(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> RowGuard {
         let (guard, is_granted) = self.enter(stripe, rows, hold);
         if !is_granted {
-            Granted { guard: &guard }.await;
+            guard.granted().await;
         }
         guard
     }
 
     /// Hold `rows` of a stripe without other holders or waiters; `None` if there are any.
     pub(crate) fn lock_if_idle(&self, stripe: StripeId, rows: RowRange) -> Option<RowGuard> {
-        let is_idle = !self.table.borrow().stripes.contains_key(&stripe);
+        let is_of = |entry: &Entry| entry.stripe == stripe;
+        let is_idle = !self.table.borrow_mut().line(stripe).iter().any(is_of);
         is_idle.then(|| self.enter(stripe, rows, Hold::Exclusive).0)
     }
 
-    /// Stripes with a holder or waiter.
+    /// Requests for rows, held or waiting.
     #[cfg(test)]
-    fn busy_stripes(&self) -> usize {
-        self.table.borrow().stripes.len()
+    fn requests(&self) -> usize {
+        self.table.borrow().lines.iter().map(Vec::len).sum()
     }
 
     /// A place in the line for these rows, and whether they are held already.
-    fn enter(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> (RowGuard, bool) {
+    #[inline]
+    pub(crate) fn enter(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> (RowGuard, bool) {
         let mut table = self.table.borrow_mut();
         let id = table.next_id;
         table.next_id += 1;
-        let table = &mut *table;
-        let spare_lists = &mut table.spare_lists;
-        let list =
-            table.stripes.entry(stripe).or_insert_with(|| spare_lists.pop().unwrap_or_default());
-        let mut entry = Entry { id, rows, hold, is_granted: false, waker: None };
-        let is_granted = !list.iter().any(|earlier| earlier.conflicts(&entry));
+        let line = table.line(stripe);
+        let mut entry = Entry { stripe, id, rows, hold, is_granted: false, waker: None };
+        let is_granted = !line.iter().any(|earlier| earlier.conflicts(&entry));
         entry.is_granted = is_granted;
-        list.push(entry);
+        line.push(entry);
         (RowGuard { locks: self.clone(), stripe, id }, is_granted)
     }
 
+    #[inline]
     fn leave(&self, stripe: StripeId, id: u64) {
         let mut table = self.table.borrow_mut();
-        let Table { stripes, spare_lists, .. } = &mut *table;
-        let Occupied(mut listed) = stripes.entry(stripe) else {
-            unreachable!("a guard's stripe is in the table")
-        };
-        let list = listed.get_mut();
-        list.retain(|entry| entry.id != id);
-        if list.is_empty() {
-            spare_lists.push(listed.remove());
-            return;
+        let line = table.line(stripe);
+        let at = line.iter().position(|entry| entry.id == id);
+        let left = line.remove(at.expect("a guard's request is in its line"));
+        if !line.is_empty() {
+            grant(line, stripe);
         }
-        for at in 0..list.len() {
-            let (earlier, rest) = list.split_at_mut(at);
-            let entry = &mut rest[0];
-            if !entry.is_granted && !earlier.iter().any(|before| before.conflicts(entry)) {
-                entry.is_granted = true;
-                if let Some(waker) = entry.waker.take() {
-                    waker.wake();
-                }
+        drop(table);
+        drop(left);
+    }
+}
+
+/// Grant what waits for rows of the stripe that nobody before it is in the way of.
+fn grant(line: &mut [Entry], stripe: StripeId) {
+    for at in 0..line.len() {
+        let (earlier, rest) = line.split_at_mut(at);
+        let entry = &mut rest[0];
+        let is_waiting = entry.stripe == stripe && !entry.is_granted;
+        if is_waiting && !earlier.iter().any(|before| before.conflicts(entry)) {
+            entry.is_granted = true;
+            if let Some(waker) = entry.waker.take() {
+                waker.wake();
             }
         }
     }
@@ -125,7 +153,15 @@ pub(crate) struct RowGuard {
     id: u64,
 }
 
+impl RowGuard {
+    /// Wait until the rows are held.
+    pub(crate) fn granted(&self) -> impl Future<Output = ()> {
+        Granted { guard: self }
+    }
+}
+
 impl Drop for RowGuard {
+    #[inline]
     fn drop(&mut self) {
         self.locks.leave(self.stripe, self.id);
     }
@@ -140,33 +176,12 @@ impl Future for Granted<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut table = self.guard.locks.table.borrow_mut();
-        let list = table.stripes.get_mut(&self.guard.stripe).expect("guard is in the table");
-        let entry =
-            list.iter_mut().find(|entry| entry.id == self.guard.id).expect("guard is in the list");
+        let entry = table.entry(self.guard.stripe, self.guard.id);
         if entry.is_granted {
             return Poll::Ready(());
         }
         entry.waker = Some(context.waker().clone());
         Poll::Pending
-    }
-}
-
-/// Stripe numbers are well spread by one multiplication; a keyed hash would cost more than the
-/// lock.
-#[derive(Default)]
-struct StripeHasher(u64);
-
-impl Hasher for StripeHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("stripes hash as one word");
-    }
-
-    fn write_u64(&mut self, stripe: u64) {
-        self.0 = stripe.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
@@ -235,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_waiter_leaves_the_line_and_an_idle_stripe_leaves_the_table() {
+    fn a_dropped_waiter_leaves_the_line_and_nothing_of_an_idle_stripe_is_left() {
         let locks = RowLocks::default();
         let held = poll(pin!(locks.lock(stripe(), rows(0, 4), Hold::Exclusive))).expect("free");
         {
@@ -246,6 +261,26 @@ mod tests {
         assert!(poll(next.as_mut()).is_none());
         drop(held);
         drop(poll(next.as_mut()).expect("the dropped waiter passed its turn on"));
-        assert_eq!(locks.busy_stripes(), 0);
+        assert_eq!(locks.requests(), 0);
+    }
+
+    #[test]
+    fn stripes_that_share_a_line_do_not_wait_for_each_other() {
+        let locks = RowLocks::default();
+        let of = |number| StripeId::new(LayoutEpoch::FIRST, StripeNo(number));
+        let held: Vec<_> = (0..2000)
+            .map(|number| poll(pin!(locks.lock(of(number), rows(0, 4), Hold::Exclusive))))
+            .collect();
+        assert!(held.iter().all(Option::is_some));
+        let mut waiters: Vec<_> = (0..2000)
+            .map(|number| Box::pin(locks.lock(of(number), rows(3, 5), Hold::Shared)))
+            .collect();
+        assert!(waiters.iter_mut().all(|waiter| poll(waiter.as_mut()).is_none()));
+        assert!(locks.lock_if_idle(of(7), rows(8, 9)).is_none());
+        drop(held);
+        assert!(waiters.iter_mut().all(|waiter| poll(waiter.as_mut()).is_some()));
+        drop(waiters);
+        assert_eq!(locks.requests(), 0);
+        assert!(locks.lock_if_idle(of(7), rows(8, 9)).is_some());
     }
 }

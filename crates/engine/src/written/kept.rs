@@ -15,6 +15,7 @@
 
 use super::WrittenMap;
 use crate::canary::{Canary, sings};
+use ashlar_layout::Stripe;
 use ashlar_ondisk::bitmap::{BitmapPage, FIRST_SEQUENCE, PageBits, WORDS_PER_PAGE, array_tag};
 use ashlar_ondisk::{BitmapKind, PageFault, PageIdentity};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, to_u64};
@@ -240,6 +241,13 @@ impl WrittenMap {
         if let Some(kept) = self.kept.get() {
             kept.place.forget();
         }
+    }
+
+    /// Whether a start after this process was killed would find the stripe written or unwritten as
+    /// it is now.
+    #[inline]
+    pub(crate) fn outlives_process(&self, stripe: Stripe) -> bool {
+        self.is_kept() || self.is_settled(stripe)
     }
 
     /// Whether a start after this process was killed would find every stripe of `range` as it is

@@ -11,11 +11,12 @@
 //!
 //! Not here: writing and reading pages (`coordinator/map_writer.rs`, `map_pages.rs`).
 
-use super::WrittenMap;
+use super::{Page, WrittenMap};
 use crate::canary::{Canary, sings};
 use ashlar_layout::Stripe;
 use ashlar_units::{StripeNo, to_u64};
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl WrittenMap {
@@ -122,6 +123,17 @@ impl WrittenMap {
         }
         self.pages[page].is_partial.store(false, Ordering::Release);
         self.set_single(page, !self.pages[page].is_repeat.load(Ordering::Acquire));
+    }
+
+    /// Whether a start after this process was killed would find the stripe as it is now.
+    #[inline]
+    pub(super) fn is_settled(&self, stripe: Stripe) -> bool {
+        let (page, word, bit) = self.bit_of(stripe);
+        let Page { words, stored, sure, .. } = &self.pages[page];
+        let has = |bits: &OnceLock<Box<[AtomicU64]>>| {
+            bits.get().is_some_and(|words| words[word].load(Ordering::Acquire) & bit != 0)
+        };
+        words.get().is_none() || if has(words) { has(sure) } else { !has(stored) }
     }
 
     /// Whether a start after this process was killed would find every stripe of `range` as it is

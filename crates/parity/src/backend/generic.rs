@@ -182,6 +182,25 @@ struct Loop<'a, L: Lanes, A, const XOR: bool, const HORNER: bool, const REST: us
     action: PhantomData<A>,
 }
 
+/// The pointers of a pass with one source, where no store can change them for all the compiler
+/// knows.
+struct OwnPointers<const ROWS: usize> {
+    source: [*const u8; 1],
+    companion: [*const u8; 1],
+    outputs: [*mut u8; ROWS],
+}
+
+impl<const ROWS: usize> OwnPointers<ROWS> {
+    #[inline(always)]
+    fn of(pass: &Pass<'_>) -> Self {
+        let source = pass.sources[0];
+        let mut outputs = [std::ptr::null_mut(); ROWS];
+        outputs.copy_from_slice(&pass.outputs[..ROWS]);
+        let companion = [pass.companions.first().copied().unwrap_or(source)];
+        OwnPointers { source: [source], companion, outputs }
+    }
+}
+
 /// The whole pass. Called by [`Lanes::enter`] only.
 ///
 /// # Safety
@@ -197,27 +216,45 @@ where
     A: Action,
 {
     let first_row = pass.outputs.len() - REST;
+    let wide = const { unroll::<L, A>(XOR as usize + HORNER as usize + REST, REST) };
+    let action = PhantomData;
+    let end = pass.start + pass.bytes;
+    let mut differs = lanes.zero();
+    let mut at = pass.start;
+    // P and others of a stripe of which one strip changes: P is not multiplied, the factors of the
+    // others and all pointers stay in registers.
+    let is_lone = const { !XOR && REST > 1 } && pass.sources.len() == 1;
+    if is_lone && pass.rows[first_row][0] == 1 {
+        let own = OwnPointers::<REST>::of(pass);
+        let pass = &Pass {
+            sources: &own.source,
+            companions: &own.companion,
+            outputs: &own.outputs,
+            ..*pass
+        };
+        let factors = &[[lanes.prepare(0); STRIPS_MAX]; REST];
+        let mut top = [lanes.factor(lanes.prepare(0)); REST];
+        for (factor, row) in top.iter_mut().zip(pass.rows) {
+            *factor = lanes.factor(lanes.prepare(row[0]));
+        }
+        let first_is_plain = true;
+        let this =
+            Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, first_is_plain, top, action };
+        // One row of two is copied, so four vectors of each fit into 16 registers.
+        let wide = if REST == 2 { UNROLL_MAX } else { wide };
+        while at < end {
+            // SAFETY: `wide` vectors from `at` are inside the pass: its length is whole blocks.
+            differs = unsafe { this.block::<true>(at, wide, differs) };
+            at += wide * L::BYTES;
+        }
+        return !lanes.is_zero(differs);
+    }
     let factors = &prepare_factors::<L, REST>(lanes, pass, first_row);
     let first_is_plain = REST > 0 && pass.rows[first_row..].iter().all(|row| row[0] == 1);
     let last = pass.sources.len() - 1;
     let top = factors.each_ref().map(|factors| lanes.factor(factors[last]));
-    let action = PhantomData;
     let this =
         Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, first_is_plain, top, action };
-    let wide = const { unroll::<L, A>(XOR as usize + HORNER as usize + REST, REST) };
-    let end = pass.start + pass.bytes;
-    let mut differs = lanes.zero();
-    let mut at = pass.start;
-    // P and others of a stripe of which one strip changes: P is not multiplied, and the factors of
-    // the others stay in registers.
-    let is_lone = const { !XOR && REST > 1 } && last == 0 && pass.rows[first_row][0] == 1;
-    // One row of two is copied, so four vectors of each fit into 16 registers.
-    let lone_wide = if REST == 2 { UNROLL_MAX } else { wide };
-    while is_lone && at < end {
-        // SAFETY: `lone_wide` vectors from `at` are inside the pass: its length is whole blocks.
-        differs = unsafe { this.block::<true>(at, lone_wide, differs) };
-        at += lone_wide * L::BYTES;
-    }
     while at + wide * L::BYTES <= end {
         // SAFETY: `wide` vectors from `at` are inside the pass.
         differs = unsafe { this.block::<false>(at, wide, differs) };
