@@ -104,7 +104,7 @@ pub fn execute(
             Record::Measurement(measured) => drop(known.insert(measured.id.clone(), *measured)),
             Record::Check(check) => drop(checked.insert((check.name, check.target))),
             Record::Baseline(point) => drop(baselines.insert(baseline_key(&point))),
-            Record::Cpu(_) | Record::Trace(_) | Record::Resources(_) => {}
+            Record::Cpu(_) | Record::Resources(_) => {}
         }
     }
     let commands = Live::new(run.evidence);

@@ -43,7 +43,7 @@ struct Page<'a> {
     shared: Vec<String>,
     side_by_side: Option<SideBySide>,
     charts: Vec<Chart>,
-    pictures: Vec<(String, String)>,
+    picture: Option<(&'static str, String)>,
     accounts: Vec<CpuTable>,
     flames_left_out: usize,
     sections: Vec<Section>,
@@ -95,20 +95,16 @@ const FLAME_BYTES_MAX: usize = 1_200_000;
 /// The page's policy lets nothing else run.
 const SCRIPT: &str = include_str!("../../assets/report.js");
 
-/// Pictures that a run directory may hold beside its records, and what they are called on the page.
-const PICTURES: [(&str, &str); 4] = [
-    ("bottleneck.svg", "The way from the drives to the processor, and its narrowest link"),
-    ("flame-whole.svg", "Where the processors' time went: the whole system"),
-    ("flame-client.svg", "The load generator alone"),
-    ("flame-group.svg", "The engine's functions alone"),
-];
+/// The picture that a run directory holds beside its records, and what it is called on the page.
+const PICTURE: (&str, &str) =
+    ("bottleneck.svg", "The way from the drives to the processor, and its narrowest link");
 
 /// The page of a run; pictures are looked for in `dir`.
 ///
 /// # Errors
 /// If the template cannot be filled, which is a fault of the lab.
 pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> {
-    let names = engines(points);
+    let (names, rivals) = (engines(points), findings::rivals(points));
     let shared = shared_notes(points);
     let mut budget = Budget::new(FLAME_BYTES_MAX);
     let accounts = tables::accounts(&run.records, dir, &mut budget);
@@ -119,10 +115,10 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         title: title(run),
         when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points, &run.records),
-        forests: names
+        forests: rivals
             .iter()
             .skip(1)
-            .filter_map(|other| forest::of(points, &names, other))
+            .filter_map(|other| forest::of(points, &rivals, other))
             .collect(),
         shares: forest::shares(points),
         marks: marks(points),
@@ -135,7 +131,7 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         shared: shared.clone(),
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
-        pictures: pictures(dir),
+        picture: picture(dir),
         accounts,
         flames_left_out: budget.left_out,
         // CPU time has a table with pictures of its own.
@@ -262,13 +258,11 @@ fn rate(point: &Point) -> String {
     if point.rate() > 0.0 { units::rate(point.rate(), point.unit()) } else { "failed".to_owned() }
 }
 
-fn pictures(dir: &Path) -> Vec<(String, String)> {
-    let read = |(file, name): (&str, &str)| {
-        let svg = std::fs::read_to_string(dir.join(file)).ok()?;
-        let from = svg.find("<svg")?;
-        Some((name.to_owned(), data_address(&still(&svg[from..]))))
-    };
-    PICTURES.into_iter().filter_map(read).collect()
+/// What it shows, and its address.
+fn picture(dir: &Path) -> Option<(&'static str, String)> {
+    let svg = std::fs::read_to_string(dir.join(PICTURE.0)).ok()?;
+    let from = svg.find("<svg")?;
+    Some((PICTURE.1, data_address(&still(&svg[from..]))))
 }
 
 fn commands(points: &[Point]) -> Vec<Command> {

@@ -7,17 +7,18 @@ use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::order::one_of;
+use crate::plan::file::Kind;
 use crate::record::{ArrayCondition, Measurement, RateUnit, RawSum, Record, Workload};
 use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 use crate::verdict::BASELINE_BELIEVED;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One workload on one engine in one condition.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
-    /// Name, version and whether it was tuned.
+    /// Name, version and whether it was tuned; which array, if it has several.
     pub engine: String,
     /// What was asked for.
     pub workload: Workload,
@@ -79,12 +80,12 @@ impl Point {
         Mark::of(&self.findings)
     }
 
-    /// RAID efficiency against its BASELINE (F4).
+    /// RAID efficiency against its BASELINE.
     pub fn efficiency(&self) -> Option<f64> {
         efficiency::raid(self.rate(), self.baseline.as_ref()?.value)
     }
 
-    /// Rate for each busy core (F5).
+    /// Rate for each busy core.
     pub fn cpu_efficiency(&self) -> Option<f64> {
         efficiency::cpu(self.rate(), self.cpu.as_ref()?.busy_cores, 1.0)
     }
@@ -136,9 +137,9 @@ pub fn of_arrays(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|point| !point.is_raw())
 }
 
-/// An engine's point at a case.
-pub fn at_case<'a>(points: &'a [Point], engine: &str, case: &str) -> Option<&'a Point> {
-    of_arrays(points).find(|point| point.engine == engine && point.case() == case)
+/// Points of arrays that were measured in turns: only these are compared.
+pub fn in_turns(points: &[Point]) -> impl Iterator<Item = &Point> {
+    of_arrays(points).filter(|point| point.stage == Kind::Compare.name())
 }
 
 /// All points of a run, in the order in which they were first measured.
@@ -153,7 +154,8 @@ pub fn of(records: &[Record]) -> Vec<Point> {
                 let baseline =
                     Baseline { value: point.value, derivation: point.derivation.clone() };
                 let from = (baseline, point.raw.clone());
-                baselines.insert((point.workload.clone(), point.condition), from);
+                let own = (point.target.clone(), point.workload.clone(), point.condition);
+                baselines.insert(own, from);
             }
             Record::Cpu(account) => {
                 let most = account.threads.iter().max_by(|a, b| a.cores.total_cmp(&b.cores));
@@ -166,8 +168,11 @@ pub fn of(records: &[Record]) -> Vec<Point> {
         point.cpu = cpu_of(&point.rounds);
         point.busiest = point.rounds.iter().find_map(|round| busiest.get(&round.id).cloned());
         point.link = fullest(&point.rounds);
-        let own = (point.workload.name.clone(), point.condition);
-        if let Some((baseline, raw)) = baselines.get(&own)
+        let of = |target: &str| {
+            baselines.get(&(target.to_owned(), point.workload.name.clone(), point.condition))
+        };
+        // Older runs do not say which array a BASELINE is of.
+        if let Some((baseline, raw)) = of(point.target()).or_else(|| of(""))
             && !point.is_raw()
         {
             (point.baseline, point.raw) = (Some(baseline.clone()), raw.clone());
@@ -176,8 +181,22 @@ pub fn of(records: &[Record]) -> Vec<Point> {
     for point in &mut points {
         point.findings.extend(above_baseline(point));
     }
+    tell_apart(&mut points);
     inversions(&mut points);
     points
+}
+
+/// An engine with several arrays in a run is several: each is called by its array, too.
+fn tell_apart(points: &mut [Point]) {
+    let mut arrays: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for point in of_arrays(points) {
+        arrays.entry(point.engine.clone()).or_default().insert(point.target().to_owned());
+    }
+    for point in points.iter_mut().filter(|point| !point.is_raw()) {
+        if arrays.get(&point.engine).is_some_and(|arrays| arrays.len() > 1) {
+            point.engine = format!("{} {}", point.engine, point.target());
+        }
+    }
 }
 
 /// A figure far above what the raw drives did at the same load is not about the drives any more
@@ -279,7 +298,7 @@ fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {
     })
 }
 
-/// F2 for people: the hot cores as `N x M %`, the others after them.
+/// For people: the hot cores as `N x M %`, the others after them.
 pub fn cores(per_core: &[f64]) -> String {
     let mut shares = per_core.to_vec();
     shares.sort_by(|one, other| other.total_cmp(one));

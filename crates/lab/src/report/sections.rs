@@ -48,7 +48,6 @@ pub fn all(records: &[Record], points: &[Point]) -> Vec<Section> {
     let after = [
         cpu(records),
         tables::resources(records),
-        tables::traces(records),
         production::section(points),
         tables::checks(records),
     ];

@@ -1,5 +1,4 @@
-//! What became of I/Os between submission and the device: sizes, splits, merges, alignment (items
-//! 77 to 81).
+//! What became of I/Os between submission and the device: sizes, splits, merges, alignment.
 //!
 //! What must stay true: submitted is what came in from above, issued is what went to the driver; an
 //! issue is off a boundary if its start or its end is; lost events make the account invalid, never
@@ -8,11 +7,11 @@
 use super::event::{Event, Kind};
 use crate::rules;
 use crate::validity::Finding;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// I/Os of one station in one direction.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Flow {
     /// I/Os.
     pub ios: u64,
@@ -29,7 +28,7 @@ pub struct Flow {
 }
 
 /// One device.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct DeviceAccount {
     /// Path, as it was given.
     pub device: String,
@@ -54,7 +53,7 @@ pub struct DeviceAccount {
 }
 
 /// All devices.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TraceAccount {
     /// What ran meanwhile.
     pub of: String,

@@ -86,6 +86,7 @@ pub fn two_engines() -> Run {
         }
     }
     run.records.push(Record::Baseline(BaselinePoint {
+        target: String::new(),
         workload: reads.name.clone(),
         condition: ArrayCondition::Healthy,
         value: 200e3,
@@ -117,15 +118,12 @@ pub fn accounted() -> Record {
     Record::Cpu(serde_json::from_slice(&output.stdout).expect("an account"))
 }
 
-/// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace
-/// that was recorded on a loop device.
+/// The run with everything that stands beside figures: a CPU account and resources.
 pub fn with_everything() -> Run {
     use ashlar_lab::inspect::resources::Row;
     use ashlar_lab::record::ResourceTable;
     let mut run = two_engines();
     run.records.push(accounted());
-    let trace = include_str!("../../data/trace-loop.json");
-    run.records.push(Record::Trace(serde_json::from_str(trace).expect("a trace")));
     let row = Row {
         resource: "memory, bandwidth".into(),
         utilisation: None,
