@@ -120,6 +120,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         let compared = stored::compare(dir.path(), old, args.worse_below)?;
         let worse = compared.pairs.iter().filter(|pair| pair.is_worse);
         verdict.change.extend(worse.map(|it| format!("{}: {}", it.case, it.sentence)));
+        let open = compared.pairs.iter().filter(|pair| !pair.is_decided);
+        verdict.open.extend(open.map(|it| format!("{}: {}", it.case, it.sentence)));
         verdict.open.extend(compared.left_out);
     }
     match json {

@@ -18,6 +18,8 @@ mod span;
 mod turns;
 
 pub use own::{FIRST_FILL, SECOND_FILL};
+#[cfg(test)]
+pub(crate) use turns::begins_with_second;
 
 use super::file::{Array, Kind, Plan, Stage};
 use crate::Refusal;
