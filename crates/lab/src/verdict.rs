@@ -43,7 +43,7 @@ pub struct Verdict {
 /// What is known beside the measurement itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Evidence<'a> {
-    /// What the raw drives do at the same point, in the unit of the figure (F6 to F9).
+    /// What the raw drives do at the same point, in the unit of the figure.
     pub baseline: Option<f64>,
     /// The figure, in the same unit as the baseline.
     pub figure: f64,

@@ -1,4 +1,4 @@
-//! Programs that people take for benchmarks of storage and that are none (item 112): why, and what
+//! Programs that people take for benchmarks of storage and that are none: why, and what
 //! to run instead.
 //!
 //! What must stay true: a program that is not in the list is not judged; fio itself never is.

@@ -1,4 +1,4 @@
-//! How a load lies over the cores: formula F2, the notation "9x100%", and two numbers for
+//! How a load lies over the cores: the notation "9x100%", and two numbers for
 //! unevenness.
 //!
 //! What must stay true: an average is never given without the spread beside it; a core that is idle

@@ -1,5 +1,5 @@
 //! What an array of spinning drives does over its whole width, from the measured zones of its
-//! drives (item 37): makers quote the fast outer cylinders, and so does a figure that was taken
+//! drives: makers quote the fast outer cylinders, and so does a figure that was taken
 //! there.
 //!
 //! What must stay true: at each place the slowest drive counts, because a stripe waits for it;
