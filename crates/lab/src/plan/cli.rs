@@ -315,6 +315,9 @@ fn estimate(expanded: &Expanded) -> String {
     let points = expanded.points().count();
     let plural = if points == 1 { "" } else { "s" };
     let mut text = format!("{points} point{plural}, about {}", duration(expanded.expected_s()));
+    if expanded.groups.iter().any(|group| group.made_s > 0.0) {
+        text += ", and what engines do in the background: initial syncs, rebuilds to their end";
+    }
     for (stage, why) in &expanded.left_out {
         text += &format!("\nleft out: {stage}: {why}");
     }

@@ -141,8 +141,10 @@ impl Session<'_> {
     fn group(&mut self, group: &Group, progress: &mut Progress) -> Result<(), Refusal> {
         let wanted = group.points.iter().any(|point| !self.has(point));
         let mut rebuilding = None;
-        if wanted {
-            rebuilding = self.prepare(group)?;
+        if !wanted {
+            progress.pass(group.made_s + group.before_s);
+        } else {
+            rebuilding = self.prepare(group, progress)?;
             if group.has_file_system && !self.mount(group, progress)? {
                 group.points.iter().for_each(|point| progress.end(point.expected_s, None));
                 return Ok(());
@@ -187,15 +189,21 @@ impl Session<'_> {
 
     /// The array that a group needs, in the condition that it needs; raw drives need that there is
     /// none.
-    fn prepare(&mut self, group: &Group) -> Result<Option<Rebuilding>, Refusal> {
+    fn prepare(
+        &mut self,
+        group: &Group,
+        progress: &mut Progress,
+    ) -> Result<Option<Rebuilding>, Refusal> {
         let Some(array) = made::needed(&self.plan.arrays, group) else {
             return self.take_away().map(|()| None);
         };
         let serves = |made: &Made<'_>| made.serves(array, group.out) && !group.is_fresh;
         if !self.made.as_ref().is_some_and(serves) {
             self.take_away()?;
+            progress.say(&format!("{} is made and filled", array.name()));
             let dir = self.run.dir.path();
             self.made = Some(Made::make(array, self.run.evidence, self.commands, dir)?);
+            progress.pass(group.made_s);
         }
         let Some(made) = &mut self.made else { return Ok(None) };
         made.degrade(group.out)?;

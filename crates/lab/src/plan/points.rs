@@ -17,11 +17,13 @@ mod own;
 mod span;
 mod turns;
 
+pub(super) use own::FILL_BYTES_PER_S;
 pub use own::{FIRST_FILL, SECOND_FILL};
 #[cfg(test)]
 pub(crate) use turns::begins_with_second;
 
 use super::file::{Array, Kind, Plan, Stage};
+use super::made;
 use crate::Refusal;
 use crate::fio::JobFile;
 use crate::record::{ArrayCondition, EngineIdentity, Measurement, Workload};
@@ -29,7 +31,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What starting and ending fio takes, seconds.
-const START_S: f64 = 2.0;
+pub(super) const START_S: f64 = 2.0;
 
 /// Points that belong together: commands before them and after them.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +52,8 @@ pub struct Group {
     pub has_file_system: bool,
     /// Seconds that come before the first point: a file system that is filled.
     pub before_s: f64,
+    /// Seconds that making and filling an array takes, if none stands that serves.
+    pub made_s: f64,
 }
 
 /// One start of fio.
@@ -145,7 +149,7 @@ impl Expanded {
 
     /// Seconds everything should take.
     pub fn expected_s(&self) -> f64 {
-        let before: f64 = self.groups.iter().map(|group| group.before_s).sum();
+        let before: f64 = self.groups.iter().map(|group| group.made_s + group.before_s).sum();
         before + self.points().map(|point| point.expected_s).sum::<f64>()
     }
 
@@ -197,6 +201,7 @@ pub fn expand(
             None => all.groups.extend(maker.groups()?),
         }
     }
+    made::estimate(&all.arrays, &mut all.groups);
     Ok(all)
 }
 
