@@ -17,6 +17,7 @@
 //! - inspect: the server as it is: model, checks, bottleneck diagram, verdict
 //! - lint: what is wrong with a benchmark, before it runs and after
 //! - guard: nothing is written to a device that carries something, unless its user names it
+//! - hold: a drive that another lab measures is refused
 //! - host_cpu: CPU time of the machine around a piece of work
 //! - meter: what flowed over drives and links around a piece of work
 //! - compare: two engines in turns, or two stored runs
@@ -45,6 +46,7 @@ pub mod cpu;
 pub mod evidence;
 pub mod fio;
 pub mod guard;
+mod hold;
 pub mod host_cpu;
 pub mod inspect;
 pub mod lint;

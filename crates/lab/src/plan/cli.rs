@@ -13,6 +13,7 @@ use crate::adapter::needs::{Need, refuse_missing};
 use crate::evidence::log::{sha256, unix_whole_s};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard::refuse_unless_named;
+use crate::hold::Hold;
 use crate::inspect::models::Library;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
@@ -147,7 +148,8 @@ pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summar
         refuse_missing(needs(&expanded)?)?;
         refuse_not_understood(&expanded)?;
         // The same refusals as in earnest, so that they are seen in time.
-        return refuse(&Unlogged, &expanded, order.named).map(|()| None);
+        refuse(&Unlogged, &expanded, order.named)?;
+        return Hold::of(&devices(&expanded)).map(|_| None);
     }
     let begun = begun(order)?;
     refuse_missing(needs(&expanded)?)?;
@@ -161,6 +163,7 @@ pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summar
         eprintln!("{}", estimate(&expanded));
     }
     refuse(&LiveCommands::new(&evidence), &expanded, order.named)?;
+    let _held = Hold::of(&devices(&expanded))?;
     let dir = match begun {
         Some(dir) => dir,
         None => create(order, &plan, &expanded, path)?,
@@ -290,7 +293,7 @@ fn create(
         question: plan.question.clone(),
         plan_sha256: Some(sha256(order.text.as_bytes())),
         began_unix_s: unix_whole_s(),
-        environment: environment(expanded),
+        environment: environment::facts(&devices(expanded)),
         left_out: expanded.left_out.clone(),
     };
     let dir = RunDir::create(path, &facts)?;
@@ -298,8 +301,8 @@ fn create(
     Ok(dir)
 }
 
-/// The machine, and the devices that are measured.
-fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String> {
+/// The devices that are measured.
+fn devices(expanded: &Expanded) -> Vec<PathBuf> {
     let mut devices: Vec<PathBuf> = expanded
         .points()
         .flat_map(|point| point.targets.iter().map(|target| target.path.clone()))
@@ -308,7 +311,7 @@ fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String
         .collect();
     devices.sort();
     devices.dedup();
-    environment::facts(&devices)
+    devices
 }
 
 fn estimate(expanded: &Expanded) -> String {

@@ -4,6 +4,7 @@
 //! in use is said even if it cannot be read.
 
 use super::Sysfs;
+use crate::hold::is_held;
 use crate::lint::machine::Known;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -54,6 +55,7 @@ pub fn occupied(path: &Path, sysfs: &Sysfs, rdev: u64) -> Known<Vec<String>> {
     }
     found.extend(held(sysfs));
     found.extend(swap(path)?);
+    found.extend(is_held(path).then(|| "measured by another lab".to_owned()));
     found.extend(claimed(path).filter(|_| found.is_empty()));
     match signatures(path) {
         Ok(more) => found.extend(more),
