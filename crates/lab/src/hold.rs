@@ -23,9 +23,6 @@ pub struct Hold {
 
 impl Hold {
     /// Of the drives and files at `paths`; what is neither needs none.
-    ///
-    /// # Errors
-    /// If another lab holds one of them.
     pub fn of(paths: &[PathBuf]) -> Result<Hold, Refusal> {
         let named: BTreeMap<String, &PathBuf> =
             paths.iter().filter_map(|path| Some((name(path)?, path))).collect();

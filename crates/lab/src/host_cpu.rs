@@ -27,9 +27,6 @@ pub struct HostCpu {
 
 impl HostCpu {
     /// Look now.
-    ///
-    /// # Errors
-    /// If /proc/stat cannot be read.
     pub fn now() -> Result<HostCpu, Refusal> {
         let path = Path::new("/proc/stat");
         let text = std::fs::read_to_string(path).at(path, "")?;

@@ -97,19 +97,16 @@ pub enum Verdict {
 pub struct Inspection {
     /// What becomes of it.
     pub verdict: Verdict,
-    /// The checks.
     pub checks: Vec<Check>,
     /// All drives read at once.
     pub read: Flow,
     /// All drives in a rebuild.
     pub rebuild: Flow,
-    /// The links.
     pub topology: Topology,
     /// What makers state about the drives.
     pub models: Vec<ModelLine>,
     /// Every resource.
     pub resources: Vec<resources::Row>,
-    /// The server.
     pub server: Server,
 }
 
@@ -172,9 +169,6 @@ fn rate(text: &str, unit: f64) -> Result<Rate, String> {
 }
 
 /// Read a server out of a capture.
-///
-/// # Errors
-/// It is not a capture, or cannot be read.
 pub fn captured(dir: &Path) -> Result<Server, Refusal> {
     let (capture, odd) = folder::read(dir)?;
     if odd > 0 {
@@ -197,10 +191,6 @@ pub fn look(limit: Duration) -> Server {
     Server::read(&Source::live(limit))
 }
 
-/// Do it.
-///
-/// # Errors
-/// A capture cannot be read, or the diagram not written.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let server = match args.from.as_slice() {
         [] => look(Duration::from_secs(args.limit)),

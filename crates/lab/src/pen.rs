@@ -61,7 +61,6 @@ impl Pen {
         );
     }
 
-    /// A dot.
     pub fn dot(&mut self, (x, y): At, paint: &str) {
         let paint = painted(paint);
         let _ = write!(self.out, r#"<circle {paint} cx="{x:.1}" cy="{y:.1}" r="3"/>"#);
@@ -94,13 +93,11 @@ impl Pen {
         legend_height(series, width)
     }
 
-    /// The picture.
     pub fn done(self) -> String {
         self.out + "</svg>"
     }
 }
 
-/// The height of a legend.
 pub fn legend_height(series: &[String], width: f64) -> f64 {
     places(series, width).last().map_or(8.0, |it| it.1) + 13.0
 }

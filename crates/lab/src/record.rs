@@ -79,7 +79,6 @@ pub struct RawSum {
     pub workload: String,
     /// Of all drives, in the unit of the array's workload.
     pub value: f64,
-    /// Drives.
     pub drives: u32,
     /// Of these, how many hold data of a stripe.
     pub data_drives: u32,
@@ -185,7 +184,6 @@ pub struct Workload {
     pub read_percent: Option<u32>,
     /// Block size, bytes.
     pub block_bytes: u64,
-    /// Jobs.
     pub jobs: u32,
     /// I/O depth of each job.
     pub depth: u32,

@@ -103,7 +103,6 @@ impl Rule {
         Check { name, target, outcome, found, next }
     }
 
-    /// It passes.
     pub fn pass(&self, target: impl Into<String>, found: impl Into<String>) -> Check {
         self.check(target, Outcome::Pass, found)
     }

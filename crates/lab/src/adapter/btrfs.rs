@@ -24,9 +24,6 @@ pub struct Btrfs {
 }
 
 /// The running kernel's release.
-///
-/// # Errors
-/// If `uname` cannot be run.
 pub(crate) fn kernel(commands: &dyn Commands) -> Result<String, Refusal> {
     Ok(commands.succeed(&["uname", "-r"], "which kernel")?.stdout.trim().to_owned())
 }

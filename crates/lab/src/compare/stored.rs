@@ -21,7 +21,6 @@ pub struct Pair {
     pub case: String,
     /// The new run's rate over the old one's.
     pub ratio: f64,
-    /// In words.
     pub sentence: String,
     /// It has an interval, and neither side drifted.
     pub is_decided: bool,
@@ -39,9 +38,6 @@ pub struct Stored {
 }
 
 /// Compare the run at `new` with the one at `old`; a case below `limit` of the old rate is worse.
-///
-/// # Errors
-/// If one of them cannot be read or they have no case in common.
 pub fn compare(new: &Path, old: &Path, limit: f64) -> Result<Stored, Refusal> {
     let read = |path: &Path| Ok::<_, Refusal>(points::of(&RunDir::open(path)?.read()?.records));
     let (new, old) = (read(new)?, read(old)?);

@@ -92,7 +92,6 @@ pub struct GroupAccount {
     pub useful: Share,
     /// Locks, caches, copies, submission.
     pub overhead: Share,
-    /// Polling.
     pub polling: Share,
     /// What no expression of the group tells apart.
     pub unsorted: Share,
@@ -109,7 +108,6 @@ pub struct WorkAccount {
     pub name: String,
     /// Useful, overhead, polling, unsorted.
     pub kind: WorkKind,
-    /// Of the machine.
     pub share: Share,
 }
 
@@ -118,7 +116,6 @@ pub struct WorkAccount {
 pub struct Row {
     /// Thread or frame.
     pub name: String,
-    /// Of the machine.
     pub share: Share,
     /// The same in cores.
     pub cores: f64,
@@ -171,10 +168,6 @@ pub struct Taken<'a> {
 
 impl CpuAccount {
     /// The account of `counts`.
-    ///
-    /// # Errors
-    /// There is nothing to account for, or the counts cannot be in any unit (or not in the one that
-    /// was said).
     pub fn of(counts: &Counts, groups: &Groups, taken: &Taken<'_>) -> Result<CpuAccount, Refusal> {
         let window = taken.window;
         if !window.is_sound() {

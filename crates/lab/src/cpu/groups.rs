@@ -110,7 +110,6 @@ pub struct Group {
 /// All groups that are asked, in order: the first that a frame belongs to has it.
 #[derive(Debug)]
 pub struct Groups {
-    /// The groups.
     pub all: Vec<Group>,
 }
 

@@ -73,9 +73,6 @@ impl Drop for Folder {
 }
 
 /// Sample and account.
-///
-/// # Errors
-/// perf or the load cannot run, or there were no samples.
 pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     let folder = Folder::make(plan.out)?;
     let dir = folder.path.as_path();
@@ -188,9 +185,6 @@ fn client_misses(account: &CpuAccount, work: &Figures) -> Option<Finding> {
 }
 
 /// Draw all zooms that show anything into `dir`, and write the folded stacks. By zoom, the file.
-///
-/// # Errors
-/// They cannot be written.
 pub fn pictures(
     dir: &Path,
     counts: &Counts,

@@ -22,9 +22,6 @@ pub struct Verified {
 }
 
 /// Compare the run in `dir` with its log.
-///
-/// # Errors
-/// If there is no log to compare with.
 pub fn verify(dir: &Path) -> Result<Verified, Refusal> {
     let path = dir.join(LOG);
     let text = fs::read(&path).at(&path, "name the directory of a run")?;

@@ -41,7 +41,6 @@ pub struct Setting {
 /// A job with everything it inherits; keys by their first name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Job {
-    /// Its name.
     pub name: String,
     /// Line of its section, from 1; 0 if it comes from elsewhere.
     pub line: usize,
@@ -98,10 +97,6 @@ impl JobFile {
     }
 
     /// Read a job file.
-    ///
-    /// # Errors
-    /// If a line stands before the first section, a section is not closed or has no name, or
-    /// another file is included.
     pub fn parse(text: &str) -> Result<JobFile, Refusal> {
         let mut sections: Vec<Section> = Vec::new();
         for (at, line) in text.lines().enumerate() {

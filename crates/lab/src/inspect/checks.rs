@@ -28,11 +28,9 @@ use std::collections::BTreeSet;
 /// What checks look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The server.
     pub server: &'a Server,
     /// The same server before the load, if there is a capture of it.
     pub before: Option<&'a Server>,
-    /// Its links.
     pub topology: &'a Topology,
     /// All drives read.
     pub read: &'a Flow,

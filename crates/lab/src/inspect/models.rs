@@ -69,9 +69,7 @@ pub struct Figures {
     pub sequential_write: Option<u64>,
     /// Sequential writes once the cache is full.
     pub sustained_write: Option<u64>,
-    /// Random reads.
     pub random_read: Option<u64>,
-    /// Random writes.
     pub random_write: Option<u64>,
     /// At the outer edge of a spinning drive: what its data sheet quotes.
     pub outer: Option<u64>,
@@ -108,7 +106,6 @@ pub enum Known {
         /// Capacities of it that are known, GB.
         gigabytes: Vec<u64>,
     },
-    /// Nothing.
     Nothing,
 }
 
@@ -119,7 +116,6 @@ pub struct Entry {
     pub family: String,
     /// What data lie on.
     pub medium: Medium,
-    /// The figures.
     pub figures: Figures,
     /// Who says so.
     pub source: String,
@@ -129,9 +125,6 @@ pub struct Entry {
 
 impl Library {
     /// With the users' own `files`, which come before what the lab has.
-    ///
-    /// # Errors
-    /// A file that cannot be read or understood, by name.
     pub fn with(files: &[impl AsRef<Path>]) -> Result<Library, Refusal> {
         let mut own = Vec::new();
         for path in files.iter().map(AsRef::as_ref) {
@@ -184,7 +177,6 @@ impl Library {
 pub struct ModelLine {
     /// As the kernel names it.
     pub model: String,
-    /// Bytes of one.
     pub size_bytes: u64,
     /// Their names.
     pub drives: Vec<String>,

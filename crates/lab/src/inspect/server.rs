@@ -56,7 +56,6 @@ pub struct Server {
     pub enclosures: Vec<Enclosure>,
     /// SAS phys of controllers and expanders.
     pub phys: Vec<Phy>,
-    /// Drives.
     pub drives: Vec<Drive>,
     /// Network interfaces of this server.
     pub networks: Vec<network::Network>,

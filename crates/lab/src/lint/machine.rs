@@ -32,9 +32,7 @@ pub enum Kind {
 /// Facts of a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TargetFacts {
-    /// What it is.
     pub kind: Known<Kind>,
-    /// Size, bytes.
     pub size_bytes: Known<u64>,
     /// Smallest unit the device takes, bytes.
     pub logical_block_bytes: Known<u64>,
@@ -95,7 +93,6 @@ impl TargetFacts {
 /// Facts of the host.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostFacts {
-    /// Memory, bytes.
     pub memory_bytes: Known<u64>,
     /// `fs.aio-max-nr`.
     pub aio_max: Known<u64>,

@@ -40,9 +40,6 @@ fn program(command: &[String]) -> String {
 }
 
 /// Refuse to lint a program that measures something else than storage, or that is not fio.
-///
-/// # Errors
-/// If it is one of them: with the reason.
 pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     let program = program(command);
     if PROGRAMS.benchmarks.contains(&program.to_ascii_lowercase()) {

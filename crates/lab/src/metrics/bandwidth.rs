@@ -55,7 +55,6 @@ impl Rate {
 pub struct PcieLink {
     /// Mega-transfers a second of one lane: 8000 for generation 3.
     pub mega_transfers: u64,
-    /// Lanes.
     pub lanes: u64,
 }
 

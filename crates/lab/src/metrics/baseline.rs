@@ -87,11 +87,6 @@ pub fn sequential_write_over((code, drives): (Code, u32), members_bytes_per_s: &
     Baseline { value: slowest * data, derivation }
 }
 
-/// The paper line: data drives x datasheet, bytes a second. Spares and parity count for nothing.
-pub fn on_paper(data_drives: u32, datasheet_bytes_per_s: f64) -> f64 {
-    f64::from(data_drives) * datasheet_bytes_per_s
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Code, degraded_random_read_over, random_write, sequential_write_over};

@@ -29,7 +29,6 @@ pub struct Comparison {
     pub low: f64,
     /// 95 % interval of it.
     pub high: f64,
-    /// Pairs.
     pub pairs: usize,
     /// Last third over first third of the side that changed more: 1 is no drift.
     pub drift: f64,
@@ -38,9 +37,7 @@ pub struct Comparison {
 /// What a comparison says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// A is faster.
     Faster,
-    /// A is slower.
     Slower,
     /// The interval contains 1.
     Open,
@@ -49,7 +46,6 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// In words.
     pub fn word(self) -> &'static str {
         match self {
             Decision::Faster => "faster",
@@ -85,7 +81,6 @@ impl Comparison {
         format!("95 % interval {:.3} to {:.3}, {} pairs{drift}", self.low, self.high, self.pairs)
     }
 
-    /// One sentence.
     pub fn sentence(self) -> String {
         let said = match self.decision() {
             Decision::Faster | Decision::Slower => format!("A is {:.3} times B", self.ratio),

@@ -29,7 +29,6 @@ pub struct Member {
 /// A slow member and how far behind it is.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Slow {
-    /// Which.
     pub name: String,
     /// Its rate over the median of all.
     pub share: f64,

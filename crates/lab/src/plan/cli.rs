@@ -105,10 +105,6 @@ pub struct Order<'a> {
 }
 
 /// Run a plan.
-///
-/// # Errors
-/// If the plan is not understood, a target must not be written to, or anything fails while
-/// measuring.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if args.example {
         crate::say_part!("{EXAMPLE}");
@@ -134,9 +130,6 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 }
 
 /// Carry a plan out; nothing comes of a dry run.
-///
-/// # Errors
-/// As [`run`].
 pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summary)>, Refusal> {
     let plan = Plan::parse(order.text)?;
     let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);

@@ -122,7 +122,6 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             FileSystem::Ext4 => "ext4",
@@ -207,9 +206,6 @@ fn rounds() -> u32 {
 
 impl Plan {
     /// Read a plan.
-    ///
-    /// # Errors
-    /// If it is not TOML, has keys it should not have, or lacks what its stages need.
     pub fn parse(text: &str) -> Result<Plan, Refusal> {
         let plan: Plan = toml::from_str(text).map_err(|error| {
             let at = error

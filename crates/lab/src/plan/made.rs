@@ -134,16 +134,12 @@ impl<'a> Made<'a> {
         &self.served.path
     }
 
-    /// What it is.
     pub fn identity(&self) -> &EngineIdentity {
         &self.identity
     }
 
     /// Take members out until `out` of them are, and wait until the engine is idle. Every third
     /// one, so that neighbours stay.
-    ///
-    /// # Errors
-    /// If the engine refuses.
     pub fn degrade(&mut self, out: usize) -> Result<(), Refusal> {
         if out > self.out {
             let count = self.devices.paths.len();
@@ -155,9 +151,6 @@ impl<'a> Made<'a> {
     }
 
     /// Put the member that was taken out first in again: a rebuild begins.
-    ///
-    /// # Errors
-    /// If the engine refuses.
     pub fn rebuild(&mut self) -> Result<Rebuilding, Refusal> {
         let began = monotonic();
         self.engine.put_in(&Live::new(self.evidence), 0)?;
@@ -168,9 +161,6 @@ impl<'a> Made<'a> {
 
     /// Do `work` while it is watched when the rebuild ends; seconds from its beginning, if it ended
     /// meanwhile.
-    ///
-    /// # Errors
-    /// If the work fails.
     pub fn meanwhile<T>(
         &self,
         rebuilding: Rebuilding,
@@ -196,9 +186,6 @@ impl<'a> Made<'a> {
     }
 
     /// Wait for the rebuild's end; seconds since it began.
-    ///
-    /// # Errors
-    /// If it does not end in an hour, or the engine cannot be asked.
     pub fn await_rebuilt(&self, rebuilding: Rebuilding) -> Result<f64, Refusal> {
         self.await_idle()?;
         Ok((monotonic() - rebuilding.began).as_secs_f64())

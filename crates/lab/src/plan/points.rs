@@ -82,7 +82,6 @@ pub struct Point {
 pub struct Target {
     /// Beginning of the names of its jobs: `t0.`.
     pub prefix: String,
-    /// Its path.
     pub path: PathBuf,
     /// By whom it is served.
     pub engine: EngineIdentity,
@@ -180,9 +179,6 @@ impl Expanded {
 
 /// Expand `plan`, which lies in `folder`. `size_of` gives the size of a target in bytes, for the
 /// estimate.
-///
-/// # Errors
-/// If a profile is missing or cannot be filled in.
 pub fn expand(
     plan: &Plan,
     folder: &Path,

@@ -61,9 +61,6 @@ impl Stripes {
 }
 
 /// Whether what the plan says of its arrays' stripes can be.
-///
-/// # Errors
-/// If it cannot: with `parity_members` there is one way to read it.
 pub(super) fn check(plan: &Plan) -> Result<(), Refusal> {
     let told =
         |array: &&Array| array.parity_members.is_some() || array.spares > 0 || array.declustered;

@@ -56,7 +56,6 @@ pub struct ChartRow {
     pub engine: String,
     /// What is drawn, with its unit.
     pub value: String,
-    /// Its mark.
     pub mark: Mark,
     /// Where its commands stand.
     pub commands: String,

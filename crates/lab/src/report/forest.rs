@@ -25,7 +25,6 @@ pub struct Forest {
     pub other: String,
     /// What the ends of the scale stand for: `4`.
     pub end: String,
-    /// Its lines.
     pub lines: Vec<Line>,
     /// Cases that are not on it.
     pub more: usize,
@@ -44,9 +43,7 @@ pub struct Line {
     pub class: &'static str,
     /// Where the interval begins, the ratio is and how wide the interval is, percent of the scale.
     pub from: f64,
-    /// See `from`.
     pub at: f64,
-    /// See `from`.
     pub width: f64,
 }
 

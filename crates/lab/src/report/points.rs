@@ -5,6 +5,7 @@
 
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
+use crate::metrics::spread::{SPIKE_POINTS, Spread};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::order::one_of;
 use crate::plan::file::Kind;
@@ -53,7 +54,6 @@ pub struct Cpu {
     pub mean: f64,
     /// Mean busy share of each core.
     pub per_core: Vec<f64>,
-    /// Busy cores.
     pub busy_cores: f64,
     /// CPU nanoseconds of all cores for each I/O.
     pub ns_per_io: Option<f64>,
@@ -300,30 +300,18 @@ fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {
 
 /// For people: the hot cores as `N x M %`, the others after them.
 pub fn cores(per_core: &[f64]) -> String {
-    let mut shares = per_core.to_vec();
-    shares.sort_by(|one, other| other.total_cmp(one));
-    let gap = (1..shares.len())
-        .map(|at| (at, shares[at - 1] - shares[at]))
-        .max_by(|one, other| one.1.total_cmp(&other.1));
-    let middle = median(shares.iter().copied());
-    match (shares.first(), gap) {
-        (None, _) => "not taken".to_owned(),
-        (Some(highest), Some((at, _)))
-            if highest - middle > SPIKE || (shares.len() == 2 && highest - shares[1] > SPIKE) =>
-        {
-            format!("{}, {}", group(&shares[..at]), group(&shares[at..]))
-        }
-        _ => format!("{}, no spikes", group(&shares)),
+    let percents: Vec<f64> = per_core.iter().map(|share| share * 100.0).collect();
+    let Some(spread) = Spread::of(&percents, SPIKE_POINTS) else { return "not taken".to_owned() };
+    let told = |percents: &[f64]| {
+        let count = latency::to_f64(u64::try_from(percents.len()).unwrap_or(1));
+        format!("{} x {:.0} %", percents.len(), percents.iter().sum::<f64>() / count)
+    };
+    let mut sorted = percents;
+    sorted.sort_by(|one, other| other.total_cmp(one));
+    match sorted.split_at(spread.hot_cores) {
+        ([], all) => format!("{}, no spikes", told(all)),
+        (hot, others) => format!("{}, {}", told(hot), told(others)),
     }
-}
-
-/// A core this far above the median is a spike.
-const SPIKE: f64 = 0.10;
-
-fn group(shares: &[f64]) -> String {
-    let mean =
-        shares.iter().sum::<f64>() / latency::to_f64(u64::try_from(shares.len()).unwrap_or(1));
-    format!("{} x {:.0} %", shares.len(), mean * 100.0)
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ pub struct Section {
     pub title: String,
     /// Names of its columns.
     pub head: Vec<&'static str>,
-    /// Its rows.
     pub rows: Vec<Vec<String>>,
     /// Sentences under it.
     pub notes: Vec<String>,

@@ -78,7 +78,6 @@ pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
 
 /// Whose CPU time one measurement was.
 pub struct CpuTable {
-    /// Measurement.
     pub of: String,
     /// Event that was sampled.
     pub source: String,

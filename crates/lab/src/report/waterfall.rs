@@ -26,7 +26,6 @@ pub struct Step {
     pub from: Option<f64>,
     /// Over how many drives it is spread, and what they are called.
     pub drives: (u32, &'static str),
-    /// Its colour.
     colour: &'static str,
     /// The worst mark of what is behind it.
     mark: Mark,

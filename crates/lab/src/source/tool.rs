@@ -22,7 +22,6 @@ pub enum Ending {
     Signal,
     /// It took longer than it may; it was killed.
     TimedOut,
-    /// It is not installed.
     NotInstalled,
     /// It could not be started, with the reason.
     NotStarted(String),

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 pub struct Flow {
     /// I/Os.
     pub ios: u64,
-    /// Bytes.
     pub bytes: u64,
     /// Size in bytes and how often it came; a list, because JSON has no numbers as keys.
     pub sizes: Vec<(u64, u64)>,
@@ -40,11 +39,9 @@ pub struct DeviceAccount {
     pub issued_writes: Flow,
     /// Reads that went to the driver.
     pub issued_reads: Flow,
-    /// Cuts.
     pub splits: u64,
     /// Cuts that are off the full stripe, if its size was given.
     pub splits_off_stripe: Option<u64>,
-    /// Joins.
     pub merges: u64,
     /// Completions with an error.
     pub failed: u64,

@@ -81,7 +81,6 @@ impl Event {
         })
     }
 
-    /// Bytes.
     pub fn bytes(&self) -> u64 {
         self.sectors.saturating_mul(SECTOR_BYTES)
     }

@@ -64,9 +64,6 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Do what was asked.
-///
-/// # Errors
-/// The one line that says why not.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let account = trace(args)?;
     match json {

@@ -77,7 +77,6 @@ impl Ticker {
         Ticker { is_over, thread, own: own.clone(), before }
     }
 
-    /// End.
     pub fn end(self) -> Seen {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();

@@ -19,7 +19,6 @@ pub enum Context {
     Client,
     /// In a kernel thread of the engine, or in another kernel thread.
     KernelThread,
-    /// In a kworker.
     Kworker,
     /// In an interrupt or a softirq, on whoever's CPU time that was.
     Softirq,

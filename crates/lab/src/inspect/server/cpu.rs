@@ -8,11 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One hardware thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Thread {
-    /// Its number.
     pub cpu: u64,
-    /// Its core.
     pub core: u64,
-    /// Its socket.
     pub socket: u64,
     /// Its NUMA node.
     pub node: Option<u64>,

@@ -53,9 +53,7 @@ pub struct Drive {
     pub kind: DriveKind,
     /// Vendor's name for it.
     pub model: String,
-    /// Firmware.
     pub firmware: Option<String>,
-    /// Bytes.
     pub size_bytes: u64,
     /// Bytes of the whole drive, of which an NVMe namespace may be a part.
     pub drive_bytes: u64,
@@ -112,7 +110,6 @@ pub fn whole(devices: &[Drive]) -> Vec<Vec<&Drive>> {
 pub struct Controller {
     /// PCI address.
     pub address: String,
-    /// Name.
     pub name: String,
     /// NUMA node.
     pub node: Option<u64>,
@@ -121,7 +118,6 @@ pub struct Controller {
 /// What was found.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
-    /// Drives.
     pub drives: Vec<Drive>,
     /// Controllers that have drives, in order of address.
     pub controllers: Vec<Controller>,

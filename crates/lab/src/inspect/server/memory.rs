@@ -54,7 +54,6 @@ pub struct Bank {
     pub channels: u64,
     /// Channels with at least one module.
     pub populated: u64,
-    /// Modules.
     pub modules: u64,
     /// The slowest configured speed, mega-transfers a second.
     pub configured: Option<u64>,

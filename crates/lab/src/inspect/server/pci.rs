@@ -26,7 +26,6 @@ pub struct PciDevice {
     pub payload_bytes: Option<u64>,
     /// Addresses from the root to this device, itself last.
     pub chain: Vec<String>,
-    /// Its interrupts.
     pub irqs: Vec<u64>,
 }
 

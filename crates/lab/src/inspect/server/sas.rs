@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a phy has counted since it was reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PhyErrors {
-    /// Invalid dwords.
     pub invalid_dwords: u64,
     /// Running disparity errors.
     pub disparity_errors: u64,
@@ -62,7 +61,6 @@ pub struct Phy {
 pub struct Lanes {
     /// Mbit/s of one lane, the slowest.
     pub mega_bits: u64,
-    /// Lanes.
     pub count: u64,
 }
 
@@ -95,9 +93,7 @@ pub struct Sas {
     pub phys: Vec<Phy>,
     /// Port -> its lanes.
     pub ports: BTreeMap<String, Lanes>,
-    /// Expanders.
     pub expanders: Vec<Expander>,
-    /// Enclosures.
     pub enclosures: Vec<Enclosure>,
 }
 

@@ -43,9 +43,6 @@ const ZFS_MAGIC: [[u8; 8]; 2] =
     [[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0xba, 0xb1, 0x0c]];
 
 /// What is in the way of writing to the device at `path`; empty if nothing is.
-///
-/// # Errors
-/// If the device cannot be read.
 pub fn occupied(path: &Path, sysfs: &Sysfs, rdev: u64) -> Known<Vec<String>> {
     let mut found = Vec::new();
     for (number, name) in numbers(sysfs, rdev) {
@@ -119,9 +116,6 @@ fn swap(path: &Path) -> Known<Option<String>> {
 }
 
 /// Signatures that are found on a device or file.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn signatures(path: &Path) -> Known<Vec<String>> {
     let fault = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(fault)?;

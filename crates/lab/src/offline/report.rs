@@ -2,10 +2,10 @@
 
 mod made_up;
 
-use ashlar_lab::record::{ArrayCondition, BaselinePoint, Measurement, RawSum, Record};
-use ashlar_lab::report::{findings, page, points, text, waterfall};
-use ashlar_lab::rules;
-use ashlar_lab::store::Run;
+use crate::record::{ArrayCondition, BaselinePoint, Measurement, RawSum, Record};
+use crate::report::{findings, page, points, text, waterfall};
+use crate::rules;
+use crate::store::Run;
 use made_up::{accounted, invalidate, measurements, round, two_engines, with_everything, workload};
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     run.records.extend(deeper);
     measurements(&mut run.records).for_each(|one| one.stage = "array.sweep".into());
     let points = points::of(&run.records);
-    let charts = ashlar_lab::report::charts::all(&points);
+    let charts = crate::report::charts::all(&points);
     let units = |question: &str| {
         let chart = charts.iter().find(|it| it.words.question == question).expect(question);
         let has = |unit: &str| chart.rows.iter().any(|row| row.value.ends_with(unit));
@@ -85,7 +85,7 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let swept = text::markdown(&run, &points);
     assert!(swept.contains("not measured"), "a deeper load has no BASELINE");
     let mut spread = points[0].clone();
-    let baseline = ashlar_lab::metrics::baseline::Baseline { value: 100.0, derivation: "x".into() };
+    let baseline = crate::metrics::baseline::Baseline { value: 100.0, derivation: "x".into() };
     (spread.samples, spread.baseline) = (vec![80.0, 90.0, 95.0], Some(baseline));
     assert!(text::efficiency(&spread).ends_with("(80 to 95)"), "{}", text::efficiency(&spread));
 }
@@ -268,8 +268,8 @@ fn a_percentile_that_too_few_ios_lie_beyond_is_not_printed() {
 
 #[test]
 fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
-    use ashlar_lab::report::cli::{Args, run};
-    use ashlar_lab::store::RunDir;
+    use crate::report::cli::{Args, run};
+    use crate::store::RunDir;
     let place = tempfile::tempdir().expect("a directory");
     let made = two_engines();
     let dir = RunDir::create(place.path(), &made.facts).expect("made");
@@ -294,9 +294,9 @@ fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
 
 #[test]
 fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of_the_diagram() {
-    use ashlar_lab::inspect::resources::Row;
-    use ashlar_lab::meter::{DriveLoad, LinkLoad, PathLoad};
-    use ashlar_lab::record::ResourceTable;
+    use crate::inspect::resources::Row;
+    use crate::meter::{DriveLoad, LinkLoad, PathLoad};
+    use crate::record::ResourceTable;
     let mut run = two_engines();
     let path = PathLoad {
         drives: vec![DriveLoad { name: "sda".into(), bytes_per_s: 2e8, busy: 0.97, queued: 7.5 }],
@@ -398,8 +398,8 @@ fn accounts_and_resources_are_in_the_page_and_in_markdown() {
 
 #[test]
 fn csv_has_a_file_for_each_table_beside_the_rounds() {
-    use ashlar_lab::report::cli::{Args, run};
-    use ashlar_lab::store::RunDir;
+    use crate::report::cli::{Args, run};
+    use crate::store::RunDir;
     let place = tempfile::tempdir().expect("a directory");
     let made = with_everything();
     let dir = RunDir::create(&place.path().join("run"), &made.facts).expect("made");
