@@ -1,8 +1,8 @@
 //! The sentence on top: how the engines compare, what limits, what to do next, and whether the
 //! figures may be used.
 //!
-//! What must stay true: only figures that were taken in turns and whose mark allows it are compared;
-//! losses are told like gains.
+//! What must stay true: only figures that were taken in turns and whose mark allows it are
+//! compared; losses are told like gains.
 
 use super::points::{Point, in_turns, of_arrays};
 use crate::metrics::efficiency::{relative_cpu, relative_latency};

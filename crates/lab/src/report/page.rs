@@ -88,6 +88,8 @@ struct Command {
     evidence: String,
 }
 
+/// Charts that stand open: rates, what of the BASELINE is left, and where it is lost.
+const CHARTS_FIRST: usize = 4;
 /// Bytes of flame graphs that one page holds; the others stay in the run directory.
 const FLAME_BYTES_MAX: usize = 1_200_000;
 
@@ -314,6 +316,12 @@ fn outcome_class(word: &str) -> &'static str {
 /// Tables that come before the charts; the others stand behind them.
 fn is_first(section: &Section) -> bool {
     ["drive", "bay"].contains(&section.word)
+}
+
+/// Tables that tell once more, case by case, what stands at the top, and what is the same in every
+/// report.
+fn is_folded(section: &Section) -> bool {
+    ["compare", "production"].contains(&section.word)
 }
 
 fn mark_class(mark: &Mark) -> &'static str {
