@@ -95,7 +95,6 @@ pub enum Verdict {
 /// All that is known of a server.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Inspection {
-    /// What becomes of it.
     pub verdict: Verdict,
     pub checks: Vec<Check>,
     /// All drives read at once.
@@ -105,7 +104,6 @@ pub struct Inspection {
     pub topology: Topology,
     /// What makers state about the drives.
     pub models: Vec<ModelLine>,
-    /// Every resource.
     pub resources: Vec<resources::Row>,
     pub server: Server,
 }
@@ -186,7 +184,6 @@ fn from_outputs(paths: &[PathBuf]) -> Result<Server, Refusal> {
     Ok(Server { is_partial: true, ..Server::read(&Source::captured(capture)) })
 }
 
-/// Look at this machine.
 pub fn look(limit: Duration) -> Server {
     Server::read(&Source::live(limit))
 }

@@ -53,7 +53,6 @@ impl Pen {
         self.out.push_str("</rect>");
     }
 
-    /// A straight line.
     pub fn line(&mut self, class: &str, (x1, y1): At, (x2, y2): At) {
         let _ = write!(
             self.out,

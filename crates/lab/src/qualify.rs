@@ -77,7 +77,6 @@ struct Verdict {
     change: Vec<String>,
     /// What was not done, or could not be told.
     open: Vec<String>,
-    /// What speaks against nothing.
     notes: Vec<String>,
 }
 

@@ -16,7 +16,6 @@ pub const LEFT_BEHIND: &str = "left-behind.sh";
 pub struct Answer {
     /// Exit code; `None` if it was ended by a signal or a time limit.
     pub code: Option<i32>,
-    /// What it printed.
     pub stdout: String,
     /// Its last line on stderr.
     pub complaint: String,

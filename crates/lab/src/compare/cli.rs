@@ -157,7 +157,6 @@ fn order<'a>(args: &'a Args, text: &'a str, to: Option<&'a Path>) -> Order<'a> {
     }
 }
 
-/// Where records go.
 fn place(args: &Args) -> Result<PathBuf, Refusal> {
     args.dir.clone().ok_or_else(|| {
         let said = "nothing was done: there is no place for records";

@@ -17,7 +17,6 @@ use std::path::Path;
 /// One case in both runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
-    /// Engine and case.
     pub case: String,
     /// The new run's rate over the old one's.
     pub ratio: f64,
@@ -31,7 +30,6 @@ pub struct Pair {
 /// What came of the comparison.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Stored {
-    /// Cases that both have.
     pub pairs: Vec<Pair>,
     /// Cases that cannot be compared, and why.
     pub left_out: Vec<String>,

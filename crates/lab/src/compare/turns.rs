@@ -35,7 +35,6 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// What was asked for.
     pub fn of(args: &Args) -> Result<Losses, Refusal> {
         let parity = match args.level.as_str() {
             "raid5" => 1,

@@ -23,7 +23,6 @@ pub const FOLDED_HEAD: &str = "# folded stacks of ashlar lab, unit: ";
 /// How files are to be counted.
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {
-    /// Function groups.
     pub groups: &'a Groups,
     /// Names of the client's threads.
     pub client: &'a Regex,

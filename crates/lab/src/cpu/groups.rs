@@ -91,9 +91,7 @@ pub struct Work {
 /// One engine's group, ready to be asked.
 #[derive(Debug)]
 pub struct Group {
-    /// Name of the engine.
     pub name: String,
-    /// Version of its file.
     pub version: u32,
     /// What it is, one line.
     pub about: String,

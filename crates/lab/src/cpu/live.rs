@@ -27,11 +27,9 @@ use std::path::{Path, PathBuf};
 /// How to sample.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// What runs meanwhile.
     pub load: &'a Load,
     /// Samples a second on each core.
     pub hz: f64,
-    /// Function groups.
     pub groups: &'a Groups,
     /// Names of the client's threads.
     pub client: &'a Regex,
@@ -72,7 +70,6 @@ impl Drop for Folder {
     }
 }
 
-/// Sample and account.
 pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     let folder = Folder::make(plan.out)?;
     let dir = folder.path.as_path();

@@ -130,7 +130,6 @@ fn missing(error: &std::io::Error) -> Refusal {
     Refusal::cannot_run("perf.missing", what).hint(hint)
 }
 
-/// What perf's complaint means.
 fn refusal_for(said: &str) -> Refusal {
     let line =
         said.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("Error:"));

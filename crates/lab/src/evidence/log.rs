@@ -111,7 +111,6 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// The run's directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -271,12 +270,10 @@ impl Evidence {
 }
 
 impl Ran {
-    /// What it printed.
     pub fn stdout(&self) -> Result<Vec<u8>, Refusal> {
         self.read(&self.entry.stdout)
     }
 
-    /// What it complained about.
     pub fn stderr(&self) -> Result<Vec<u8>, Refusal> {
         self.read(&self.entry.stderr)
     }

@@ -23,7 +23,6 @@ const LOOK_NS: i64 = 200_000_000;
 /// A command to be run.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Program and arguments.
     pub argv: Vec<String>,
     /// What it is for, one sentence.
     pub why: String,

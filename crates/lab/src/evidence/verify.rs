@@ -13,9 +13,7 @@ use std::path::Path;
 /// What [`verify`] found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Verified {
-    /// Commands in the log.
     pub commands: usize,
-    /// Files that were compared.
     pub files: usize,
     /// What is wrong, one sentence each; none if all is as it was written.
     pub problems: Vec<String>,

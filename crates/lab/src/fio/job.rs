@@ -23,14 +23,12 @@ pub struct Section {
     pub name: String,
     /// Line of the file, from 1; 0 if it comes from elsewhere.
     pub line: usize,
-    /// Its settings, in order.
     pub settings: Vec<Setting>,
 }
 
 /// `key=value`, or a key alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// As it was written.
     pub key: String,
     /// What stands behind `=`, if there is one.
     pub value: Option<String>,
@@ -96,7 +94,6 @@ impl JobFile {
         }
     }
 
-    /// Read a job file.
     pub fn parse(text: &str) -> Result<JobFile, Refusal> {
         let mut sections: Vec<Section> = Vec::new();
         for (at, line) in text.lines().enumerate() {

@@ -124,7 +124,6 @@ pub struct Latency {
 }
 
 impl FioResult {
-    /// Read what fio printed.
     pub fn parse(output: &[u8]) -> Result<FioResult, Refusal> {
         let text = String::from_utf8_lossy(output);
         let Found { document, around } = find(&text)?;

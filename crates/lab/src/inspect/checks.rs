@@ -32,7 +32,6 @@ pub struct Facts<'a> {
     /// The same server before the load, if there is a capture of it.
     pub before: Option<&'a Server>,
     pub topology: &'a Topology,
-    /// All drives read.
     pub read: &'a Flow,
     /// All drives in a rebuild.
     pub rebuild: &'a Flow,
@@ -132,7 +131,6 @@ const LOOKS: [(&str, Look); 29] = [
     ("limits.request_size", software::request_size),
 ];
 
-/// Make every check.
 pub fn all(facts: &Facts<'_>) -> Vec<Check> {
     LOOKS.iter().map(|(name, look)| check(facts, name, *look)).collect()
 }

@@ -73,7 +73,6 @@ pub struct Figures {
     pub random_write: Option<u64>,
     /// At the outer edge of a spinning drive: what its data sheet quotes.
     pub outer: Option<u64>,
-    /// At its inner edge.
     pub inner: Option<u64>,
 }
 
@@ -101,7 +100,6 @@ pub enum Known {
     Exactly(Entry),
     /// The family, but in these capacities only, GB: their figures say nothing about this one.
     OtherCapacities {
-        /// Name of the family.
         family: String,
         /// Capacities of it that are known, GB.
         gigabytes: Vec<u64>,
@@ -112,12 +110,9 @@ pub enum Known {
 /// What is stated about one model in one capacity, and by whom.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Entry {
-    /// Name of the family.
     pub family: String,
-    /// What data lie on.
     pub medium: Medium,
     pub figures: Figures,
-    /// Who says so.
     pub source: String,
     /// Which file has it: its name and version, and its path if it is the user's.
     pub file: String,
@@ -178,7 +173,6 @@ pub struct ModelLine {
     /// As the kernel names it.
     pub model: String,
     pub size_bytes: u64,
-    /// Their names.
     pub drives: Vec<String>,
     /// What is stated about them.
     pub known: Known,

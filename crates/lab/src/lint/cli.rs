@@ -40,7 +40,6 @@ pub struct Args {
     elsewhere: bool,
 }
 
-/// Lint what was named.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(id) = &args.explain {
         return explain(id, json);

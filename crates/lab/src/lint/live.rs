@@ -57,7 +57,6 @@ impl Machine for Live {
 pub struct Sysfs {
     /// Of the device or partition.
     pub own: PathBuf,
-    /// Of the whole disk.
     pub disk: PathBuf,
 }
 

@@ -43,7 +43,6 @@ pub struct TargetFacts {
     pub optimal_bytes: Known<u64>,
     /// Whether it spins.
     pub rotational: Known<bool>,
-    /// Serial number.
     pub serial: Known<String>,
     /// What is in its way: mounted, held, a signature, a partition table.
     pub occupied: Known<Vec<String>>,

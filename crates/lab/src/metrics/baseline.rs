@@ -24,7 +24,6 @@ pub struct Code {
 }
 
 impl Code {
-    /// Members of a stripe.
     pub fn members(self) -> u32 {
         self.data + self.parity
     }

@@ -57,7 +57,6 @@ impl Decision {
 }
 
 impl Comparison {
-    /// What may be said.
     pub fn decision(self) -> Decision {
         match self {
             _ if self.has_drifted() => Decision::Drifted,

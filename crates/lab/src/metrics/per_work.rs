@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 /// CPU time over work.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PerWork {
-    /// I/Os done.
     pub ios: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// CPU time of all cores in the same time, nanoseconds.
     pub busy_ns: f64,
@@ -56,7 +54,6 @@ impl PerWork {
 /// What fio says about its own CPU at one point of load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClientCpu {
-    /// I/Os a second.
     pub iops: f64,
     /// fio's `usr_cpu`, percent.
     pub user_percent: f64,

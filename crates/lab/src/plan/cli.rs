@@ -84,7 +84,6 @@ pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
 /// A plan that is to be carried out, and how.
 pub struct Order<'a> {
-    /// The plan, in TOML.
     pub text: &'a str,
     /// Folder of its own profiles.
     pub folder: &'a Path,
@@ -94,17 +93,14 @@ pub struct Order<'a> {
     pub resume: Option<&'a Path>,
     /// Say what would be done, and do nothing.
     pub dry_run: bool,
-    /// No stacks are sampled.
     pub no_stacks: bool,
     /// Percent of all cores that other programs may use.
     pub strangers: f64,
-    /// Files with drive models.
     pub models: &'a [PathBuf],
     /// Serials and paths that may be destroyed.
     pub named: &'a [String],
 }
 
-/// Run a plan.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if args.example {
         crate::say_part!("{EXAMPLE}");

@@ -40,13 +40,10 @@ use std::path::{Path, PathBuf};
 
 /// What a run needs.
 pub struct Run<'a> {
-    /// Where records go.
     pub dir: &'a RunDir,
-    /// What is watched meanwhile.
     pub watch: &'a Watch,
     /// Where commands are written down.
     pub evidence: &'a Evidence,
-    /// What rules look at.
     pub machine: &'a dyn Machine,
     /// Serials and paths that may be destroyed.
     pub named: &'a [String],
@@ -63,7 +60,6 @@ pub struct Summary {
     pub resumed: usize,
     /// Measurements that must not be used.
     pub invalid: usize,
-    /// Checks that failed.
     pub failed: usize,
 }
 

@@ -146,7 +146,6 @@ impl FileSystem {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Which kind of stage.
     pub kind: Kind,
     /// Workloads; those that ship, or own ones.
     #[serde(default)]
@@ -205,7 +204,6 @@ fn rounds() -> u32 {
 }
 
 impl Plan {
-    /// Read a plan.
     pub fn parse(text: &str) -> Result<Plan, Refusal> {
         let plan: Plan = toml::from_str(text).map_err(|error| {
             let at = error

@@ -38,7 +38,6 @@ pub(super) const START_S: f64 = 2.0;
 pub struct Group {
     /// Commands before the first point; each is run once in a session.
     pub before: Vec<Vec<String>>,
-    /// What is measured.
     pub points: Vec<Point>,
     /// Commands after the last point.
     pub after: Vec<Vec<String>>,
@@ -63,11 +62,8 @@ pub struct Point {
     pub kind: Kind,
     /// Round, from 0.
     pub round: u32,
-    /// State of the array.
     pub condition: ArrayCondition,
-    /// What is asked for.
     pub workload: Workload,
-    /// The jobs, filled in.
     pub jobs: JobFile,
     /// What is measured: each target by itself.
     pub targets: Vec<Target>,
@@ -92,7 +88,6 @@ pub struct Target {
 pub struct Expanded {
     /// What to do, in order.
     pub groups: Vec<Group>,
-    /// Arrays of the plan.
     pub arrays: Vec<Array>,
     /// Raw drives of the plan.
     pub drives: Vec<PathBuf>,
@@ -141,7 +136,6 @@ impl Point {
 }
 
 impl Expanded {
-    /// All points in order.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
         self.groups.iter().flat_map(|group| &group.points)
     }

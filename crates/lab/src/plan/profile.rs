@@ -61,11 +61,8 @@ pub struct Profile {
 pub struct Fill<'a> {
     /// Targets, each with the job name that stands for it.
     pub targets: Vec<(String, &'a Path)>,
-    /// fio's engine.
     pub ioengine: &'a str,
-    /// Depth of each job.
     pub depth: u32,
-    /// Jobs on each target.
     pub jobs: u32,
     /// Seconds measured; `None` for work that ends by itself.
     pub runtime_s: Option<u64>,

@@ -33,7 +33,6 @@ impl Progress {
         Progress { bar, points, done: 0, left_s: expected_s }
     }
 
-    /// A point begins.
     pub fn begin(&self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),
@@ -86,7 +85,6 @@ impl Progress {
         }
     }
 
-    /// Nothing more comes.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 pub struct Stripes {
     /// Members that hold data of one stripe.
     pub data: u32,
-    /// All drives, spares too.
     pub drives: u32,
     /// Those that are no spares.
     pub active: u32,

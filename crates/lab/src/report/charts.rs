@@ -22,9 +22,7 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Words {
-    /// The question it answers.
     pub question: String,
-    /// How to read it.
     pub reading: String,
 }
 
@@ -50,14 +48,11 @@ pub struct Chart {
 /// A figure behind a chart.
 #[derive(Clone, Debug)]
 pub struct ChartRow {
-    /// Workload and condition.
     pub case: String,
-    /// By whom.
     pub engine: String,
     /// What is drawn, with its unit.
     pub value: String,
     pub mark: Mark,
-    /// Where its commands stand.
     pub commands: String,
     /// The first measurement behind it.
     pub first: String,

@@ -16,9 +16,7 @@ use crate::verdict::{self, Evidence, Factor, Verdict};
 /// Two engines at the same workload point, in turns.
 #[derive(Clone, Debug)]
 pub struct Duel<'a> {
-    /// The first engine's point.
     pub one: &'a Point,
-    /// The second engine's.
     pub other: &'a Point,
     /// First engine over second; `None` with fewer than six rounds of each.
     pub rate: Option<Comparison>,
@@ -26,7 +24,6 @@ pub struct Duel<'a> {
     pub relative_cpu: Option<f64>,
     /// The second's p99.9 over the first's.
     pub relative_latency: Option<f64>,
-    /// Neither side is invalid.
     pub is_usable: bool,
 }
 
@@ -44,9 +41,7 @@ pub struct Headline {
 /// A limiting factor and the point it belongs to.
 #[derive(Clone, Debug)]
 pub struct LimitedPoint {
-    /// Engine and case.
     pub of: String,
-    /// What limits it.
     pub verdict: Verdict,
 }
 
@@ -55,7 +50,6 @@ pub fn engines(points: &[Point]) -> Vec<&str> {
     distinct(of_arrays(points).map(|point| point.engine.as_str()))
 }
 
-/// Engines that took turns.
 pub fn rivals(points: &[Point]) -> Vec<&str> {
     distinct(in_turns(points).map(|point| point.engine.as_str()))
 }

@@ -21,7 +21,6 @@ const POWER_MAX: f64 = 4.0;
 pub struct Forest {
     /// First engine: right of the middle it is faster.
     pub one: String,
-    /// Second engine.
     pub other: String,
     /// What the ends of the scale stand for: `4`.
     pub end: String,
@@ -33,7 +32,6 @@ pub struct Forest {
 /// One case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// Workload and condition.
     pub case: String,
     /// `x1.34`, with a sign of multiplication.
     pub ratio: String,
@@ -98,7 +96,6 @@ fn line(case: String, rate: &Comparison, power: f64) -> Line {
 /// What a single engine reaches at one case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Share {
-    /// Workload and condition.
     pub case: String,
     /// How long the bar is, percent of the scale, which ends at the BASELINE.
     pub width: f64,

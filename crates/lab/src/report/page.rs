@@ -9,7 +9,7 @@ use super::forest::{self, Forest, Share};
 use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
 use super::sections::{self, Section};
-use super::tables::{self, CpuTable, SideBySide};
+use super::tables::{self, SideBySide};
 use super::text::{efficiency, percentile, title};
 use crate::order::distinct;
 use crate::record::ArrayCondition;
@@ -44,7 +44,7 @@ struct Page<'a> {
     side_by_side: Option<SideBySide>,
     charts: Vec<Chart>,
     picture: Option<(&'static str, String)>,
-    accounts: Vec<CpuTable>,
+    flames: Vec<(&'a str, Vec<(String, String)>)>,
     flames_left_out: usize,
     sections: Vec<Section>,
     topology: Option<String>,
@@ -109,7 +109,7 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
     let (names, rivals) = (engines(points), findings::rivals(points));
     let shared = shared_notes(points);
     let mut budget = Budget::new(FLAME_BYTES_MAX);
-    let accounts = tables::accounts(&run.records, dir, &mut budget);
+    let flames = tables::flames(&run.records, dir, &mut budget);
     let page = Page {
         style: include_str!("../../assets/report.css"),
         script: SCRIPT,
@@ -134,13 +134,9 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
         picture: picture(dir),
-        accounts,
+        flames,
         flames_left_out: budget.left_out,
-        // CPU time has a table with pictures of its own.
-        sections: sections::all(&run.records, points)
-            .into_iter()
-            .filter(|section| section.word != "cpu")
-            .collect(),
+        sections: sections::all(&run.records, points),
         topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
         environment: &run.facts.environment,
         left_out: &run.facts.left_out,

@@ -21,9 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Point {
     /// Name, version and whether it was tuned; which array, if it has several.
     pub engine: String,
-    /// What was asked for.
     pub workload: Workload,
-    /// State of the array.
     pub condition: ArrayCondition,
     /// Its stage in the plan.
     pub stage: String,
@@ -43,7 +41,6 @@ pub struct Point {
     pub raw: Option<RawSum>,
     /// What rules said, each rule once.
     pub findings: Vec<Finding>,
-    /// The rounds themselves.
     pub rounds: Vec<Measurement>,
 }
 
@@ -70,7 +67,6 @@ impl Point {
         self.rounds.first().map_or("", |round| round.target.as_str())
     }
 
-    /// What the rate counts.
     pub fn unit(&self) -> RateUnit {
         self.workload.unit()
     }
@@ -132,7 +128,6 @@ fn sum_of(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<f64> {
     seconds.into_values().collect()
 }
 
-/// Points of arrays.
 pub fn of_arrays(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|point| !point.is_raw())
 }

@@ -27,11 +27,9 @@ pub struct SideBySide {
 
 /// What one engine did in one case.
 pub struct Cell {
-    /// Rate with its unit.
     pub rate: String,
     /// Mean of all cores.
     pub cpu: String,
-    /// The hot cores.
     pub cores: String,
     /// Its mark; `None` if it was not measured.
     pub mark: Option<Mark>,
@@ -76,43 +74,31 @@ pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
     Some(SideBySide { engines: names.into_iter().map(str::to_owned).collect(), rows })
 }
 
-/// Whose CPU time one measurement was.
-pub struct CpuTable {
-    pub of: String,
-    /// Event that was sampled.
-    pub source: String,
-    /// Functions, share, useful, overhead, contexts.
-    pub rows: Vec<[String; 5]>,
-    /// Busiest threads.
-    pub threads: String,
-    /// What sampling cost.
-    pub cost: String,
-    /// Zoom of each flame graph, and the picture.
-    pub flames: Vec<(String, String)>,
+fn accounts(records: &[Record]) -> impl Iterator<Item = &CpuAccount> {
+    records.iter().filter_map(|record| match record {
+        Record::Cpu(account) => Some(account.as_ref()),
+        _ => None,
+    })
 }
 
-/// All accounts of a run; pictures are looked for in `dir` and taken as long as they fit: of each
+/// Flame graphs, by measurement: looked for in `dir` and taken as long as they fit; of each
 /// measurement the whole machine first, then its engines, then the client.
-pub fn accounts(records: &[Record], dir: &Path, budget: &mut Budget) -> Vec<CpuTable> {
-    let accounts: Vec<&CpuAccount> = records
-        .iter()
-        .filter_map(|record| match record {
-            Record::Cpu(account) => Some(account.as_ref()),
-            _ => None,
-        })
-        .collect();
-    let mut tables: Vec<CpuTable> = accounts.iter().map(|account| cpu_table(account)).collect();
+pub fn flames<'a>(
+    records: &'a [Record],
+    dir: &Path,
+    budget: &mut Budget,
+) -> Vec<(&'a str, Vec<(String, String)>)> {
     let order = |zoom: &str| match zoom {
         "whole" => 0,
         "client" => 2,
         _ => 1,
     };
-    let graphs = |(at, account): (usize, &&CpuAccount)| {
-        let of = account.flame_graphs.iter();
-        of.map(|(zoom, file)| (order(zoom), at, zoom.clone(), file.clone())).collect::<Vec<_>>()
+    let graphs = |(at, account): (usize, &'a CpuAccount)| {
+        account.flame_graphs.iter().map(move |(zoom, file)| (order(zoom), at, zoom, file))
     };
-    let mut graphs: Vec<_> = accounts.iter().enumerate().flat_map(graphs).collect();
+    let mut graphs: Vec<_> = accounts(records).enumerate().flat_map(graphs).collect();
     graphs.sort();
+    let mut all: Vec<_> = accounts(records).map(|it| (it.of.as_str(), Vec::new())).collect();
     for (_, at, zoom, file) in graphs {
         let Ok(svg) = std::fs::read_to_string(dir.join(file)) else { continue };
         let Some(address) = budget.take(&svg) else { continue };
@@ -121,52 +107,56 @@ pub fn accounts(records: &[Record], dir: &Path, budget: &mut Budget) -> Vec<CpuT
             "client" => "the load generator alone".to_owned(),
             engine => format!("{engine} alone"),
         };
-        tables[at].flames.push((name, address));
+        all[at].1.push((name, address));
     }
-    tables
+    all.retain(|(_, flames)| !flames.is_empty());
+    all
 }
 
 fn of_machine(share: &Share) -> String {
     format!("{} ± {}", units::percent(share.share), units::percent(share.error))
 }
 
-fn cpu_table(account: &CpuAccount) -> CpuTable {
+/// Whose CPU time each measurement was.
+pub fn cpu(records: &[Record]) -> Section {
+    let head = "measurement|functions of|of all cores|useful work|overhead|in whose context";
+    let section = Section::new("cpu", "Whose CPU time is it?", head).note(
+        "Shares of all cores over the whole time, with one standard error of sampling. An \
+         engine's work is charged to it wherever it ran: in the load generator's context, a \
+         kernel thread, a kworker or a softirq.",
+    );
+    section.rows(accounts(records).flat_map(cpu_rows))
+}
+
+fn cpu_rows(account: &CpuAccount) -> Vec<Vec<String>> {
     let of_group = |group: &GroupAccount| {
         let name = |context| CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |it| it.1);
-        let contexts: Vec<String> = group
-            .contexts
-            .iter()
-            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)))
-            .collect();
-        [
+        let contexts = group.contexts.iter();
+        let contexts = contexts
+            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)));
+        vec![
+            account.of.clone(),
             format!("{} (functions of version {})", group.name, group.version),
             of_machine(&group.share),
             of_machine(&group.useful),
             of_machine(&group.overhead),
-            contexts.join(", "),
+            contexts.collect::<Vec<_>>().join(", "),
         ]
     };
-    let nothing = String::new;
-    let busy = of_machine(&account.busy);
-    let mut rows = vec![["everything but idle".to_owned(), busy, nothing(), nothing(), nothing()]];
-    rows.extend(account.groups.iter().map(of_group));
-    let threads: Vec<String> = account
-        .threads
-        .iter()
-        .take(6)
-        .map(|thread| format!("{} {:.2} cores", thread.name, thread.cores))
-        .collect();
-    let cost = account.profiler.as_ref().map_or_else(nothing, |cost| {
-        format!("The sampler itself took {} of the machine.", units::percent(cost.own_share))
+    let told = |what: String, share: String| {
+        let nothing = String::new;
+        vec![account.of.clone(), what, share, nothing(), nothing(), nothing()]
+    };
+    let threads = account.threads.iter().take(6);
+    let threads = threads.map(|it| format!("{} {:.2} cores", it.name, it.cores));
+    let threads = format!("busiest threads: {}", threads.collect::<Vec<_>>().join(", "));
+    let cost = account.profiler.as_ref().map_or_else(String::new, |cost| {
+        format!("; the sampler itself took {}", units::percent(cost.own_share))
     });
-    CpuTable {
-        of: account.of.clone(),
-        source: account.sampling.source.clone(),
-        rows,
-        threads: threads.join(", "),
-        cost,
-        flames: Vec::new(),
-    }
+    let all = told("everything but idle".to_owned(), of_machine(&account.busy));
+    let last =
+        told(format!("{threads}; sampled by {}{cost}", account.sampling.source), String::new());
+    std::iter::once(all).chain(account.groups.iter().map(of_group)).chain([last]).collect()
 }
 
 /// The USE checklist: what was measured under load where it was, what the server said before where

@@ -32,13 +32,9 @@ pub enum Ending {
 /// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// What was started.
     pub argv: Vec<String>,
-    /// How it ended.
     pub ending: Ending,
-    /// What it printed.
     pub stdout: String,
-    /// What it complained about.
     pub stderr: String,
 }
 

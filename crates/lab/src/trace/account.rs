@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 /// I/Os of one station in one direction.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Flow {
-    /// I/Os.
     pub ios: u64,
     pub bytes: u64,
     /// Size in bytes and how often it came; a list, because JSON has no numbers as keys.
@@ -31,9 +30,7 @@ pub struct Flow {
 pub struct DeviceAccount {
     /// Path, as it was given.
     pub device: String,
-    /// Writes that came in.
     pub submitted_writes: Flow,
-    /// Reads that came in.
     pub submitted_reads: Flow,
     /// Writes that went to the driver.
     pub issued_writes: Flow,
@@ -43,7 +40,6 @@ pub struct DeviceAccount {
     /// Cuts that are off the full stripe, if its size was given.
     pub splits_off_stripe: Option<u64>,
     pub merges: u64,
-    /// Completions with an error.
     pub failed: u64,
     /// What limits an I/O's size: `max_sectors_kb` and the like.
     pub limits: BTreeMap<String, String>,
@@ -52,7 +48,6 @@ pub struct DeviceAccount {
 /// All devices.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TraceAccount {
-    /// What ran meanwhile.
     pub of: String,
     /// Strip, bytes, if given.
     pub strip_bytes: Option<u64>,
@@ -154,7 +149,6 @@ impl DeviceTally {
         }
     }
 
-    /// What was counted.
     pub fn finish(self, limits: BTreeMap<String, String>) -> DeviceAccount {
         let mut account = self.account;
         let flows = [
@@ -172,7 +166,6 @@ impl DeviceTally {
 }
 
 impl TraceAccount {
-    /// Put devices together.
     pub fn of(
         of: String,
         tallies: (Option<u64>, Option<u64>),

@@ -63,7 +63,6 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "not a size that is a multiple of 512 bytes: say 64K".to_owned())
 }
 
-/// Do what was asked.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let account = trace(args)?;
     match json {

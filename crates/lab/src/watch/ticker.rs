@@ -34,9 +34,7 @@ const TRIM: f64 = 0.05;
 pub struct Tick {
     /// Seconds since 1970.
     pub unix_s: f64,
-    /// CPU time.
     pub cpu: HostCpu,
-    /// Drives and interfaces.
     pub drives: Reading,
 }
 

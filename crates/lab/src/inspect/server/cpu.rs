@@ -20,7 +20,6 @@ pub struct Thread {
 pub struct Cpu {
     /// Model name of the first.
     pub model: Option<String>,
-    /// Threads that are online.
     pub threads: Vec<Thread>,
     /// NUMA nodes with their CPUs.
     pub nodes: BTreeMap<u64, BTreeSet<u64>>,
@@ -33,7 +32,6 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The sockets' numbers.
     pub fn sockets(&self) -> BTreeSet<u64> {
         self.threads.iter().map(|thread| thread.socket).collect()
     }

@@ -49,9 +49,7 @@ pub struct Attachment {
 pub struct Drive {
     /// `sda`, `nvme0n1`.
     pub name: String,
-    /// What it speaks.
     pub kind: DriveKind,
-    /// Vendor's name for it.
     pub model: String,
     pub firmware: Option<String>,
     pub size_bytes: u64,
@@ -67,13 +65,11 @@ pub struct Drive {
     pub blocks: Option<(u64, u64)>,
     /// `write back`: the kernel flushes it because it has a volatile cache.
     pub write_cache: Option<String>,
-    /// The scheduler in use.
     pub scheduler: Option<String>,
     /// Requests a queue may hold.
     pub nr_requests: Option<u64>,
     /// Largest request now, and what the hardware takes, KiB.
     pub request_kib: Option<(u64, u64)>,
-    /// Hardware queues.
     pub queue_count: Option<u64>,
     /// Partitions: name and first byte.
     pub partitions: Vec<(String, u64)>,
