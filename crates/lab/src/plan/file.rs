@@ -290,6 +290,12 @@ impl Array {
         !self.members.is_empty()
     }
 
+    /// Whether the plan says which drives are below it, one of `arrays`: the drives of the plan may
+    /// be those of any array that is there already.
+    pub fn has_its_drives(&self, arrays: &[Array]) -> bool {
+        self.is_made() || arrays.iter().filter(|it| !it.is_made()).count() == 1
+    }
+
     /// Whether it is a device that somebody else made: filled and measured as it is.
     pub fn is_handed_over(&self) -> bool {
         self.engine.starts_with("device:")

@@ -75,7 +75,9 @@ impl Session<'_> {
     }
 
     fn keep_baseline(&mut self, point: &Point, path: &Path) -> Result<(), Refusal> {
-        let array = self.plan.arrays.iter().find(|array| array.target_path() == path);
+        let arrays = &self.plan.arrays;
+        let array = arrays.iter().find(|array| array.target_path() == path);
+        let array = array.filter(|array| array.has_its_drives(arrays));
         let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
         let Some(raw) = raw else { return Ok(()) };
         let baseline = raw.baseline(&point.workload, point.condition);
@@ -104,7 +106,7 @@ impl Session<'_> {
     /// drives were measured.
     fn stripe_wait(&self, point: &Point, measured: &[Measurement]) -> Option<Check> {
         let [measured] = measured else { return None };
-        let array = self.array_of(point)?;
+        let array = self.array_of(point).filter(|it| it.has_its_drives(&self.plan.arrays))?;
         let is_full = Some(point.workload.block_bytes) == array.stripe_data_bytes();
         if point.condition != ArrayCondition::Healthy || !is_full || point.round > 0 {
             return None;
