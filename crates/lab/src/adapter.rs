@@ -5,7 +5,8 @@
 //! - settings: what engines are set to, and several values to be tried
 //! - imagined: what an engine would be told, for a dry run
 //! - loops: block devices for members that are files
-//! - commands: running programs, for real (through the forensic log) or from a recorded transcript
+//! - commands: running programs, through the forensic log
+//! - recorded: programs from a transcript, for tests
 //! - ashlar, btrfs, mdadm, device: one engine each
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure
@@ -20,6 +21,8 @@ pub mod imagined;
 pub mod loops;
 pub mod mdadm;
 pub mod needs;
+#[cfg(test)]
+pub mod recorded;
 pub mod settings;
 
 use crate::record::EngineIdentity;
@@ -53,9 +56,6 @@ pub struct Served {
 /// A RAID engine that the lab can drive. It may be asked from a second thread whether it is busy.
 pub trait Engine: Send + Sync {
     /// Name, version, kernel and tunables, read from the engine itself.
-    ///
-    /// # Errors
-    /// If the engine is not there.
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal>;
 
     /// What it needs of the machine.
@@ -74,36 +74,21 @@ pub trait Engine: Send + Sync {
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal>;
 
     /// Take members out while the array is served, so that its next I/Os are degraded ones.
-    ///
-    /// # Errors
-    /// If the engine refuses, or cannot do that.
     fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal>;
 
     /// Put a blank device in where `member` was taken out: the same one, wiped. A rebuild begins,
     /// and goes on afterwards.
-    ///
-    /// # Errors
-    /// If the engine refuses, or cannot do that.
     fn put_in(&mut self, commands: &dyn Commands, member: usize) -> Result<(), Refusal>;
 
     /// Whether background work (resync, rebuild, scrub) goes on.
-    ///
-    /// # Errors
-    /// If the engine cannot be asked.
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal>;
 
     /// Take everything away again. Goes on after a failed step; members may be used by others
     /// afterwards.
-    ///
-    /// # Errors
-    /// The first step that failed.
     fn destroy(&mut self, commands: &dyn Commands) -> Result<(), Refusal>;
 }
 
 /// The adapter called `name`.
-///
-/// # Errors
-/// If there is none, with the names that there are.
 pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
     let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
     match kind {
@@ -127,9 +112,6 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
 }
 
 /// Write down everything that `engine` says about its array. What it does not say is no fault.
-///
-/// # Errors
-/// If a program is not there.
 pub fn keep_configuration(engine: &dyn Engine, commands: &dyn Commands) -> Result<(), Refusal> {
     for argv in engine.configuration() {
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -165,9 +147,6 @@ pub fn is_there(program: &str) -> bool {
 }
 
 /// A path as a word of a command line.
-///
-/// # Errors
-/// If it is not UTF-8, which the tools' own output could not show either.
 pub(crate) fn word(path: &Path) -> Result<&str, Refusal> {
     path.to_str().ok_or_else(|| {
         let said = format!("{}: the name is not UTF-8; nothing was done", path.display());

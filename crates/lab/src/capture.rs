@@ -29,10 +29,6 @@ struct Answer {
     silent: std::collections::BTreeMap<String, String>,
 }
 
-/// Do it.
-///
-/// # Errors
-/// The directory cannot be written, or holds something.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let source = Source::live(Duration::from_secs(args.limit));
     let _recorded = Server::read(&source);

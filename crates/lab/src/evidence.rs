@@ -17,7 +17,7 @@ pub mod process;
 mod tests;
 pub mod verify;
 
-pub use entry::{Entry, Exit, Kept};
+pub use entry::Exit;
 pub use log::{Evidence, Ran};
 pub use process::{Interrupt, Order};
-pub use verify::{Verified, verify};
+pub use verify::verify;

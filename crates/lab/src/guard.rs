@@ -145,7 +145,7 @@ fn signatures(commands: &dyn Commands, target: &Path) -> Result<String, Refusal>
 #[cfg(test)]
 mod tests {
     use super::refuse_unless_named;
-    use crate::adapter::commands::Recorded;
+    use crate::adapter::recorded::Recorded;
 
     #[test]
     fn a_blank_file_may_be_used_and_one_with_a_signature_only_if_named() {

@@ -26,10 +26,6 @@ pub struct HostCpu {
 }
 
 impl HostCpu {
-    /// Look now.
-    ///
-    /// # Errors
-    /// If /proc/stat cannot be read.
     pub fn now() -> Result<HostCpu, Refusal> {
         let path = Path::new("/proc/stat");
         let text = std::fs::read_to_string(path).at(path, "")?;
@@ -41,7 +37,6 @@ impl HostCpu {
         HostCpu { cores: parse(text), taken }
     }
 
-    /// Cores online.
     pub fn cores(&self) -> u32 {
         u32::try_from(self.cores.len()).unwrap_or(u32::MAX)
     }

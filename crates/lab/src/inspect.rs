@@ -95,21 +95,16 @@ pub enum Verdict {
 /// All that is known of a server.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Inspection {
-    /// What becomes of it.
     pub verdict: Verdict,
-    /// The checks.
     pub checks: Vec<Check>,
     /// All drives read at once.
     pub read: Flow,
     /// All drives in a rebuild.
     pub rebuild: Flow,
-    /// The links.
     pub topology: Topology,
     /// What makers state about the drives.
     pub models: Vec<ModelLine>,
-    /// Every resource.
     pub resources: Vec<resources::Row>,
-    /// The server.
     pub server: Server,
 }
 
@@ -172,9 +167,6 @@ fn rate(text: &str, unit: f64) -> Result<Rate, String> {
 }
 
 /// Read a server out of a capture.
-///
-/// # Errors
-/// It is not a capture, or cannot be read.
 pub fn captured(dir: &Path) -> Result<Server, Refusal> {
     let (capture, odd) = folder::read(dir)?;
     if odd > 0 {
@@ -192,15 +184,10 @@ fn from_outputs(paths: &[PathBuf]) -> Result<Server, Refusal> {
     Ok(Server { is_partial: true, ..Server::read(&Source::captured(capture)) })
 }
 
-/// Look at this machine.
 pub fn look(limit: Duration) -> Server {
     Server::read(&Source::live(limit))
 }
 
-/// Do it.
-///
-/// # Errors
-/// A capture cannot be read, or the diagram not written.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let server = match args.from.as_slice() {
         [] => look(Duration::from_secs(args.limit)),

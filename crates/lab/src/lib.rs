@@ -17,9 +17,11 @@
 //! - inspect: the server as it is: model, checks, bottleneck diagram, verdict
 //! - lint: what is wrong with a benchmark, before it runs and after
 //! - guard: nothing is written to a device that carries something, unless its user names it
+//! - hold: a drive that another lab measures is refused
 //! - host_cpu: CPU time of the machine around a piece of work
 //! - meter: what flowed over drives and links around a piece of work
 //! - compare: two engines in turns, or two stored runs
+//! - offline: tests with recorded and made-up input
 //! - plan: a run by plan: stages around fio job files
 //! - qualify: the whole cycle, ending with QUALIFIED or what must be changed
 //! - metrics: the formulas, without any I/O
@@ -37,36 +39,45 @@
 //! measures every other one.
 #![forbid(unsafe_code)]
 
-pub mod adapter;
-pub mod capture;
+mod adapter;
+mod capture;
 pub mod cli;
-pub mod compare;
-pub mod cpu;
-pub mod evidence;
-pub mod fio;
-pub mod guard;
-pub mod host_cpu;
-pub mod inspect;
-pub mod lint;
-pub mod meter;
-pub mod metrics;
-pub mod order;
-pub mod pen;
-pub mod plan;
-pub mod qualify;
+mod compare;
+mod cpu;
+mod evidence;
+mod fio;
+mod guard;
+mod hold;
+mod host_cpu;
+mod inspect;
+mod lint;
+mod meter;
+mod metrics;
+#[cfg(test)]
+mod offline;
+mod order;
+mod pen;
+mod plan;
+mod qualify;
+// Tests of the real binary read what it wrote.
+#[doc(hidden)]
 pub mod record;
-pub mod redact;
-pub mod refusal;
-pub mod report;
-pub mod rows;
-pub mod rules;
-pub mod say;
-pub mod source;
+mod redact;
+mod refusal;
+mod report;
+mod rows;
+mod rules;
+mod say;
+mod source;
+#[doc(hidden)]
 pub mod store;
-pub mod trace;
-pub mod units;
+mod trace;
+mod units;
+#[doc(hidden)]
 pub mod validity;
-pub mod verdict;
-pub mod watch;
+mod verdict;
+mod watch;
 
-pub use refusal::{AtPath, Refusal};
+use refusal::AtPath;
+pub use refusal::Refusal;
+use say::{say, say_part};

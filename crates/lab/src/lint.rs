@@ -40,7 +40,6 @@ const SAFETY: &str = "L18";
 pub struct Remark {
     /// `L01`.
     pub rule: &'static str,
-    /// How much it weighs.
     pub severity: Severity,
     /// Job it is about; empty if it is about all of them.
     pub job: String,

@@ -20,7 +20,6 @@ use std::time::Duration;
 /// What drives and links carried during a measurement.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PathLoad {
-    /// Drives of the server.
     pub drives: Vec<DriveLoad>,
     /// Links between them and memory.
     pub links: Vec<LinkLoad>,
@@ -93,7 +92,6 @@ pub struct Meter {
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     drives: BTreeMap<String, Counters>,
-    /// Bytes received and sent.
     networks: BTreeMap<String, (u64, u64)>,
     taken: Duration,
 }

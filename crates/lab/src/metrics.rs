@@ -1,21 +1,21 @@
 //! The formulas, without any I/O: numbers in, numbers out.
 //!
 //! - latency: percentiles from merged histogram bins
-//! - baseline: what an array could do if the engine cost nothing (F6 to F9)
-//! - efficiency: the four efficiencies (F4, F5, relative CPU, relative latency)
-//! - stripe_time: how long a stripe takes that waits for its slowest member (F10)
-//! - slow_member: which member is slow, and what the slow ones share (F11)
+//! - baseline: what an array could do if the engine cost nothing
+//! - efficiency: the four efficiencies: of RAID, of CPU, relative CPU, relative latency
+//! - stripe_time: how long a stripe takes that waits for its slowest member
+//! - slow_member: which member is slow, and what the slow ones share
 //! - plausible: Little's law and ceilings (F13, F14)
-//! - steady: steady state on both criteria (F15)
-//! - cliff: where a series falls and stays down (F16)
+//! - steady: steady state on both criteria
+//! - cliff: where a series falls and stays down
 //! - knee: where a working set stops fitting into a cache
-//! - pairs: A against B in turns (F17)
-//! - bandwidth: what a link can carry (F12)
+//! - pairs: A against B in turns
+//! - bandwidth: what a link can carry
 //! - zones: how a spinning drive's rate falls, and what that means for all of it
-//! - rebuild: a rebuild, and a drive's own write amplification (F18, F19)
-//! - per_work: CPU time for each I/O and each MiB, and what the load generator took of it (F5)
+//! - rebuild: a rebuild, and a drive's own write amplification (F19)
+//! - per_work: CPU time for each I/O and each MiB, and what the load generator took of it
 //! - share: which share of the machine something takes (F1)
-//! - spread: how a load lies over the cores (F2)
+//! - spread: how a load lies over the cores
 //!
 //! What must stay true: percentiles are merged by adding bins, never by averaging; each formula
 //! says its source.

@@ -53,7 +53,6 @@ impl Pen {
         self.out.push_str("</rect>");
     }
 
-    /// A straight line.
     pub fn line(&mut self, class: &str, (x1, y1): At, (x2, y2): At) {
         let _ = write!(
             self.out,
@@ -61,7 +60,6 @@ impl Pen {
         );
     }
 
-    /// A dot.
     pub fn dot(&mut self, (x, y): At, paint: &str) {
         let paint = painted(paint);
         let _ = write!(self.out, r#"<circle {paint} cx="{x:.1}" cy="{y:.1}" r="3"/>"#);
@@ -94,13 +92,11 @@ impl Pen {
         legend_height(series, width)
     }
 
-    /// The picture.
     pub fn done(self) -> String {
         self.out + "</svg>"
     }
 }
 
-/// The height of a legend.
 pub fn legend_height(series: &[String], width: f64) -> f64 {
     places(series, width).last().map_or(8.0, |it| it.1) + 13.0
 }

@@ -77,7 +77,6 @@ struct Verdict {
     change: Vec<String>,
     /// What was not done, or could not be told.
     open: Vec<String>,
-    /// What speaks against nothing.
     notes: Vec<String>,
 }
 
@@ -120,6 +119,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         let compared = stored::compare(dir.path(), old, args.worse_below)?;
         let worse = compared.pairs.iter().filter(|pair| pair.is_worse);
         verdict.change.extend(worse.map(|it| format!("{}: {}", it.case, it.sentence)));
+        let open = compared.pairs.iter().filter(|pair| !pair.is_decided);
+        verdict.open.extend(open.map(|it| format!("{}: {}", it.case, it.sentence)));
         verdict.open.extend(compared.left_out);
     }
     match json {

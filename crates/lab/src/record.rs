@@ -14,7 +14,6 @@ use crate::cpu::CpuAccount;
 use crate::inspect::resources::Row;
 use crate::meter::PathLoad;
 use crate::metrics::latency::{self, Bins};
-use crate::trace::TraceAccount;
 use crate::validity::{Finding, Outcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,8 +30,6 @@ pub enum Record {
     Baseline(BaselinePoint),
     /// Who used the CPU, and in whose context.
     Cpu(Box<CpuAccount>),
-    /// What became of I/Os between submission and the device.
-    Trace(Box<TraceAccount>),
     /// Utilisation, saturation and errors of the server's resources before anything was measured.
     Resources(ResourceTable),
 }
@@ -59,6 +56,9 @@ pub struct ResourceTable {
 /// What the raw drives allow at one workload point, in one condition of the array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BaselinePoint {
+    /// The array that it is of, as its measurements name it; older runs do not say it.
+    #[serde(default)]
+    pub target: String,
     /// Name of the workload it belongs to.
     pub workload: String,
     /// Condition it belongs to.
@@ -79,7 +79,6 @@ pub struct RawSum {
     pub workload: String,
     /// Of all drives, in the unit of the array's workload.
     pub value: f64,
-    /// Drives.
     pub drives: u32,
     /// Of these, how many hold data of a stripe.
     pub data_drives: u32,
@@ -118,7 +117,7 @@ pub struct Check {
 /// Which engine was measured: kernel and tunables make it another one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct EngineIdentity {
-    /// `ashlar`, `mdadm`, `btrfs`, `lvm`, `device`, `raw`.
+    /// `ashlar`, `mdadm`, `btrfs`, `device`, `raw`.
     pub name: String,
     /// Its own version, as it says it.
     pub version: String,
@@ -185,7 +184,6 @@ pub struct Workload {
     pub read_percent: Option<u32>,
     /// Block size, bytes.
     pub block_bytes: u64,
-    /// Jobs.
     pub jobs: u32,
     /// I/O depth of each job.
     pub depth: u32,

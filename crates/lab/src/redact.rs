@@ -55,10 +55,6 @@ struct Answer {
     replaced: BTreeMap<&'static str, usize>,
 }
 
-/// Do it.
-///
-/// # Errors
-/// The capture cannot be read or the copy not written.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let salt = match &args.salt {
         Some(salt) => salt.clone(),

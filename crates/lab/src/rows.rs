@@ -13,7 +13,6 @@ impl Rows {
         self.0.push_str(&format!("{about:<14} {said}\n"));
     }
 
-    /// An empty row.
     pub fn gap(&mut self) {
         self.0.push('\n');
     }

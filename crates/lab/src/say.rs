@@ -25,13 +25,13 @@ pub fn part(text: Arguments<'_>) {
 }
 
 /// Print a line.
-#[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::say::part(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// Print text as it is.
-#[macro_export]
 macro_rules! say_part {
     ($($text:tt)*) => { $crate::say::part(format_args!($($text)*)) };
 }
+
+pub(crate) use {say, say_part};

@@ -25,7 +25,6 @@ use tree::{Entry, Tree};
 /// Everything that was asked of a machine, and what it answered.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Capture {
-    /// Small files and links.
     pub tree: Tree,
     /// Programs by the name of their output file: `lspci`, `smp_discover-expander-1:0`.
     pub runs: BTreeMap<String, Run>,

@@ -58,9 +58,6 @@ const HINT: &str =
 
 impl RunDir {
     /// Make the directory and write `run.json`.
-    ///
-    /// # Errors
-    /// If it holds a run already, or cannot be written.
     pub fn create(path: &Path, facts: &RunFacts) -> Result<RunDir, Refusal> {
         RunDir::refuse_existing(path)?;
         let name = path.join("run.json");
@@ -72,9 +69,6 @@ impl RunDir {
     }
 
     /// Refuse a directory that holds a run. To be asked before anything is written there.
-    ///
-    /// # Errors
-    /// If it holds one.
     pub fn refuse_existing(path: &Path) -> Result<(), Refusal> {
         if !path.join("run.json").exists() {
             return Ok(());
@@ -84,9 +78,6 @@ impl RunDir {
     }
 
     /// Open a run directory.
-    ///
-    /// # Errors
-    /// If there is no run in it.
     pub fn open(path: &Path) -> Result<RunDir, Refusal> {
         if path.join("run.json").is_file() {
             return Ok(RunDir { path: path.to_owned() });
@@ -96,7 +87,6 @@ impl RunDir {
             .hint("name the directory that 'lab run' wrote"))
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -14,5 +14,3 @@ pub mod event;
 pub mod instance;
 pub mod text;
 pub mod verb;
-
-pub use account::TraceAccount;

@@ -32,7 +32,6 @@ pub enum Factor {
 /// A limiting factor with its evidence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What limits.
     pub factor: Factor,
     /// One sentence for people: what limits, and what shows it.
     pub sentence: String,
@@ -43,7 +42,7 @@ pub struct Verdict {
 /// What is known beside the measurement itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Evidence<'a> {
-    /// What the raw drives do at the same point, in the unit of the figure (F6 to F9).
+    /// What the raw drives do at the same point, in the unit of the figure.
     pub baseline: Option<f64>,
     /// The figure, in the same unit as the baseline.
     pub figure: f64,
@@ -65,7 +64,6 @@ pub const BASELINE_BELIEVED: f64 = 1.10;
 /// Below this share of the depth asked for, the client is what limits.
 const DEPTH_KEPT: f64 = 0.80;
 
-/// Judge one measurement.
 pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
     let findings = &measurement.findings;
     if Mark::of(findings) == Mark::Invalid {

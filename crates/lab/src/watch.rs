@@ -77,9 +77,6 @@ pub struct Watched {
 
 impl Watch {
     /// The same with what `models` say of the drives.
-    ///
-    /// # Errors
-    /// If a record, the diagram or the drawing of the machine cannot be written.
     pub fn with_models(dir: &RunDir, stacks: bool, models: &Library) -> Result<Watch, Refusal> {
         let source = Source::live(LOOK_LIMIT);
         let server = Server::read(&source);
@@ -127,9 +124,6 @@ impl Watch {
     }
 
     /// End; `client` is what the load generator says about itself.
-    ///
-    /// # Errors
-    /// If /proc/stat cannot be read.
     pub fn end(&self, watching: Watching, client: &Figures) -> Result<Watched, Refusal> {
         let Watching { going, ticker, devices } = watching;
         let seen = ticker.end();
@@ -161,9 +155,6 @@ impl Watch {
     }
 
     /// Draw what was measured into the bottleneck diagram, and say what could not be watched.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn conclude(&self, dir: &RunDir) -> Result<(), Refusal> {
         if let Some(trouble) = self.around.as_ref().and_then(Around::trouble) {
             let said = "no stacks, so no function groups and no flame graphs";
@@ -231,9 +222,6 @@ impl Watched {
     }
 
     /// Put what was seen into `measurement`, and the account, if there is one, into the run.
-    ///
-    /// # Errors
-    /// If the record cannot be written.
     pub fn keep(self, measurement: &mut Measurement, dir: &RunDir) -> Result<(), Refusal> {
         measurement.cpu = Some(self.cpu);
         measurement.path = self.path;

@@ -23,16 +23,11 @@ pub struct Btrfs {
     mounted: Option<PathBuf>,
 }
 
-/// The running kernel's release.
-///
-/// # Errors
-/// If `uname` cannot be run.
 pub(crate) fn kernel(commands: &dyn Commands) -> Result<String, Refusal> {
     Ok(commands.succeed(&["uname", "-r"], "which kernel")?.stdout.trim().to_owned())
 }
 
 impl Btrfs {
-    /// With these settings.
     pub fn set(set: Settings) -> Btrfs {
         Btrfs { set, ..Btrfs::default() }
     }

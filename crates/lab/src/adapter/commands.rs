@@ -1,9 +1,8 @@
-//! Running programs: for real, through the forensic log, or from a recorded transcript.
+//! Running programs, through the forensic log.
 
 use crate::evidence::{Evidence, Exit, Order};
 use crate::refusal::{AtPath, Refusal};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
@@ -17,7 +16,6 @@ pub const LEFT_BEHIND: &str = "left-behind.sh";
 pub struct Answer {
     /// Exit code; `None` if it was ended by a signal or a time limit.
     pub code: Option<i32>,
-    /// What it printed.
     pub stdout: String,
     /// Its last line on stderr.
     pub complaint: String,
@@ -34,24 +32,15 @@ pub trait Commands {
     fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal>;
 
     /// Start a program that goes on until [`end`](Commands::end).
-    ///
-    /// # Errors
-    /// If it cannot be started.
     fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal>;
 
     /// Ask a program that was begun to end, and wait for it.
-    ///
-    /// # Errors
-    /// If it cannot be told.
     fn end(&self, process: u32) -> Result<(), Refusal>;
 
     /// Wait for less than a second, so that something can come about.
     fn pause(&self, time: Duration);
 
     /// Run `argv` and demand that it succeeds.
-    ///
-    /// # Errors
-    /// If it cannot be started or fails; says its last complaint.
     fn succeed(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
         let answer = self.run(argv, why)?;
         if answer.code == Some(0) {
@@ -256,76 +245,6 @@ impl Commands for Unlogged {
 
     fn end(&self, _process: u32) -> Result<(), Refusal> {
         Ok(())
-    }
-
-    fn pause(&self, _time: Duration) {}
-}
-
-/// Programs from a transcript: each command must come in its turn, word for word.
-#[derive(Default)]
-pub struct Recorded {
-    lines: RefCell<VecDeque<(String, Answer)>>,
-}
-
-impl Recorded {
-    /// A transcript: lines `$ COMMAND`, each followed by what it printed; `? N` before the next
-    /// command is its exit code.
-    pub fn parse(transcript: &str) -> Recorded {
-        let mut lines: VecDeque<(String, Answer)> = VecDeque::new();
-        for line in transcript.lines() {
-            match (line.strip_prefix("$ "), line.strip_prefix("? "), lines.back_mut()) {
-                (Some(command), _, _) => {
-                    lines.push_back((
-                        command.to_owned(),
-                        Answer { code: Some(0), ..Answer::default() },
-                    ));
-                }
-                (None, Some(code), Some((_, answer))) => answer.code = code.trim().parse().ok(),
-                (None, None, Some((_, answer))) => {
-                    answer.stdout.push_str(line);
-                    answer.stdout.push('\n');
-                    line.clone_into(&mut answer.complaint);
-                }
-                (None, _, None) => {}
-            }
-        }
-        Recorded { lines: RefCell::new(lines) }
-    }
-
-    /// Commands of the transcript that were not run.
-    pub fn left(&self) -> usize {
-        self.lines.borrow().len()
-    }
-
-    /// The command that comes next in the transcript.
-    pub fn coming(&self) -> Option<String> {
-        self.lines.borrow().front().map(|(command, _)| command.clone())
-    }
-
-    fn next(&self, argv: &[&str]) -> Result<Answer, Refusal> {
-        let typed = argv.join(" ");
-        match self.lines.borrow_mut().pop_front() {
-            Some((command, answer)) if command == typed => Ok(answer),
-            Some((command, _)) => {
-                let said = format!("the transcript has '{command}', the adapter ran '{typed}'");
-                Err(Refusal::new("transcript.differs", said))
-            }
-            None => Err(Refusal::new("transcript.ended", format!("the adapter ran '{typed}'"))),
-        }
-    }
-}
-
-impl Commands for Recorded {
-    fn run(&self, argv: &[&str], _why: &str) -> Result<Answer, Refusal> {
-        self.next(argv)
-    }
-
-    fn begin(&self, argv: &[&str], _why: &str) -> Result<u32, Refusal> {
-        self.next(argv).map(|_| 1)
-    }
-
-    fn end(&self, process: u32) -> Result<(), Refusal> {
-        self.next(&["(end", &format!("{process})")]).map(|_| ())
     }
 
     fn pause(&self, _time: Duration) {}

@@ -56,9 +56,6 @@ impl Commands for Imagined {
 
 /// What the engine called `name` would be told: to make the array, to take `out` members out, to
 /// take the array away.
-///
-/// # Errors
-/// If there is no such engine, or it makes no such array.
 pub fn told(name: &str, wanted: &Wanted, out: usize) -> Result<Vec<String>, Refusal> {
     let (commands, mut engine) = (Imagined::default(), by_name(name)?);
     engine.create(&commands, wanted)?;

@@ -20,9 +20,6 @@ pub struct Devices<'a> {
 
 impl<'a> Devices<'a> {
     /// Block devices as they are; files get loop devices with direct I/O.
-    ///
-    /// # Errors
-    /// If a loop device cannot be had.
     pub fn of(commands: &'a Live<'a>, members: &[PathBuf]) -> Result<Devices<'a>, Refusal> {
         let mut devices = Devices { paths: Vec::new(), ours: Vec::new(), commands };
         for member in members {

@@ -16,7 +16,6 @@ pub enum Need {
 }
 
 impl Need {
-    /// A program.
     pub fn program(name: &str) -> Need {
         Need::Program(name.to_owned())
     }
@@ -51,9 +50,6 @@ fn can_be_loaded(module: &str) -> bool {
 }
 
 /// Refuse if any of `needs` is missing.
-///
-/// # Errors
-/// All that is missing, in one line.
 pub fn refuse_missing(mut needs: Vec<Need>) -> Result<(), Refusal> {
     needs.sort();
     needs.dedup();

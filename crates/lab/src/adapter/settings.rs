@@ -14,9 +14,6 @@ const VARIANTS_MAX: usize = 16;
 pub type Settings = BTreeMap<String, String>;
 
 /// The engine called `name`, once for each combination of the values that its settings name.
-///
-/// # Errors
-/// If the settings are not understood, or make too many combinations.
 pub fn variants(name: &str) -> Result<Vec<String>, Refusal> {
     let Some((kind, rest)) =
         name.split_once(':').filter(|(kind, rest)| *kind != "device" && rest.contains('='))
@@ -40,9 +37,6 @@ pub fn variants(name: &str) -> Result<Vec<String>, Refusal> {
 }
 
 /// The settings of one engine; `known` are those that it has, all if that is empty.
-///
-/// # Errors
-/// If one is not known, or names several values.
 pub fn parse(rest: &str, known: &[&str]) -> Result<Settings, Refusal> {
     let mut settings = Settings::new();
     for part in rest.split(',').filter(|part| !part.is_empty()) {

@@ -1,7 +1,7 @@
 //! `ashlar lab compare`.
 
 use super::fingerprint::differences;
-use super::stored;
+use super::stored::{self, Pair};
 use super::turns::{self, Losses, Side};
 use crate::adapter::settings::variants;
 use crate::plan::cli::{Order, carry_out};
@@ -20,7 +20,7 @@ use std::process::ExitCode;
                   --member drive1 --member drive2 --member drive3\n  \
                   ashlar lab compare runs/today runs/baseline --worse-below 0.95\n\n\
                   Exit code: 0 done; 1 a figure is INVALID, or a case of stored runs is WORSE; \
-                  2 could not run."
+                  2 could not run, or no case of stored runs is decided (six rounds decide)."
 )]
 pub struct Args {
     /// Engine A, or the directory of the newer run.
@@ -157,7 +157,6 @@ fn order<'a>(args: &'a Args, text: &'a str, to: Option<&'a Path>) -> Order<'a> {
     }
 }
 
-/// Where records go.
 fn place(args: &Args) -> Result<PathBuf, Refusal> {
     args.dir.clone().ok_or_else(|| {
         let said = "nothing was done: there is no place for records";
@@ -205,7 +204,7 @@ fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         return Err(Refusal::cannot_run("compare.other_machine", said).hint(hint));
     }
     let stored = stored::compare(new, old, args.worse_below)?;
-    let worse = stored.pairs.iter().filter(|pair| pair.is_worse).count();
+    let ((worse, open), code) = (stored.counts(), ExitCode::from(stored.code()));
     if json {
         crate::say!(
             "{}",
@@ -216,19 +215,23 @@ fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
                 "differences": differing,
             })
         );
-        return Ok(ExitCode::from(u8::from(worse > 0)));
+        return Ok(code);
     }
     for pair in &stored.pairs {
-        let verdict = if pair.is_worse { "WORSE" } else { "ok   " };
+        let verdict = match pair {
+            Pair { is_worse: true, .. } => "WORSE",
+            Pair { is_decided: false, .. } => "open ",
+            _ => "ok   ",
+        };
         crate::say!("{verdict} {}: {}", pair.case, pair.sentence);
     }
     stored.left_out.iter().for_each(|case| crate::say!("left out: {case}"));
     differing.machine.iter().for_each(|one| crate::say!("NOT THE SAME MACHINE: {one}"));
     differing.software.iter().for_each(|one| crate::say!("note: {one}"));
     crate::say!(
-        "{} cases, {worse} below {:.2} of the older run",
+        "{} cases, {worse} below {:.2} of the older run, {open} not decided",
         stored.pairs.len(),
         args.worse_below
     );
-    Ok(ExitCode::from(u8::from(worse > 0)))
+    Ok(code)
 }

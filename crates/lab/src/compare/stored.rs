@@ -1,9 +1,10 @@
 //! Two runs that were measured at different times.
 //!
 //! What must stay true: it is said that they were not taken in turns; a case that only one of them
-//! has is named; an invalid side takes no part.
+//! has is named; an invalid side takes no part; too few rounds, or a side that drifted, decide
+//! nothing.
 
-use crate::metrics::pairs;
+use crate::metrics::pairs::{self, Comparison};
 use crate::refusal::Refusal;
 use crate::report::findings;
 use crate::report::points::{self, Point};
@@ -16,29 +17,25 @@ use std::path::Path;
 /// One case in both runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
-    /// Engine and case.
     pub case: String,
     /// The new run's rate over the old one's.
     pub ratio: f64,
-    /// In words.
     pub sentence: String,
-    /// Below the limit that was asked for.
+    /// It has an interval, and neither side drifted.
+    pub is_decided: bool,
+    /// Even the upper end of its interval is below the limit that was asked for.
     pub is_worse: bool,
 }
 
 /// What came of the comparison.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Stored {
-    /// Cases that both have.
     pub pairs: Vec<Pair>,
     /// Cases that cannot be compared, and why.
     pub left_out: Vec<String>,
 }
 
 /// Compare the run at `new` with the one at `old`; a case below `limit` of the old rate is worse.
-///
-/// # Errors
-/// If one of them cannot be read or they have no case in common.
 pub fn compare(new: &Path, old: &Path, limit: f64) -> Result<Stored, Refusal> {
     let read = |path: &Path| Ok::<_, Refusal>(points::of(&RunDir::open(path)?.read()?.records));
     let (new, old) = (read(new)?, read(old)?);
@@ -68,6 +65,23 @@ fn same_case<'a>(point: &Point, new: &[Point], old: &'a [Point]) -> Option<&'a P
     exactly.or(alike.first().copied().filter(|_| is_only))
 }
 
+impl Stored {
+    /// Cases that are worse, and cases that are not decided.
+    pub fn counts(&self) -> (usize, usize) {
+        let count = |is_it: fn(&Pair) -> bool| self.pairs.iter().filter(|it| is_it(it)).count();
+        (count(|it| it.is_worse), count(|it| !it.is_decided))
+    }
+
+    /// What a script gets: 0 no case is worse, 1 a case is, 2 none is decided.
+    pub fn code(&self) -> u8 {
+        match self.counts() {
+            (1.., _) => 1,
+            (0, open) if open == self.pairs.len() => 2,
+            _ => 0,
+        }
+    }
+}
+
 fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
     let mut stored = Stored::default();
     if new.iter().chain(old).all(Point::is_raw) {
@@ -85,19 +99,17 @@ fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
         }
         let ratio = point.rate() / other.rate();
         let interval = pairs::compare(&point.samples, &other.samples);
-        // With an interval, worse means that even its upper end is below the limit.
-        let is_worse = interval.map_or(ratio, |interval| interval.high) < limit;
-        let shown = interval.map_or_else(
-            || pairs::TOO_FEW.to_owned(),
-            |interval| format!("95 % interval {:.3} to {:.3}", interval.low, interval.high),
-        );
+        let decided = interval.filter(|interval| !interval.has_drifted());
+        let is_worse = decided.is_some_and(|interval| interval.high < limit);
+        let shown = interval.map_or_else(|| pairs::TOO_FEW.to_owned(), Comparison::shown);
         let rate = |point: &Point| units::rate(point.rate(), point.unit());
         let sentence = format!(
             "{} against {}: {ratio:.3} times ({shown}; not taken in turns)",
             rate(point),
             rate(other)
         );
-        stored.pairs.push(Pair { case: name, ratio, sentence, is_worse });
+        let is_decided = decided.is_some();
+        stored.pairs.push(Pair { case: name, ratio, sentence, is_decided, is_worse });
     }
     stored
 }

@@ -35,10 +35,6 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// What was asked for.
-    ///
-    /// # Errors
-    /// If the members make no such array, or do not outlive the losses.
     pub fn of(args: &Args) -> Result<Losses, Refusal> {
         let parity = match args.level.as_str() {
             "raid5" => 1,
@@ -70,9 +66,7 @@ impl Losses {
 /// One of the two that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// The first one.
     A,
-    /// The second one.
     B,
 }
 
@@ -99,9 +93,6 @@ fn device(engine: &str) -> Option<&str> {
 }
 
 /// The plan of a comparison of `engines`, in TOML.
-///
-/// # Errors
-/// If a count is none.
 pub fn plan(args: &Args, engines: &[(&String, Side)], losses: Losses) -> Result<String, Refusal> {
     if args.jobs.iter().chain(&args.depths).any(|count| !(1..=1024).contains(count)) {
         let said = "jobs and depths are 1 to 1024; nothing was done";
@@ -241,9 +232,6 @@ fn raw(args: &Args, losses: Losses) -> String {
 /// The engine with the best of several settings: each is made once and measured healthy by
 /// `measure`, which gives the records of a plan. The best one has the highest geometric mean of its
 /// rates.
-///
-/// # Errors
-/// If the measurements fail.
 pub fn tuned(
     args: &Args,
     (variants, side): (&[String], Side),

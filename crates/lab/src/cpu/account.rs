@@ -25,9 +25,7 @@ pub const ROWS: usize = 12;
 pub struct CpuAccount {
     /// Measurement it belongs to, or what was asked for: a command, `whole machine`, a file.
     pub of: String,
-    /// How it was sampled.
     pub sampling: Sampling,
-    /// Everything but idle.
     pub busy: Share,
     /// Threads that the client pattern names.
     pub client: Share,
@@ -48,7 +46,6 @@ pub struct CpuAccount {
     pub plateaus: Vec<Row>,
     /// CPU time for each I/O, when a load generator was run.
     pub per_work: Option<PerWork>,
-    /// What sampling itself costs.
     pub profiler: Option<ProfilerCost>,
     /// Pictures, by zoom: `whole`, `client`, or the group's name -> file.
     #[serde(default)]
@@ -65,9 +62,7 @@ pub struct Sampling {
     pub source: String,
     /// What that source gets wrong, one sentence.
     pub bias: String,
-    /// Cores, frequency, time.
     pub window: Window,
-    /// What the counts were.
     pub unit: Unit,
     /// Sum of the counts, idle ones too.
     pub total: u64,
@@ -78,11 +73,8 @@ pub struct Sampling {
 /// One engine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupAccount {
-    /// Name of the group.
     pub name: String,
-    /// Version of its file.
     pub version: u32,
-    /// All its work.
     pub share: Share,
     /// Where it ran. A context without work is not here.
     pub contexts: BTreeMap<Context, Share>,
@@ -90,15 +82,12 @@ pub struct GroupAccount {
     pub work: Vec<WorkAccount>,
     /// Parity, reconstruction, checksums: what the user pays for.
     pub useful: Share,
-    /// Locks, caches, copies, submission.
     pub overhead: Share,
-    /// Polling.
     pub polling: Share,
     /// What no expression of the group tells apart.
     pub unsorted: Share,
     /// Its load over the cores.
     pub spread: Option<Spread>,
-    /// Its widest leaf frames.
     pub plateaus: Vec<Row>,
 }
 
@@ -107,20 +96,15 @@ pub struct GroupAccount {
 pub struct WorkAccount {
     /// Its name in the group file.
     pub name: String,
-    /// Useful, overhead, polling, unsorted.
     pub kind: WorkKind,
-    /// Of the machine.
     pub share: Share,
 }
 
 /// A row of a table: a thread or a frame.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Thread or frame.
     pub name: String,
-    /// Of the machine.
     pub share: Share,
-    /// The same in cores.
     pub cores: f64,
 }
 
@@ -157,11 +141,9 @@ pub fn bias_of(source: &str) -> &'static str {
 /// What the counts were taken from.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Taken<'a> {
-    /// What was measured.
     pub of: &'a str,
     /// Event, or `unknown`.
     pub source: &'a str,
-    /// Cores, frequency, time.
     pub window: Window,
     /// The unit that was said, if one was.
     pub unit: Option<Unit>,
@@ -171,10 +153,6 @@ pub struct Taken<'a> {
 
 impl CpuAccount {
     /// The account of `counts`.
-    ///
-    /// # Errors
-    /// There is nothing to account for, or the counts cannot be in any unit (or not in the one that
-    /// was said).
     pub fn of(counts: &Counts, groups: &Groups, taken: &Taken<'_>) -> Result<CpuAccount, Refusal> {
         let window = taken.window;
         if !window.is_sound() {

@@ -23,7 +23,6 @@ pub const FOLDED_HEAD: &str = "# folded stacks of ashlar lab, unit: ";
 /// How files are to be counted.
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {
-    /// Function groups.
     pub groups: &'a Groups,
     /// Names of the client's threads.
     pub client: &'a Regex,
@@ -34,7 +33,6 @@ pub struct How<'a> {
 /// What files say.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// The counts.
     pub counts: Counts,
     /// Event of the samples, if the files say so.
     pub event: Option<String>,
@@ -45,9 +43,6 @@ pub struct Taken {
 }
 
 /// Count all `paths` together.
-///
-/// # Errors
-/// A file that cannot be read, or that is none of ours, by name; files in different units.
 pub fn count(paths: &[PathBuf], how: How<'_>) -> Result<Taken, Refusal> {
     let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
     let mut all = Taken::default();
@@ -81,9 +76,6 @@ pub fn count(paths: &[PathBuf], how: How<'_>) -> Result<Taken, Refusal> {
 }
 
 /// Count what `perf script` prints.
-///
-/// # Errors
-/// It cannot be read.
 pub fn read_script(reader: impl BufRead, how: How<'_>) -> io::Result<Taken> {
     let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
     let mut taken = Taken::default();

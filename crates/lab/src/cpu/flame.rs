@@ -45,9 +45,6 @@ pub fn folded(stacks: &Stacks, zoom: Zoom) -> Vec<String> {
 }
 
 /// Write a folded file that says its unit and can be read by every flame graph program.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write_folded(path: &Path, lines: &[String], unit: &str) -> Result<(), Refusal> {
     let write = || {
         let mut file = BufWriter::new(File::create(path)?);
@@ -59,9 +56,6 @@ pub fn write_folded(path: &Path, lines: &[String], unit: &str) -> Result<(), Ref
 }
 
 /// Draw `lines` into `path`. Nothing is drawn, and `false` returned, if there are none.
-///
-/// # Errors
-/// It cannot be written.
 pub fn draw(path: &Path, lines: &[String], title: &str, subtitle: &str) -> Result<bool, Refusal> {
     if lines.is_empty() {
         return Ok(false);

@@ -91,9 +91,7 @@ pub struct Work {
 /// One engine's group, ready to be asked.
 #[derive(Debug)]
 pub struct Group {
-    /// Name of the engine.
     pub name: String,
-    /// Version of its file.
     pub version: u32,
     /// What it is, one line.
     pub about: String,
@@ -110,7 +108,6 @@ pub struct Group {
 /// All groups that are asked, in order: the first that a frame belongs to has it.
 #[derive(Debug)]
 pub struct Groups {
-    /// The groups.
     pub all: Vec<Group>,
 }
 

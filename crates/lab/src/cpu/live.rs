@@ -27,11 +27,9 @@ use std::path::{Path, PathBuf};
 /// How to sample.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// What runs meanwhile.
     pub load: &'a Load,
     /// Samples a second on each core.
     pub hz: f64,
-    /// Function groups.
     pub groups: &'a Groups,
     /// Names of the client's threads.
     pub client: &'a Regex,
@@ -72,10 +70,6 @@ impl Drop for Folder {
     }
 }
 
-/// Sample and account.
-///
-/// # Errors
-/// perf or the load cannot run, or there were no samples.
 pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     let folder = Folder::make(plan.out)?;
     let dir = folder.path.as_path();
@@ -188,9 +182,6 @@ fn client_misses(account: &CpuAccount, work: &Figures) -> Option<Finding> {
 }
 
 /// Draw all zooms that show anything into `dir`, and write the folded stacks. By zoom, the file.
-///
-/// # Errors
-/// They cannot be written.
 pub fn pictures(
     dir: &Path,
     counts: &Counts,

@@ -46,9 +46,6 @@ impl Load {
     }
 
     /// Run it to its end, its outputs below `dir`. What fio did, if it was fio.
-    ///
-    /// # Errors
-    /// It cannot be started, or it failed.
     pub fn run(&self, dir: &Path) -> Result<Option<Figures>, Refusal> {
         match self {
             Load::Wait(seconds) => wait(*seconds).map(|()| None),
@@ -111,9 +108,6 @@ fn fio(dir: &Path, job: &Path, why: &str) -> Result<Figures, Refusal> {
 
 /// CPU nanoseconds that fio takes for an I/O that does nothing: the same job on its null engine, a
 /// few seconds.
-///
-/// # Errors
-/// The job cannot be read, or fio failed.
 pub fn generator_ns_per_io(dir: &Path, job: &Path) -> Result<Option<f64>, Refusal> {
     let text = std::fs::read_to_string(job).at(job, "give a fio job file")?;
     let null = dir.join("null.fio");
@@ -142,9 +136,6 @@ fn null_job(text: &str) -> String {
 }
 
 /// What fio printed, as figures.
-///
-/// # Errors
-/// There is no result, it is cut short, or a job ended with an error.
 pub fn parse(output: &[u8]) -> Result<Figures, Refusal> {
     let result = FioResult::parse(output)?;
     match result.jobs.iter().find(|job| job.error != 0) {

@@ -26,7 +26,6 @@ pub struct Sampler {
 /// How long sampling took, and what it cost.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sampled {
-    /// Seconds.
     pub seconds: f64,
     /// CPU time of perf itself over them, seconds.
     pub own_cpu_s: f64,
@@ -34,10 +33,6 @@ pub struct Sampled {
 
 impl Sampler {
     /// Start perf with its events off; what it records goes to `data`.
-    ///
-    /// # Errors
-    /// perf is missing, may not sample the machine, or cannot be told when to begin (before version
-    /// 5.10).
     pub fn start(data: &Path, hz: f64) -> Result<Sampler, Refusal> {
         let complaints = data.with_extension("complaints");
         let errors = File::create(&complaints)
@@ -68,10 +63,6 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Begin.
-    ///
-    /// # Errors
-    /// perf has ended.
     pub fn begin(&mut self) -> Result<(), Refusal> {
         self.tell("enable")?;
         self.began = Some((monotonic().as_secs_f64(), self.own_ns()));
@@ -79,9 +70,6 @@ impl Sampler {
     }
 
     /// End, and wait until what was sampled is on disk.
-    ///
-    /// # Errors
-    /// perf has ended before, or could not write (a full disk).
     pub fn end(mut self) -> Result<Sampled, Refusal> {
         let now = monotonic().as_secs_f64();
         self.tell("disable")?;
@@ -142,7 +130,6 @@ fn missing(error: &std::io::Error) -> Refusal {
     Refusal::cannot_run("perf.missing", what).hint(hint)
 }
 
-/// What perf's complaint means.
 fn refusal_for(said: &str) -> Refusal {
     let line =
         said.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("Error:"));
@@ -171,9 +158,6 @@ fn refusal_for(said: &str) -> Refusal {
 }
 
 /// Count the samples in `data`.
-///
-/// # Errors
-/// perf cannot read it, or there is nothing in it.
 pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
     let complaints = data.with_extension("script-complaints");
     let errors =

@@ -10,7 +10,6 @@ use super::frame;
 /// A sample's header.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Header {
-    /// Name of the thread.
     pub comm: String,
     /// Process, if printed.
     pub pid: Option<u32>,

@@ -1,4 +1,4 @@
-//! Counts stacks: for each engine its share, split by context (formula F3) and by kind of work.
+//! Counts stacks: for each engine its share, split by context and by kind of work.
 //!
 //! - counts: what they come to
 //!

@@ -12,7 +12,6 @@ use crate::metrics::spread::Spread;
 use crate::rows::Rows;
 use crate::validity::Mark;
 
-/// The account as text.
 pub fn text(account: &CpuAccount) -> String {
     let mut out = Rows::default();
     head(&mut out, account);

@@ -101,10 +101,6 @@ impl From<UnitFlag> for Unit {
 /// How long is sampled when nothing is said, seconds.
 const SECONDS: f64 = 10.0;
 
-/// Do what was asked.
-///
-/// # Errors
-/// The one line that says why not.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let groups = Groups::load(&args.groups)?;
     let is_sound = |it: f64| it.is_finite() && it > 0.0 && it <= 1e6;

@@ -18,16 +18,12 @@ pub struct Entry {
     pub began_unix_s: f64,
     /// How long it took, seconds.
     pub duration_s: f64,
-    /// Program and arguments.
     pub argv: Vec<String>,
     /// Environment that the lab set for it; the rest was inherited.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How it ended.
     pub exit: Exit,
-    /// What it printed.
     pub stdout: Kept,
-    /// What it complained about.
     pub stderr: Kept,
     /// Files it read or wrote that belong to the evidence: job files, logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

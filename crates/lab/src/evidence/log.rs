@@ -74,9 +74,6 @@ impl Drop for State {
 impl Evidence {
     /// Open the run in `dir`, which is made if it is not there. Commands that an earlier lab left
     /// half done get their `abandoned` line.
-    ///
-    /// # Errors
-    /// If the directory cannot be written to, or another lab is writing to it.
     pub fn open(dir: &Path, interrupt: Interrupt) -> Result<Evidence, Refusal> {
         Evidence::open_with(dir, interrupt, FREE_MIN_BYTES)
     }
@@ -114,7 +111,6 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// The run's directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -126,9 +122,6 @@ impl Evidence {
 
     /// Run a command and write down everything about it. `Ok` says that it is written down, not
     /// that it succeeded.
-    ///
-    /// # Errors
-    /// If the disk is full or cannot be written to; the outputs so far stay where they are.
     pub fn run(&self, order: &Order) -> Result<Ran, Refusal> {
         self.run_with(order, |_| Ok(Vec::new()), |_, _| Vec::new())
     }
@@ -136,9 +129,6 @@ impl Evidence {
     /// As [`Evidence::run`]: `prepare` writes files that the command needs and returns arguments to
     /// add, `collect` names files that the command wrote. Both are given the place for them: a path
     /// to which an extension is added.
-    ///
-    /// # Errors
-    /// As [`Evidence::run`], and if `prepare` cannot write.
     pub fn run_with(
         &self,
         order: &Order,
@@ -280,26 +270,15 @@ impl Evidence {
 }
 
 impl Ran {
-    /// What it printed.
-    ///
-    /// # Errors
-    /// If the file cannot be read any more.
     pub fn stdout(&self) -> Result<Vec<u8>, Refusal> {
         self.read(&self.entry.stdout)
     }
 
-    /// What it complained about.
-    ///
-    /// # Errors
-    /// If the file cannot be read any more.
     pub fn stderr(&self) -> Result<Vec<u8>, Refusal> {
         self.read(&self.entry.stderr)
     }
 
     /// The content of one of its files.
-    ///
-    /// # Errors
-    /// If the file cannot be read any more.
     pub fn read(&self, kept: &Kept) -> Result<Vec<u8>, Refusal> {
         let path = self.dir.join(&kept.file);
         fs::read(&path).at(&path, "it was there when the command ended")
@@ -323,9 +302,6 @@ pub fn entries(text: &str) -> (Vec<Entry>, usize) {
 }
 
 /// Length and SHA-256 of the file at `path`, which lies under `dir`.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn keep(dir: &Path, path: &Path) -> io::Result<Kept> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();

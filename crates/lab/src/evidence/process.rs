@@ -23,7 +23,6 @@ const LOOK_NS: i64 = 200_000_000;
 /// A command to be run.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Program and arguments.
     pub argv: Vec<String>,
     /// What it is for, one sentence.
     pub why: String,
@@ -183,9 +182,6 @@ struct Asked {
 
 impl Interrupt {
     /// Raised by SIGINT, SIGTERM and SIGHUP from now on.
-    ///
-    /// # Errors
-    /// If the kernel does not let us hear of signals.
     pub fn from_signals() -> std::io::Result<Interrupt> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let interrupt = Interrupt::default();
@@ -196,6 +192,7 @@ impl Interrupt {
     }
 
     /// Raise it, as a signal would.
+    #[cfg(test)]
     pub fn raise(&self) {
         self.asked.signal.store(true, Ordering::SeqCst);
     }

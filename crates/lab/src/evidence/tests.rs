@@ -14,7 +14,7 @@ fn sh(script: &str) -> Order {
     Order::new(["sh", "-c", script], "a test")
 }
 
-fn logged(dir: &Path) -> Vec<super::Entry> {
+fn logged(dir: &Path) -> Vec<super::entry::Entry> {
     let (entries, unreadable) = entries(&fs::read_to_string(dir.join("evidence.jsonl")).unwrap());
     assert_eq!(unreadable, 0);
     entries

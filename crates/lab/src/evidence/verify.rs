@@ -13,18 +13,13 @@ use std::path::Path;
 /// What [`verify`] found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Verified {
-    /// Commands in the log.
     pub commands: usize,
-    /// Files that were compared.
     pub files: usize,
     /// What is wrong, one sentence each; none if all is as it was written.
     pub problems: Vec<String>,
 }
 
 /// Compare the run in `dir` with its log.
-///
-/// # Errors
-/// If there is no log to compare with.
 pub fn verify(dir: &Path) -> Result<Verified, Refusal> {
     let path = dir.join(LOG);
     let text = fs::read(&path).at(&path, "name the directory of a run")?;

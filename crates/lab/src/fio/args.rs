@@ -41,9 +41,6 @@ const JOB_FLAGS: &str = "\
 
 impl CommandLine {
     /// Read the arguments of fio; the name `fio` itself may come first.
-    ///
-    /// # Errors
-    /// If an option that needs a value is the last one, or an argument is neither option nor file.
     pub fn parse(arguments: &[String]) -> Result<CommandLine, Refusal> {
         let mut line = CommandLine::default();
         let skip = usize::from(

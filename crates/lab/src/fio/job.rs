@@ -23,14 +23,12 @@ pub struct Section {
     pub name: String,
     /// Line of the file, from 1; 0 if it comes from elsewhere.
     pub line: usize,
-    /// Its settings, in order.
     pub settings: Vec<Setting>,
 }
 
 /// `key=value`, or a key alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// As it was written.
     pub key: String,
     /// What stands behind `=`, if there is one.
     pub value: Option<String>,
@@ -41,7 +39,6 @@ pub struct Setting {
 /// A job with everything it inherits; keys by their first name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Job {
-    /// Its name.
     pub name: String,
     /// Line of its section, from 1; 0 if it comes from elsewhere.
     pub line: usize,
@@ -97,11 +94,6 @@ impl JobFile {
         }
     }
 
-    /// Read a job file.
-    ///
-    /// # Errors
-    /// If a line stands before the first section, a section is not closed or has no name, or
-    /// another file is included.
     pub fn parse(text: &str) -> Result<JobFile, Refusal> {
         let mut sections: Vec<Section> = Vec::new();
         for (at, line) in text.lines().enumerate() {

@@ -11,9 +11,7 @@ use crate::record::Direction;
 /// Reads and writes of the jobs that `choose` picks, and the generator's own CPU time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Figures {
-    /// Reads.
     pub read: Direction,
-    /// Writes.
     pub write: Direction,
     /// User and system time of fio's jobs, seconds: never an engine's cost.
     pub client_s: f64,

@@ -124,10 +124,6 @@ pub struct Latency {
 }
 
 impl FioResult {
-    /// Read what fio printed.
-    ///
-    /// # Errors
-    /// If there is no document, it ends in the middle, or it is not a result of fio 3.
     pub fn parse(output: &[u8]) -> Result<FioResult, Refusal> {
         let text = String::from_utf8_lossy(output);
         let Found { document, around } = find(&text)?;

@@ -41,7 +41,6 @@ pub struct FioOrder {
 pub struct FioRan {
     /// Its line in the forensic log and its outputs.
     pub ran: Ran,
-    /// What fio said.
     pub result: FioResult,
     /// Bandwidth and latency over time, if they were logged.
     pub series: Series,

@@ -14,9 +14,7 @@ use std::collections::BTreeMap;
 /// bytes a second.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
-    /// Of reads.
     pub read: BTreeMap<u64, f64>,
-    /// Of writes.
     pub write: BTreeMap<u64, f64>,
     /// Mean completion latency of reads and of writes: interval's end -> sum of the jobs' means in
     /// nanoseconds, and how many.
@@ -86,11 +84,6 @@ impl Series {
                 None => self.unreadable += 1,
             }
         }
-    }
-
-    /// Reads and writes that stand in the histograms; fio loses those of the last partial interval.
-    pub fn histogram_ios(&self) -> [u64; 2] {
-        [0, 1].map(|side| self.histograms[side].values().map(latency::count).sum())
     }
 
     /// p99 of completion latency of reads and of writes over time: milliseconds since the start ->

@@ -28,13 +28,10 @@ use std::collections::BTreeSet;
 /// What checks look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The server.
     pub server: &'a Server,
     /// The same server before the load, if there is a capture of it.
     pub before: Option<&'a Server>,
-    /// Its links.
     pub topology: &'a Topology,
-    /// All drives read.
     pub read: &'a Flow,
     /// All drives in a rebuild.
     pub rebuild: &'a Flow,
@@ -134,7 +131,6 @@ const LOOKS: [(&str, Look); 29] = [
     ("limits.request_size", software::request_size),
 ];
 
-/// Make every check.
 pub fn all(facts: &Facts<'_>) -> Vec<Check> {
     LOOKS.iter().map(|(name, look)| check(facts, name, *look)).collect()
 }

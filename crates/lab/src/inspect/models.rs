@@ -69,13 +69,10 @@ pub struct Figures {
     pub sequential_write: Option<u64>,
     /// Sequential writes once the cache is full.
     pub sustained_write: Option<u64>,
-    /// Random reads.
     pub random_read: Option<u64>,
-    /// Random writes.
     pub random_write: Option<u64>,
     /// At the outer edge of a spinning drive: what its data sheet quotes.
     pub outer: Option<u64>,
-    /// At its inner edge.
     pub inner: Option<u64>,
 }
 
@@ -103,25 +100,19 @@ pub enum Known {
     Exactly(Entry),
     /// The family, but in these capacities only, GB: their figures say nothing about this one.
     OtherCapacities {
-        /// Name of the family.
         family: String,
         /// Capacities of it that are known, GB.
         gigabytes: Vec<u64>,
     },
-    /// Nothing.
     Nothing,
 }
 
 /// What is stated about one model in one capacity, and by whom.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Entry {
-    /// Name of the family.
     pub family: String,
-    /// What data lie on.
     pub medium: Medium,
-    /// The figures.
     pub figures: Figures,
-    /// Who says so.
     pub source: String,
     /// Which file has it: its name and version, and its path if it is the user's.
     pub file: String,
@@ -129,9 +120,6 @@ pub struct Entry {
 
 impl Library {
     /// With the users' own `files`, which come before what the lab has.
-    ///
-    /// # Errors
-    /// A file that cannot be read or understood, by name.
     pub fn with(files: &[impl AsRef<Path>]) -> Result<Library, Refusal> {
         let mut own = Vec::new();
         for path in files.iter().map(AsRef::as_ref) {
@@ -184,9 +172,7 @@ impl Library {
 pub struct ModelLine {
     /// As the kernel names it.
     pub model: String,
-    /// Bytes of one.
     pub size_bytes: u64,
-    /// Their names.
     pub drives: Vec<String>,
     /// What is stated about them.
     pub known: Known,

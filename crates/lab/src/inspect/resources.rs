@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 /// One resource.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// What it is.
     pub resource: String,
     /// How much of it is used.
     pub utilisation: Option<String>,

@@ -34,11 +34,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One server.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Server {
-    /// Kernel release.
     pub kernel: Option<String>,
     /// What the hypervisor calls itself, in a guest.
     pub hypervisor: Option<String>,
-    /// Sockets, cores, threads.
     pub cpu: Cpu,
     /// Memory modules; None if the firmware's tables could not be read.
     pub memory: Option<Memory>,
@@ -52,17 +50,14 @@ pub struct Server {
     pub is_partial: bool,
     /// SAS expanders.
     pub expanders: Vec<Expander>,
-    /// Enclosures of drives.
     pub enclosures: Vec<Enclosure>,
     /// SAS phys of controllers and expanders.
     pub phys: Vec<Phy>,
-    /// Drives.
     pub drives: Vec<Drive>,
     /// Network interfaces of this server.
     pub networks: Vec<network::Network>,
     /// Interrupts: number -> CPUs that serve it.
     pub irqs: BTreeMap<u64, BTreeSet<u64>>,
-    /// Limits and load.
     pub software: Software,
     /// Programs that gave nothing, with the reason.
     pub silent_tools: BTreeMap<String, String>,

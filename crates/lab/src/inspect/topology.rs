@@ -42,7 +42,6 @@ pub enum Place {
 pub struct Node {
     /// Unique: `socket 0`, `0000:05:00.0`, `expander-1:0`.
     pub id: String,
-    /// What it is.
     pub place: Place,
     /// For people, short: `SAS3008`.
     pub title: String,
@@ -97,11 +96,8 @@ pub struct Given {
 /// The graph.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Topology {
-    /// Places.
     pub nodes: Vec<Node>,
-    /// Links.
     pub links: Vec<Link>,
-    /// Drives in it.
     pub drive_count: u64,
     /// Names of the drives of each node of drives.
     pub drive_names: Vec<(usize, Vec<String>)>,

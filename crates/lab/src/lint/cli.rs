@@ -40,10 +40,6 @@ pub struct Args {
     elsewhere: bool,
 }
 
-/// Lint what was named.
-///
-/// # Errors
-/// If it cannot be read or is neither job file, command line nor result.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(id) = &args.explain {
         return explain(id, json);

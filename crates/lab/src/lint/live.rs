@@ -57,15 +57,11 @@ impl Machine for Live {
 pub struct Sysfs {
     /// Of the device or partition.
     pub own: PathBuf,
-    /// Of the whole disk.
     pub disk: PathBuf,
 }
 
 impl Sysfs {
     /// The directories of the device with this number.
-    ///
-    /// # Errors
-    /// If sysfs does not have it.
     pub fn of(rdev: u64) -> Known<Sysfs> {
         let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
         let link = format!("/sys/dev/block/{major}:{minor}");
@@ -76,9 +72,6 @@ impl Sysfs {
     }
 
     /// The serial number of the disk, from wherever its driver keeps it.
-    ///
-    /// # Errors
-    /// If the driver says none.
     pub fn serial(&self) -> Known<String> {
         let places = ["serial", "device/serial", "wwid", "device/wwid"];
         let texts =

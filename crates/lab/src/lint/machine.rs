@@ -32,9 +32,7 @@ pub enum Kind {
 /// Facts of a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TargetFacts {
-    /// What it is.
     pub kind: Known<Kind>,
-    /// Size, bytes.
     pub size_bytes: Known<u64>,
     /// Smallest unit the device takes, bytes.
     pub logical_block_bytes: Known<u64>,
@@ -45,7 +43,6 @@ pub struct TargetFacts {
     pub optimal_bytes: Known<u64>,
     /// Whether it spins.
     pub rotational: Known<bool>,
-    /// Serial number.
     pub serial: Known<String>,
     /// What is in its way: mounted, held, a signature, a partition table.
     pub occupied: Known<Vec<String>>,
@@ -95,7 +92,6 @@ impl TargetFacts {
 /// Facts of the host.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostFacts {
-    /// Memory, bytes.
     pub memory_bytes: Known<u64>,
     /// `fs.aio-max-nr`.
     pub aio_max: Known<u64>,

@@ -92,9 +92,6 @@ fn ceiling(text: &str) -> Result<Ceiling, String> {
 
 impl Subject {
     /// Read a job file, or a result if the text has one.
-    ///
-    /// # Errors
-    /// If it is neither.
     pub fn read(text: &[u8], intent: Intent) -> Result<Subject, Refusal> {
         let line = String::from_utf8_lossy(text);
         let begins = |c: char| line.lines().any(|line| line.trim_start().starts_with(c));
@@ -112,9 +109,6 @@ impl Subject {
     }
 
     /// Take a command line; `read` gives the text of the job files it names.
-    ///
-    /// # Errors
-    /// If it, or a job file, is not understood.
     pub fn from_arguments(
         arguments: &[String],
         intent: Intent,

@@ -1,4 +1,4 @@
-//! Programs that people take for benchmarks of storage and that are none (item 112): why, and what
+//! Programs that people take for benchmarks of storage and that are none: why, and what
 //! to run instead.
 //!
 //! What must stay true: a program that is not in the list is not judged; fio itself never is.
@@ -40,9 +40,6 @@ fn program(command: &[String]) -> String {
 }
 
 /// Refuse to lint a program that measures something else than storage, or that is not fio.
-///
-/// # Errors
-/// If it is one of them: with the reason.
 pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     let program = program(command);
     if PROGRAMS.benchmarks.contains(&program.to_ascii_lowercase()) {

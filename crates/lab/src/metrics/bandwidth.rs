@@ -1,4 +1,4 @@
-//! F12: what a link can carry, from what it says about itself: rate x width x coding.
+//! What a link can carry, from what it says about itself: rate x width x coding.
 //!
 //! What must stay true: a figure is what the standard gives, never a measured or a hoped-for one;
 //! an unknown rate is None, never zero.
@@ -55,7 +55,6 @@ impl Rate {
 pub struct PcieLink {
     /// Mega-transfers a second of one lane: 8000 for generation 3.
     pub mega_transfers: u64,
-    /// Lanes.
     pub lanes: u64,
 }
 

@@ -24,7 +24,6 @@ pub struct Code {
 }
 
 impl Code {
-    /// Members of a stripe.
     pub fn members(self) -> u32 {
         self.data + self.parity
     }
@@ -37,7 +36,7 @@ impl Code {
 
     /// Member reads for each one-block random read with `lost` of `drives` out, on average over all
     /// blocks: a read of a lost block needs all data strips' worth of survivors. RAID 5, one out:
-    /// 2(n-1)/n; RAID 6, two out: 3(n-2)/n (F8). In groups or declustered, stripes lie over more
+    /// 2(n-1)/n; RAID 6, two out: 3(n-2)/n. In groups or declustered, stripes lie over more
     /// drives than they have members.
     pub fn amplification_over(self, drives: u32, lost: u32) -> f64 {
         let (n, f) = (f64::from(drives), f64::from(lost));
@@ -45,13 +44,13 @@ impl Code {
     }
 }
 
-/// F6: random reads of a healthy array; `raw_iops` is each drive's at its share of the load.
+/// Random reads of a healthy array; `raw_iops` is each drive's at its share of the load.
 pub fn random_read(raw_iops: &[f64]) -> Baseline {
     let value = raw_iops.iter().sum();
     Baseline { value, derivation: format!("sum of {} drives measured at once", raw_iops.len()) }
 }
 
-/// F7: random one-block writes; `raw_mixed_iops` is what all drives together do at half reads, half
+/// Random one-block writes; `raw_mixed_iops` is what all drives together do at half reads, half
 /// writes.
 pub fn random_write(code: Code, raw_mixed_iops: f64) -> Baseline {
     let penalty = code.write_penalty();
@@ -64,7 +63,7 @@ pub fn random_write(code: Code, raw_mixed_iops: f64) -> Baseline {
     }
 }
 
-/// F8: random one-block reads of stripes over `drives` with `lost` members out; `raw_sum` is what
+/// Random one-block reads of stripes over `drives` with `lost` members out; `raw_sum` is what
 /// the drives that are left do together.
 pub fn degraded_random_read_over((code, drives): (Code, u32), lost: u32, raw_sum: f64) -> Baseline {
     let amplification = code.amplification_over(drives, lost);
@@ -77,7 +76,7 @@ pub fn degraded_random_read_over((code, drives): (Code, u32), lost: u32, raw_sum
     }
 }
 
-/// F9: sequential full-stripe writes over `drives`: the slowest member sets the pace of a stripe.
+/// Sequential full-stripe writes over `drives`: the slowest member sets the pace of a stripe.
 /// Bytes a second.
 pub fn sequential_write_over((code, drives): (Code, u32), members_bytes_per_s: &[f64]) -> Baseline {
     let slowest = members_bytes_per_s.iter().copied().fold(f64::INFINITY, f64::min);
@@ -85,11 +84,6 @@ pub fn sequential_write_over((code, drives): (Code, u32), members_bytes_per_s: &
     let shown = (data * 10.0).round() / 10.0;
     let derivation = format!("{shown} data drives x the slowest of all, {:.1} MB/s", slowest / 1e6);
     Baseline { value: slowest * data, derivation }
-}
-
-/// The paper line: data drives x datasheet, bytes a second. Spares and parity count for nothing.
-pub fn on_paper(data_drives: u32, datasheet_bytes_per_s: f64) -> f64 {
-    f64::from(data_drives) * datasheet_bytes_per_s
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! F16: where a bandwidth series falls off a cliff, as when a drive's fast cache is full.
+//! Where a bandwidth series falls off a cliff, as when a drive's fast cache is full.
 //!
 //! What must stay true: a cliff is a change of level that lasts to the end of the series, not a
 //! dip.

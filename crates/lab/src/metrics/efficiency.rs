@@ -3,13 +3,13 @@
 //! What must stay true: an efficiency compares figures of the same workload point; what cannot be
 //! divided is not given.
 
-/// F4, RAID efficiency: what the array did over its BASELINE at the same point. Same unit on both
+/// What the array did over its BASELINE at the same point. Same unit on both
 /// sides.
 pub fn raid(performance: f64, baseline: f64) -> Option<f64> {
     ratio(performance, baseline)
 }
 
-/// F5, CPU efficiency: performance for each busy core.
+/// Performance for each busy core.
 pub fn cpu(performance: f64, busy_s: f64, wall_s: f64) -> Option<f64> {
     ratio(performance, ratio(busy_s, wall_s)?)
 }

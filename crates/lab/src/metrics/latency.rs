@@ -41,13 +41,6 @@ pub fn percentile(bins: &Bins, fraction: f64) -> Option<u64> {
     })
 }
 
-/// Mean latency in nanoseconds; `None` without I/Os.
-pub fn mean(bins: &Bins) -> Option<f64> {
-    let all = count(bins);
-    let sum: f64 = bins.iter().map(|(latency_ns, n)| to_f64(*latency_ns) * to_f64(*n)).sum();
-    (all > 0).then(|| sum / to_f64(all))
-}
-
 /// A count as a number to calculate with: exact to 2^53, far beyond what a run counts.
 pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64

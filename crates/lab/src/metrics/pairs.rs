@@ -1,10 +1,10 @@
-//! F17: A against B, in turns: the median ratio with an exact interval, and what may be said of it.
+//! A against B, in turns: the median ratio with an exact interval, and what may be said of it.
 //!
 //! What must stay true: only figures taken in turns in one run are compared. The interval is that
 //! of the sign test: two order statistics of the ratios of pairs. It holds at least 95 % of the
 //! time whatever the noise, because a coin decides who begins (`compare::turns`). With fewer than
-//! six pairs no such interval exists, and nothing is decided. Drift of a side decides nothing: an
-//! interval must lie beyond it.
+//! six pairs no such interval exists, and nothing is decided. Nothing is decided either if a side
+//! drifted beyond the limit, however much the sides differ.
 //!
 //! Source: Conover, Practical Nonparametric Statistics, 3.2 (intervals of quantiles).
 
@@ -15,8 +15,7 @@ use super::slow_member::median;
 pub const PAIRS_MIN: usize = 6;
 /// How often the interval must contain the ratio.
 const CONFIDENCE: f64 = 0.95;
-/// Drift of a side between its first and its last third that is no noise. The two figures of a pair
-/// lie closer together than those thirds, so that drift changes their ratio by less than itself.
+/// Drift of a side between its first and its last third that is no noise.
 const DRIFT_MAX: f64 = 0.10;
 /// What is said of a case without an interval.
 pub const TOO_FEW: &str = "too few rounds: six decide";
@@ -30,7 +29,6 @@ pub struct Comparison {
     pub low: f64,
     /// 95 % interval of it.
     pub high: f64,
-    /// Pairs.
     pub pairs: usize,
     /// Last third over first third of the side that changed more: 1 is no drift.
     pub drift: f64,
@@ -39,18 +37,15 @@ pub struct Comparison {
 /// What a comparison says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// A is faster.
     Faster,
-    /// A is slower.
     Slower,
     /// The interval contains 1.
     Open,
-    /// A side became faster or slower meanwhile, by as much as the sides differ.
+    /// A side became faster or slower meanwhile.
     Drifted,
 }
 
 impl Decision {
-    /// In words.
     pub fn word(self) -> &'static str {
         match self {
             Decision::Faster => "faster",
@@ -62,28 +57,36 @@ impl Decision {
 }
 
 impl Comparison {
-    /// What may be said.
     pub fn decision(self) -> Decision {
-        let drifted = (self.drift - 1.0).abs() > DRIFT_MAX;
-        let slack = if drifted { self.drift.max(1.0 / self.drift) } else { 1.0 };
         match self {
-            _ if self.low > slack => Decision::Faster,
-            _ if self.high < 1.0 / slack => Decision::Slower,
-            _ if drifted => Decision::Drifted,
+            _ if self.has_drifted() => Decision::Drifted,
+            _ if self.low > 1.0 => Decision::Faster,
+            _ if self.high < 1.0 => Decision::Slower,
             _ => Decision::Open,
         }
     }
 
-    /// One sentence.
+    /// Whether a side drifted beyond the limit.
+    pub fn has_drifted(self) -> bool {
+        (self.drift - 1.0).abs() > DRIFT_MAX
+    }
+
+    /// Its interval, and its drift if that is beyond the limit.
+    pub fn shown(self) -> String {
+        let drift = match self.has_drifted() {
+            true => format!("; a side drifted by {:.0} %", (self.drift - 1.0) * 100.0),
+            false => String::new(),
+        };
+        format!("95 % interval {:.3} to {:.3}, {} pairs{drift}", self.low, self.high, self.pairs)
+    }
+
     pub fn sentence(self) -> String {
         let said = match self.decision() {
             Decision::Faster | Decision::Slower => format!("A is {:.3} times B", self.ratio),
             Decision::Open => "no difference shown".to_owned(),
-            Decision::Drifted => {
-                format!("not decided: a side drifted by {:.0} %", (self.drift - 1.0) * 100.0)
-            }
+            Decision::Drifted => "not decided".to_owned(),
         };
-        format!("{said} (95 % interval {:.3} to {:.3}, {} pairs)", self.low, self.high, self.pairs)
+        format!("{said} ({})", self.shown())
     }
 }
 

@@ -1,4 +1,4 @@
-//! CPU time for each I/O and for each MiB (formula F5), and the load generator's own part of it.
+//! CPU time for each I/O and for each MiB, and the load generator's own part of it.
 //!
 //! What must stay true: the cost with and without the load generator's part are both kept; the part
 //! is measured (the same job on fio's null engine), never assumed. fio's own `usr_cpu` and
@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 /// CPU time over work.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PerWork {
-    /// I/Os done.
     pub ios: u64,
-    /// Bytes moved.
     pub bytes: u64,
     /// CPU time of all cores in the same time, nanoseconds.
     pub busy_ns: f64,
@@ -56,7 +54,6 @@ impl PerWork {
 /// What fio says about its own CPU at one point of load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClientCpu {
-    /// I/Os a second.
     pub iops: f64,
     /// fio's `usr_cpu`, percent.
     pub user_percent: f64,
@@ -67,7 +64,7 @@ pub struct ClientCpu {
 /// Points by which `sys_cpu` must fall for it to be said.
 const FALL_POINTS: f64 = 2.0;
 
-/// The inversion of checklist item 2: more I/Os and less system time. Then fio's figures miss where
+/// More I/Os and less system time: then fio's figures miss where
 /// the work is done.
 pub fn inversion(points: &[ClientCpu]) -> Option<Finding> {
     let mut sorted: Vec<&ClientCpu> = points.iter().filter(|it| it.iops.is_finite()).collect();

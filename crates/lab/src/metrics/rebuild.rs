@@ -1,4 +1,4 @@
-//! F18 and F19: what a rebuild did, and what a drive wrote beyond what it was told.
+//! What a rebuild did (F19), and what a drive wrote beyond what it was told.
 
 /// What a rebuild did.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]

@@ -30,7 +30,6 @@ impl Unit {
 /// What was sampled: how many cores, how often, how long.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Window {
-    /// Cores online.
     pub cores: u32,
     /// Samples a second on each busy core.
     pub hz: f64,
@@ -41,7 +40,6 @@ pub struct Window {
 /// A share with its error, both 0 to 1 of all cores.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Share {
-    /// Of cores x time.
     pub share: f64,
     /// One standard error of sampling.
     pub error: f64,

@@ -1,4 +1,4 @@
-//! F11: which member is slow, and what the slow ones share.
+//! Which member is slow, and what the slow ones share.
 //!
 //! What must stay true: a component is named only if all its members are slow and no member outside
 //! it is; otherwise the members are named one by one.
@@ -29,7 +29,6 @@ pub struct Member {
 /// A slow member and how far behind it is.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Slow {
-    /// Which.
     pub name: String,
     /// Its rate over the median of all.
     pub share: f64,

@@ -1,4 +1,4 @@
-//! How a load lies over the cores: formula F2, the notation "9x100%", and two numbers for
+//! How a load lies over the cores: the notation "9x100%", and two numbers for
 //! unevenness.
 //!
 //! What must stay true: an average is never given without the spread beside it; a core that is idle
@@ -14,7 +14,6 @@ pub const SPIKE_POINTS: f64 = 10.0;
 pub struct Spread {
     /// `9x100%`: so many cores stand out, at so many percent on average; or `No spikes`.
     pub words: String,
-    /// Cores that stand out.
     pub hot_cores: usize,
     /// Their mean load, percent; the mean of all when none stands out.
     pub hot_percent: f64,

@@ -1,4 +1,4 @@
-//! F15: steady state as SNIA's Performance Test Specification defines it, on both criteria at once.
+//! Steady state as SNIA's Performance Test Specification defines it, on both criteria at once.
 //!
 //! Source: SNIA Solid State Storage Performance Test Specification, "steady state": a window of
 //! five rounds in which the range is at most 20 % of the average and the best straight line rises

@@ -1,4 +1,4 @@
-//! F10: how long a stripe takes when it waits for the slowest of its members, from the members' own
+//! How long a stripe takes when it waits for the slowest of its members, from the members' own
 //! latencies.
 //!
 //! The distribution of the slowest of independent members is the product of their distributions.

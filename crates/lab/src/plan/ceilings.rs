@@ -27,6 +27,8 @@ const HALF: u32 = 50;
 /// Raw runs of all drives of an array at once.
 #[derive(Debug)]
 pub struct RawRuns<'a> {
+    /// The array, as its measurements name it.
+    target: String,
     runs: Vec<Vec<&'a Measurement>>,
     stripes: Stripes,
 }
@@ -54,7 +56,8 @@ impl<'a> RawRuns<'a> {
             }
         }
         runs.retain(|_, run| run.len() == members.len());
-        Some(RawRuns { runs: runs.into_values().collect(), stripes })
+        let target = array.target_path().display().to_string();
+        Some(RawRuns { target, runs: runs.into_values().collect(), stripes })
     }
 
     /// What no figure of `workload` can be above, bytes a second, and the raw load that showed it:
@@ -157,6 +160,7 @@ impl<'a> RawRuns<'a> {
         let raw = &run[0].workload;
         let share = self.share_in_flight(raw, workload);
         Some(BaselinePoint {
+            target: self.target.clone(),
             workload: workload.name.clone(),
             condition,
             value,

@@ -13,6 +13,7 @@ use crate::adapter::needs::{Need, refuse_missing};
 use crate::evidence::log::{sha256, unix_whole_s};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard::refuse_unless_named;
+use crate::hold::Hold;
 use crate::inspect::models::Library;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
@@ -83,7 +84,6 @@ pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
 /// A plan that is to be carried out, and how.
 pub struct Order<'a> {
-    /// The plan, in TOML.
     pub text: &'a str,
     /// Folder of its own profiles.
     pub folder: &'a Path,
@@ -93,21 +93,14 @@ pub struct Order<'a> {
     pub resume: Option<&'a Path>,
     /// Say what would be done, and do nothing.
     pub dry_run: bool,
-    /// No stacks are sampled.
     pub no_stacks: bool,
     /// Percent of all cores that other programs may use.
     pub strangers: f64,
-    /// Files with drive models.
     pub models: &'a [PathBuf],
     /// Serials and paths that may be destroyed.
     pub named: &'a [String],
 }
 
-/// Run a plan.
-///
-/// # Errors
-/// If the plan is not understood, a target must not be written to, or anything fails while
-/// measuring.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if args.example {
         crate::say_part!("{EXAMPLE}");
@@ -133,9 +126,6 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 }
 
 /// Carry a plan out; nothing comes of a dry run.
-///
-/// # Errors
-/// As [`run`].
 pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summary)>, Refusal> {
     let plan = Plan::parse(order.text)?;
     let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
@@ -147,7 +137,8 @@ pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summar
         refuse_missing(needs(&expanded)?)?;
         refuse_not_understood(&expanded)?;
         // The same refusals as in earnest, so that they are seen in time.
-        return refuse(&Unlogged, &expanded, order.named).map(|()| None);
+        refuse(&Unlogged, &expanded, order.named)?;
+        return Hold::of(&devices(&expanded)).map(|_| None);
     }
     let begun = begun(order)?;
     refuse_missing(needs(&expanded)?)?;
@@ -161,6 +152,7 @@ pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summar
         eprintln!("{}", estimate(&expanded));
     }
     refuse(&LiveCommands::new(&evidence), &expanded, order.named)?;
+    let _held = Hold::of(&devices(&expanded))?;
     let dir = match begun {
         Some(dir) => dir,
         None => create(order, &plan, &expanded, path)?,
@@ -290,7 +282,7 @@ fn create(
         question: plan.question.clone(),
         plan_sha256: Some(sha256(order.text.as_bytes())),
         began_unix_s: unix_whole_s(),
-        environment: environment(expanded),
+        environment: environment::facts(&devices(expanded)),
         left_out: expanded.left_out.clone(),
     };
     let dir = RunDir::create(path, &facts)?;
@@ -298,8 +290,8 @@ fn create(
     Ok(dir)
 }
 
-/// The machine, and the devices that are measured.
-fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String> {
+/// The devices that are measured.
+fn devices(expanded: &Expanded) -> Vec<PathBuf> {
     let mut devices: Vec<PathBuf> = expanded
         .points()
         .flat_map(|point| point.targets.iter().map(|target| target.path.clone()))
@@ -308,13 +300,16 @@ fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String
         .collect();
     devices.sort();
     devices.dedup();
-    environment::facts(&devices)
+    devices
 }
 
 fn estimate(expanded: &Expanded) -> String {
     let points = expanded.points().count();
     let plural = if points == 1 { "" } else { "s" };
     let mut text = format!("{points} point{plural}, about {}", duration(expanded.expected_s()));
+    if expanded.groups.iter().any(|group| group.made_s > 0.0) {
+        text += ", and what engines do in the background: initial syncs, rebuilds to their end";
+    }
     for (stage, why) in &expanded.left_out {
         text += &format!("\nleft out: {stage}: {why}");
     }

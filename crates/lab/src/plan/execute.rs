@@ -40,13 +40,10 @@ use std::path::{Path, PathBuf};
 
 /// What a run needs.
 pub struct Run<'a> {
-    /// Where records go.
     pub dir: &'a RunDir,
-    /// What is watched meanwhile.
     pub watch: &'a Watch,
     /// Where commands are written down.
     pub evidence: &'a Evidence,
-    /// What rules look at.
     pub machine: &'a dyn Machine,
     /// Serials and paths that may be destroyed.
     pub named: &'a [String],
@@ -63,7 +60,6 @@ pub struct Summary {
     pub resumed: usize,
     /// Measurements that must not be used.
     pub invalid: usize,
-    /// Checks that failed.
     pub failed: usize,
 }
 
@@ -104,7 +100,7 @@ pub fn execute(
             Record::Measurement(measured) => drop(known.insert(measured.id.clone(), *measured)),
             Record::Check(check) => drop(checked.insert((check.name, check.target))),
             Record::Baseline(point) => drop(baselines.insert(baseline_key(&point))),
-            Record::Cpu(_) | Record::Trace(_) | Record::Resources(_) => {}
+            Record::Cpu(_) | Record::Resources(_) => {}
         }
     }
     let commands = Live::new(run.evidence);
@@ -141,8 +137,10 @@ impl Session<'_> {
     fn group(&mut self, group: &Group, progress: &mut Progress) -> Result<(), Refusal> {
         let wanted = group.points.iter().any(|point| !self.has(point));
         let mut rebuilding = None;
-        if wanted {
-            rebuilding = self.prepare(group)?;
+        if !wanted {
+            progress.pass(group.made_s + group.before_s);
+        } else {
+            rebuilding = self.prepare(group, progress)?;
             if group.has_file_system && !self.mount(group, progress)? {
                 group.points.iter().for_each(|point| progress.end(point.expected_s, None));
                 return Ok(());
@@ -187,15 +185,21 @@ impl Session<'_> {
 
     /// The array that a group needs, in the condition that it needs; raw drives need that there is
     /// none.
-    fn prepare(&mut self, group: &Group) -> Result<Option<Rebuilding>, Refusal> {
+    fn prepare(
+        &mut self,
+        group: &Group,
+        progress: &mut Progress,
+    ) -> Result<Option<Rebuilding>, Refusal> {
         let Some(array) = made::needed(&self.plan.arrays, group) else {
             return self.take_away().map(|()| None);
         };
         let serves = |made: &Made<'_>| made.serves(array, group.out) && !group.is_fresh;
         if !self.made.as_ref().is_some_and(serves) {
             self.take_away()?;
+            progress.say(&format!("{} is made and filled", array.name()));
             let dir = self.run.dir.path();
             self.made = Some(Made::make(array, self.run.evidence, self.commands, dir)?);
+            progress.pass(group.made_s);
         }
         let Some(made) = &mut self.made else { return Ok(None) };
         made.degrade(group.out)?;

@@ -122,7 +122,6 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             FileSystem::Ext4 => "ext4",
@@ -147,7 +146,6 @@ impl FileSystem {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Which kind of stage.
     pub kind: Kind,
     /// Workloads; those that ship, or own ones.
     #[serde(default)]
@@ -206,10 +204,6 @@ fn rounds() -> u32 {
 }
 
 impl Plan {
-    /// Read a plan.
-    ///
-    /// # Errors
-    /// If it is not TOML, has keys it should not have, or lacks what its stages need.
     pub fn parse(text: &str) -> Result<Plan, Refusal> {
         let plan: Plan = toml::from_str(text).map_err(|error| {
             let at = error
@@ -294,6 +288,12 @@ impl Array {
     /// Whether the lab makes it.
     pub fn is_made(&self) -> bool {
         !self.members.is_empty()
+    }
+
+    /// Whether the plan says which drives are below it, one of `arrays`: the drives of the plan may
+    /// be those of any array that is there already.
+    pub fn has_its_drives(&self, arrays: &[Array]) -> bool {
+        self.is_made() || arrays.iter().filter(|it| !it.is_made()).count() == 1
     }
 
     /// Whether it is a device that somebody else made: filled and measured as it is.

@@ -179,7 +179,7 @@ pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
     }
 }
 
-/// F10: what waiting for the slowest of its members costs a stripe, from the raw drives' own
+/// What waiting for the slowest of its members costs a stripe, from the raw drives' own
 /// latencies, beside what the array took.
 pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Check> {
     let each: Vec<latency::Bins> = members.iter().map(|member| member.latency_bins()).collect();
@@ -189,7 +189,7 @@ pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Chec
     let took = latency::percentile(&array.latency_bins(), 0.5)?;
     let raw = members.first()?;
     let found = format!(
-        "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): \
+        "half of the raw I/Os take {}, the slowest of {} takes {} (raw run {}): \
          waiting for it costs {:.2} times; a stripe of the array took {}",
         units::microseconds(one),
         members.len(),

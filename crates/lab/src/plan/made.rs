@@ -6,7 +6,7 @@
 //! background, except a rebuild that is asked for.
 
 use super::file::Array;
-use super::points::{Group, Point};
+use super::points::{FILL_BYTES_PER_S, Group, Point, START_S};
 use crate::adapter::commands::{Commands, Live};
 use crate::adapter::loops::Devices;
 use crate::adapter::{Engine, Served, Wanted, by_name, imagined, keep_configuration};
@@ -14,6 +14,7 @@ use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;
 use crate::fio::run::{FioOrder, run as run_fio};
 use crate::fio::{JobFile, Section, Setting};
+use crate::metrics::latency::to_f64;
 use crate::record::EngineIdentity;
 use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
@@ -112,7 +113,7 @@ impl<'a> Made<'a> {
         let order = FioOrder {
             jobs: fill(&self.served.path, block, span),
             why: format!("{}: write what is measured", self.name),
-            expected_s: crate::metrics::latency::to_f64(span) / 1e6,
+            expected_s: to_f64(span) / 1e6,
             log_bandwidth: false,
         };
         run_fio(self.evidence, &order).map(|_| ())
@@ -133,16 +134,12 @@ impl<'a> Made<'a> {
         &self.served.path
     }
 
-    /// What it is.
     pub fn identity(&self) -> &EngineIdentity {
         &self.identity
     }
 
     /// Take members out until `out` of them are, and wait until the engine is idle. Every third
     /// one, so that neighbours stay.
-    ///
-    /// # Errors
-    /// If the engine refuses.
     pub fn degrade(&mut self, out: usize) -> Result<(), Refusal> {
         if out > self.out {
             let count = self.devices.paths.len();
@@ -154,9 +151,6 @@ impl<'a> Made<'a> {
     }
 
     /// Put the member that was taken out first in again: a rebuild begins.
-    ///
-    /// # Errors
-    /// If the engine refuses.
     pub fn rebuild(&mut self) -> Result<Rebuilding, Refusal> {
         let began = monotonic();
         self.engine.put_in(&Live::new(self.evidence), 0)?;
@@ -167,9 +161,6 @@ impl<'a> Made<'a> {
 
     /// Do `work` while it is watched when the rebuild ends; seconds from its beginning, if it ended
     /// meanwhile.
-    ///
-    /// # Errors
-    /// If the work fails.
     pub fn meanwhile<T>(
         &self,
         rebuilding: Rebuilding,
@@ -195,9 +186,6 @@ impl<'a> Made<'a> {
     }
 
     /// Wait for the rebuild's end; seconds since it began.
-    ///
-    /// # Errors
-    /// If it does not end in an hour, or the engine cannot be asked.
     pub fn await_rebuilt(&self, rebuilding: Rebuilding) -> Result<f64, Refusal> {
         self.await_idle()?;
         Ok((monotonic() - rebuilding.began).as_secs_f64())
@@ -282,6 +270,24 @@ pub fn needed<'p>(arrays: &'p [Array], group: &Group) -> Option<&'p Array> {
 fn of<'p>(arrays: &'p [Array], point: &Point) -> Option<&'p Array> {
     let target = point.targets.first()?;
     arrays.iter().find(|array| array.is_made() && array.target_path() == target.path)
+}
+
+/// Note how long making and filling an array takes, in each group for which none stands that
+/// serves: the same decisions as when groups are measured.
+pub(super) fn estimate(arrays: &[Array], groups: &mut [Group]) {
+    let mut stands: Option<(PathBuf, usize)> = None;
+    for group in groups {
+        let array = needed(arrays, group);
+        let own = array.map(|array| (array.target_path(), group.out));
+        let serves = |made: &(PathBuf, usize)| {
+            own.as_ref().is_some_and(|own| made.0 == own.0 && made.1 <= own.1) && !group.is_fresh
+        };
+        if let Some(array) = array.filter(|_| !stands.as_ref().is_some_and(serves)) {
+            group.made_s = to_f64(array.span_bytes()) / FILL_BYTES_PER_S + START_S;
+        }
+        // What a file system leaves, or a rebuild, is made anew.
+        stands = own.filter(|_| !group.has_file_system && !group.is_rebuild);
+    }
 }
 
 /// Members of all arrays that are made of them and that `groups` measure: their content is lost.

@@ -1,4 +1,4 @@
-//! Memory while an array is rebuilt (item 97): what `free` and `slabtop` would have shown before it
+//! Memory while an array is rebuilt: what `free` and `slabtop` would have shown before it
 //! and under load.
 //!
 //! What must stay true: what could not be read is not judged.

@@ -17,9 +17,13 @@ mod own;
 mod span;
 mod turns;
 
+pub(super) use own::FILL_BYTES_PER_S;
 pub use own::{FIRST_FILL, SECOND_FILL};
+#[cfg(test)]
+pub(crate) use turns::begins_with_second;
 
 use super::file::{Array, Kind, Plan, Stage};
+use super::made;
 use crate::Refusal;
 use crate::fio::JobFile;
 use crate::record::{ArrayCondition, EngineIdentity, Measurement, Workload};
@@ -27,14 +31,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What starting and ending fio takes, seconds.
-const START_S: f64 = 2.0;
+pub(super) const START_S: f64 = 2.0;
 
 /// Points that belong together: commands before them and after them.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     /// Commands before the first point; each is run once in a session.
     pub before: Vec<Vec<String>>,
-    /// What is measured.
     pub points: Vec<Point>,
     /// Commands after the last point.
     pub after: Vec<Vec<String>>,
@@ -48,6 +51,8 @@ pub struct Group {
     pub has_file_system: bool,
     /// Seconds that come before the first point: a file system that is filled.
     pub before_s: f64,
+    /// Seconds that making and filling an array takes, if none stands that serves.
+    pub made_s: f64,
 }
 
 /// One start of fio.
@@ -57,11 +62,8 @@ pub struct Point {
     pub kind: Kind,
     /// Round, from 0.
     pub round: u32,
-    /// State of the array.
     pub condition: ArrayCondition,
-    /// What is asked for.
     pub workload: Workload,
-    /// The jobs, filled in.
     pub jobs: JobFile,
     /// What is measured: each target by itself.
     pub targets: Vec<Target>,
@@ -76,7 +78,6 @@ pub struct Point {
 pub struct Target {
     /// Beginning of the names of its jobs: `t0.`.
     pub prefix: String,
-    /// Its path.
     pub path: PathBuf,
     /// By whom it is served.
     pub engine: EngineIdentity,
@@ -87,7 +88,6 @@ pub struct Target {
 pub struct Expanded {
     /// What to do, in order.
     pub groups: Vec<Group>,
-    /// Arrays of the plan.
     pub arrays: Vec<Array>,
     /// Raw drives of the plan.
     pub drives: Vec<PathBuf>,
@@ -136,14 +136,13 @@ impl Point {
 }
 
 impl Expanded {
-    /// All points in order.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
         self.groups.iter().flat_map(|group| &group.points)
     }
 
     /// Seconds everything should take.
     pub fn expected_s(&self) -> f64 {
-        let before: f64 = self.groups.iter().map(|group| group.before_s).sum();
+        let before: f64 = self.groups.iter().map(|group| group.made_s + group.before_s).sum();
         before + self.points().map(|point| point.expected_s).sum::<f64>()
     }
 
@@ -174,9 +173,6 @@ impl Expanded {
 
 /// Expand `plan`, which lies in `folder`. `size_of` gives the size of a target in bytes, for the
 /// estimate.
-///
-/// # Errors
-/// If a profile is missing or cannot be filled in.
 pub fn expand(
     plan: &Plan,
     folder: &Path,
@@ -195,6 +191,7 @@ pub fn expand(
             None => all.groups.extend(maker.groups()?),
         }
     }
+    made::estimate(&all.arrays, &mut all.groups);
     Ok(all)
 }
 

@@ -34,6 +34,7 @@ const BUILT_IN: [(&str, &str); 14] = [
 ];
 
 /// Names of the profiles that ship.
+#[cfg(test)]
 pub fn shipped() -> impl Iterator<Item = &'static str> {
     BUILT_IN.into_iter().map(|(name, _)| name)
 }
@@ -51,7 +52,6 @@ pub fn production(name: &str) -> Option<&'static str> {
 /// A profile by its name.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Its name.
     pub name: String,
     file: JobFile,
 }
@@ -61,11 +61,8 @@ pub struct Profile {
 pub struct Fill<'a> {
     /// Targets, each with the job name that stands for it.
     pub targets: Vec<(String, &'a Path)>,
-    /// fio's engine.
     pub ioengine: &'a str,
-    /// Depth of each job.
     pub depth: u32,
-    /// Jobs on each target.
     pub jobs: u32,
     /// Seconds measured; `None` for work that ends by itself.
     pub runtime_s: Option<u64>,
@@ -82,9 +79,6 @@ pub struct Fill<'a> {
 impl Profile {
     /// The profile called `name`: one of the plan's own, or one that ships. `folder` is where the
     /// plan lies.
-    ///
-    /// # Errors
-    /// If there is none, or its file cannot be read.
     pub fn named(name: &str, plan: &Plan, folder: &Path) -> Result<Profile, Refusal> {
         let text = match (plan.profiles.get(name), BUILT_IN.iter().find(|(own, _)| *own == name)) {
             (Some(path), _) => {
@@ -112,10 +106,6 @@ impl Profile {
         Profile { name: name.to_owned(), file }
     }
 
-    /// Fill in.
-    ///
-    /// # Errors
-    /// If the profile needs the stripe and the plan does not say it, or has no job.
     pub fn filled(&self, fill: &Fill<'_>) -> Result<JobFile, Refusal> {
         let mut sections = vec![Section::new("global", defaults(fill))];
         let mut inherited = Vec::new();

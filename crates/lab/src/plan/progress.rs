@@ -33,7 +33,6 @@ impl Progress {
         Progress { bar, points, done: 0, left_s: expected_s }
     }
 
-    /// A point begins.
     pub fn begin(&self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),
@@ -68,22 +67,24 @@ impl Progress {
         }
     }
 
+    /// So many seconds between points are over, or need not be waited for.
+    pub fn pass(&mut self, expected_s: f64) {
+        self.left_s = (self.left_s - expected_s).max(0.0);
+        if let Some(bar) = self.bar.as_ref().filter(|_| expected_s > 0.0) {
+            bar.inc(whole(expected_s));
+        }
+    }
+
     /// A point that was to take so many seconds is done, or needs not be done; `said` is its
     /// result.
     pub fn end(&mut self, expected_s: f64, said: Option<&str>) {
         self.done += 1;
-        self.left_s = (self.left_s - expected_s).max(0.0);
-        match (&self.bar, said) {
-            (Some(bar), said) => {
-                bar.inc(whole(expected_s));
-                said.into_iter().for_each(|said| bar.println(format!("  {said}")));
-            }
-            (None, Some(said)) => eprintln!("        {said}"),
-            (None, None) => {}
+        self.pass(expected_s);
+        if let Some(said) = said {
+            self.say(said);
         }
     }
 
-    /// Nothing more comes.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

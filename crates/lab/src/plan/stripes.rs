@@ -14,7 +14,6 @@ use std::path::PathBuf;
 pub struct Stripes {
     /// Members that hold data of one stripe.
     pub data: u32,
-    /// All drives, spares too.
     pub drives: u32,
     /// Those that are no spares.
     pub active: u32,
@@ -61,9 +60,6 @@ impl Stripes {
 }
 
 /// Whether what the plan says of its arrays' stripes can be.
-///
-/// # Errors
-/// If it cannot: with `parity_members` there is one way to read it.
 pub(super) fn check(plan: &Plan) -> Result<(), Refusal> {
     let told =
         |array: &&Array| array.parity_members.is_some() || array.spares > 0 || array.declustered;

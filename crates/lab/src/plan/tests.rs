@@ -268,6 +268,21 @@ fn an_array_that_the_lab_makes_is_degraded_by_as_many_as_its_parity_and_its_memb
     assert_eq!(full.id(&full.targets[0]), "array.sweep/made/btrfs/raid6/full-stripe-j1-q32#0");
 }
 
+/// Each array of 1 GiB is written before it is measured: at 500 MB/s, and two seconds to start.
+#[test]
+fn an_estimate_knows_how_often_an_array_is_made_and_filled() {
+    let once = f64::from(1_u32 << 30) / 500e6 + 2.0;
+    let all = expanded(MADE).unwrap();
+    let made: Vec<bool> = all.groups.iter().map(|group| group.made_s > 0.0).collect();
+    assert_eq!(made, [true, false, false, true], "a rebuild follows two members out");
+    let turns = MADE.split("[[stages]]").next().unwrap().to_owned()
+        + "[[stages]]\nkind = \"compare\"\nprofiles = [\"rr-4k\"]\nrounds = 6\nlosses = 1\n";
+    let all = expanded(&turns).unwrap();
+    let loads: f64 = all.points().map(|point| point.expected_s).sum();
+    let more = all.expected_s() - loads;
+    assert!((more - 6.0 * once).abs() < 1e-6, "{more} s and not 6 times {once}");
+}
+
 /// The job of the first seed: 20 minutes a point, at 1, 2, 4 and 8 queues, written and read.
 #[test]
 fn a_profile_s_own_time_counts_in_the_estimate_and_the_plan_s_wins() {

@@ -1,5 +1,5 @@
 //! What an array of spinning drives does over its whole width, from the measured zones of its
-//! drives (item 37): makers quote the fast outer cylinders, and so does a figure that was taken
+//! drives: makers quote the fast outer cylinders, and so does a figure that was taken
 //! there.
 //!
 //! What must stay true: at each place the slowest drive counts, because a stripe waits for it;
@@ -28,7 +28,8 @@ pub fn checks<'a>(
 ) -> Vec<Check> {
     let usable = |it: &&Measurement| Mark::of(&it.findings) != Mark::Invalid;
     let known: Vec<&Measurement> = known.filter(usable).collect();
-    arrays.iter().filter_map(|array| check(array, drives, &known)).collect()
+    let told = arrays.iter().filter(|array| array.has_its_drives(arrays));
+    told.filter_map(|array| check(array, drives, &known)).collect()
 }
 
 /// Rates of the slowest drive at each place, `(percent of the width, bytes a second)`; None unless

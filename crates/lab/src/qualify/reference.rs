@@ -20,7 +20,6 @@ pub const SYNTHETIC: &str = "synthetic:";
 pub struct Reference {
     /// `synthetic:nvme-24-dual-socket`, or the directory of a capture.
     pub name: String,
-    /// Drives.
     pub drives: u64,
     /// Processors as the kernel counts them.
     pub cpus: u64,
@@ -71,9 +70,6 @@ impl Reference {
     }
 
     /// One that ships with the lab.
-    ///
-    /// # Errors
-    /// There is none of this name.
     pub fn named(name: &str) -> Result<Reference, Refusal> {
         let all = Reference::shipped();
         let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();

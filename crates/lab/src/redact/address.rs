@@ -49,7 +49,6 @@ fn ends_with_ip(before: &str) -> bool {
 pub struct V4 {
     /// Its numbers in the order of the text.
     pub address: Ipv4Addr,
-    /// Where it ends.
     pub end: usize,
     /// What is between its numbers.
     pub sign: char,

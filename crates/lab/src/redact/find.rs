@@ -32,7 +32,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// For counting them.
     pub fn plural(self) -> &'static str {
         match self {
             Kind::Serial => "serial numbers",

@@ -18,7 +18,6 @@ pub struct Names {
     by_first: BTreeMap<u8, Vec<(String, String)>>,
     /// Lengths of hexadecimal ones, the longest first.
     lengths: Vec<usize>,
-    /// What these begin with.
     heads: BTreeSet<[u8; 4]>,
 }
 
@@ -198,7 +197,6 @@ fn v6_name(address: Ipv6Addr, salt: &str) -> String {
     format!("fd00::{:x}{:02x}:{:x}{:02x}", bytes[0] | 1, bytes[1], bytes[2] | 1, bytes[3])
 }
 
-/// Other digits, as many.
 fn hex_name(digits: &str, kind: Kind, salt: &str) -> String {
     let bytes = chance(digits, salt, digits.len());
     let pick = |byte: &u8| char::from(b"0123456789abcdef"[usize::from(byte % 16)]);

@@ -22,9 +22,6 @@ pub struct Copied {
 }
 
 /// Copy the run in `from` to `to`.
-///
-/// # Errors
-/// It cannot be read, or `to` holds something or cannot be written.
 pub fn copy(from: &Path, to: &Path, salt: &str) -> Result<Copied, Refusal> {
     if std::fs::read_dir(to).is_ok_and(|mut items| items.next().is_some()) {
         let said = format!("{} holds something already; nothing was written", to.display());

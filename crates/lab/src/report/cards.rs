@@ -17,7 +17,6 @@ use crate::validity::Mark;
 /// What the drives of a run did at one load, each by itself and all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Card {
-    /// The load.
     pub load: Workload,
     /// Each drive alone: its path and its rate.
     pub alone: Vec<(String, f64)>,

@@ -11,7 +11,6 @@ use crate::pen::{At, COLOURS, Pen, count, folded, legend_height};
 pub struct Bar {
     /// Which series it belongs to: index into [`Bars::series`].
     pub series: usize,
-    /// Its height.
     pub value: f64,
     /// What is written at its end, with the unit.
     pub label: String,
@@ -120,7 +119,6 @@ fn draw_bar(pen: &mut Pen, bar: &Bar, y: f64, scale: f64) {
 /// One line of a line chart.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its name.
     pub name: String,
     /// Its points, x rising.
     pub points: Vec<(f64, f64)>,

@@ -6,8 +6,8 @@
 //! their commands.
 
 use super::chart::{Bar, Bars, Line, Lines};
-use super::findings::{self, Duel, engines};
-use super::points::{Point, at_case, of_arrays};
+use super::findings::{self, Duel, engines, rivals};
+use super::points::{Point, of_arrays};
 use super::{media, sweeps, waterfall};
 use crate::metrics::latency::to_f64;
 use crate::order::one_of;
@@ -22,9 +22,7 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Words {
-    /// The question it answers.
     pub question: String,
-    /// How to read it.
     pub reading: String,
 }
 
@@ -50,15 +48,11 @@ pub struct Chart {
 /// A figure behind a chart.
 #[derive(Clone, Debug)]
 pub struct ChartRow {
-    /// Workload and condition.
     pub case: String,
-    /// By whom.
     pub engine: String,
     /// What is drawn, with its unit.
     pub value: String,
-    /// Its mark.
     pub mark: Mark,
-    /// Where its commands stand.
     pub commands: String,
     /// The first measurement behind it.
     pub first: String,
@@ -206,8 +200,8 @@ fn efficiencies(points: &[Point]) -> Chart {
 }
 
 /// Ratios of the first engine against each other one.
-fn relative(points: &[Point], name: &str, of: impl Fn(&Duel) -> Option<f64>) -> Chart {
-    let names = engines(points);
+fn relative(points: &[Point], name: &str, of: impl Fn(&Duel<'_>) -> Option<f64>) -> Chart {
+    let names = rivals(points);
     let others = names.iter().skip(1);
     let series = others.clone().map(|other| format!("{} against {other}", names[0])).collect();
     let mark = Some((1.0, "equal".to_owned()));
@@ -217,17 +211,14 @@ fn relative(points: &[Point], name: &str, of: impl Fn(&Duel) -> Option<f64>) -> 
         for duel in findings::duels(points, other).iter().filter(|duel| duel.is_usable) {
             let Some(value) = of(duel) else { continue };
             let label = format!("{value:.2} times");
-            let by = |engine: &str| at_case(points, engine, &duel.case);
-            if let (Some(first), Some(second)) = (by(names[0]), by(other)) {
-                let is_noted = [first, second].iter().any(|point| point.mark() != Mark::Valid);
-                rows.push(ChartRow {
-                    engine: bars.series[at].clone(),
-                    mark: if is_noted { Mark::ValidWithNotes } else { Mark::Valid },
-                    commands: format!("{}; {}", lines_of(first), lines_of(second)),
-                    ..row(first, label.clone())
-                });
-            }
-            bars.add(&duel.case, Bar { series: at, value, label, samples: Vec::new() });
+            let is_noted = [duel.one, duel.other].iter().any(|it| it.mark() != Mark::Valid);
+            rows.push(ChartRow {
+                engine: bars.series[at].clone(),
+                mark: if is_noted { Mark::ValidWithNotes } else { Mark::Valid },
+                commands: format!("{}; {}", lines_of(duel.one), lines_of(duel.other)),
+                ..row(duel.one, label.clone())
+            });
+            bars.add(&duel.one.case(), Bar { series: at, value, label, samples: Vec::new() });
         }
     }
     Chart::new(name, |it| bars.svg(it), rows).without(points, |_| names.len() > 1)

@@ -27,9 +27,6 @@ pub struct Args {
 }
 
 /// Make what was asked for.
-///
-/// # Errors
-/// If there is no run, it holds nothing to report, or a file cannot be written.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let dir = RunDir::open(&args.run)?;
     let run = dir.read()?;

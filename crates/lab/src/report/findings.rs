@@ -1,9 +1,10 @@
 //! The sentence on top: how the engines compare, what limits, what to do next, and whether the
 //! figures may be used.
 //!
-//! What must stay true: only figures whose mark allows it are compared; losses are told like gains.
+//! What must stay true: only figures that were taken in turns and whose mark allows it are
+//! compared; losses are told like gains.
 
-use super::points::{Point, at_case, of_arrays};
+use super::points::{Point, in_turns, of_arrays};
 use crate::metrics::efficiency::{relative_cpu, relative_latency};
 use crate::metrics::pairs::{self, Comparison, Decision};
 use crate::order::distinct;
@@ -12,40 +13,35 @@ use crate::units;
 use crate::validity::{Finding, Mark, Outcome, Severity};
 use crate::verdict::{self, Evidence, Factor, Verdict};
 
-/// Two engines at the same workload point.
+/// Two engines at the same workload point, in turns.
 #[derive(Clone, Debug)]
-pub struct Duel {
-    /// Workload and condition.
-    pub case: String,
+pub struct Duel<'a> {
+    pub one: &'a Point,
+    pub other: &'a Point,
     /// First engine over second; `None` with fewer than six rounds of each.
     pub rate: Option<Comparison>,
     /// First engine's rate for each busy core over the second's.
     pub relative_cpu: Option<f64>,
     /// The second's p99.9 over the first's.
     pub relative_latency: Option<f64>,
-    /// Neither side is invalid.
     pub is_usable: bool,
 }
 
 /// What the page says first.
 #[derive(Clone, Debug)]
 pub struct Headline {
-    /// One sentence.
     pub sentence: String,
     /// What limits, with its evidence.
     pub limit: Option<LimitedPoint>,
     /// Figures in all, and how many of them are invalid.
     pub figures: usize,
-    /// Of these.
     pub invalid: usize,
 }
 
 /// A limiting factor and the point it belongs to.
 #[derive(Clone, Debug)]
 pub struct LimitedPoint {
-    /// Engine and case.
     pub of: String,
-    /// What limits it.
     pub verdict: Verdict,
 }
 
@@ -54,18 +50,29 @@ pub fn engines(points: &[Point]) -> Vec<&str> {
     distinct(of_arrays(points).map(|point| point.engine.as_str()))
 }
 
-/// The first engine against `other`, at every point that both have.
-pub fn duels(points: &[Point], other: &str) -> Vec<Duel> {
-    let names = engines(points);
-    let Some(first) = names.first() else { return Vec::new() };
-    let own = of_arrays(points).filter(|point| point.engine == *first);
-    own.filter_map(|one| Some(duel(one, at_case(points, other, &one.case())?))).collect()
+pub fn rivals(points: &[Point]) -> Vec<&str> {
+    distinct(in_turns(points).map(|point| point.engine.as_str()))
 }
 
-fn duel(one: &Point, other: &Point) -> Duel {
+/// The first engine against `other`, at every point that both took turns at.
+pub fn duels<'a>(points: &'a [Point], other: &str) -> Vec<Duel<'a>> {
+    let names = rivals(points);
+    let Some(first) = names.first() else { return Vec::new() };
+    let of = |engine: &str| {
+        let engine = engine.to_owned();
+        in_turns(points).filter(move |point| point.engine == engine)
+    };
+    let alike = |one: &Point| {
+        of(other).find(|it| (&it.workload, it.condition) == (&one.workload, one.condition))
+    };
+    of(first).filter_map(|one| Some(duel(one, alike(one)?))).collect()
+}
+
+fn duel<'a>(one: &'a Point, other: &'a Point) -> Duel<'a> {
     let both = |fraction| Some((one.percentile(fraction)?, other.percentile(fraction)?));
     Duel {
-        case: one.case(),
+        one,
+        other,
         rate: pairs::compare(&one.samples, &other.samples),
         relative_cpu: one
             .cpu_efficiency()
@@ -79,15 +86,14 @@ fn duel(one: &Point, other: &Point) -> Duel {
 /// A line for each case of the first engine against each other one: both rates, and their ratio
 /// with its interval.
 pub fn cases(points: &[Point]) -> Vec<String> {
-    let names = engines(points);
-    let [first, others @ ..] = names.as_slice() else { return Vec::new() };
-    let rate_of = |engine: &str, case: &str| {
-        let point = at_case(points, engine, case)?;
-        Some(format!("{} {}", short(engine, &names), units::rate(point.rate(), point.unit())))
+    let names = rivals(points);
+    let rate_of = |point: &Point| {
+        let rate = units::rate(point.rate(), point.unit());
+        format!("{} {rate}", short(&point.engine, &names))
     };
-    let line = |other: &str, duel: &Duel| {
+    let line = |duel: Duel<'_>| {
         let told = match duel.rate {
-            _ if !duel.is_usable => not_compared(points, (first, other), &duel.case),
+            _ if !duel.is_usable => duel.not_compared(&names),
             None => format!("not compared: {}", pairs::TOO_FEW),
             Some(it) => format!(
                 "{:.2} times ({:.2} to {:.2}): {}",
@@ -97,30 +103,27 @@ pub fn cases(points: &[Point]) -> Vec<String> {
                 it.decision().word()
             ),
         };
-        let (one, two) = (rate_of(first, &duel.case)?, rate_of(other, &duel.case)?);
-        Some(format!("{}: {one}, {two}: {told}", duel.case))
+        format!("{}: {}, {}: {told}", duel.one.case(), rate_of(duel.one), rate_of(duel.other))
     };
-    let of_one =
-        |other: &&str| duels(points, other).iter().filter_map(|it| line(other, it)).collect();
-    others.iter().flat_map(|other| -> Vec<String> { of_one(other) }).collect()
+    names.iter().skip(1).flat_map(|other| duels(points, other)).map(line).collect()
 }
 
-/// Why two engines are not compared at a case: one that answered with an error failed it.
-pub fn not_compared(points: &[Point], (one, other): (&str, &str), case: &str) -> String {
-    let names = engines(points);
-    let fails = |engine: &&str| {
-        let failed = |point: &Point| {
+impl Duel<'_> {
+    /// Why the two are not compared: one that answered with an error failed it. `names` are those
+    /// of all engines.
+    pub fn not_compared(&self, names: &[&str]) -> String {
+        let fails = |point: &&&Point| {
             let is_error = |it: &Finding| it.rule == "L28" && it.severity == Severity::Error;
             point.rate() <= 0.0 && point.findings.iter().any(is_error)
         };
-        at_case(points, engine, case).is_some_and(failed)
-    };
-    let failed: Vec<&str> =
-        [one, other].iter().filter(|it| fails(it)).map(|it| short(it, &names)).collect();
-    match failed.as_slice() {
-        [] => "not compared: a side is INVALID".to_owned(),
-        [one] => format!("{one} fails this: it answered with errors"),
-        both => format!("{} fail this: they answered with errors", both.join(" and ")),
+        let failed = [&self.one, &self.other];
+        let failed: Vec<&str> =
+            failed.into_iter().filter(fails).map(|it| short(&it.engine, names)).collect();
+        match failed.as_slice() {
+            [] => "not compared: a side is INVALID".to_owned(),
+            [one] => format!("{one} fails this: it answered with errors"),
+            both => format!("{} fail this: they answered with errors", both.join(" and ")),
+        }
     }
 }
 
@@ -143,19 +146,24 @@ pub fn limit(point: &Point) -> Option<Verdict> {
 /// What the page says first.
 pub fn headline(points: &[Point], records: &[Record]) -> Headline {
     let invalid = points.iter().filter(|point| point.mark() == Mark::Invalid).count();
-    let names = engines(points);
-    let compared = match names.as_slice() {
-        [] if points.is_empty() => "Nothing was measured.".to_owned(),
-        [] => raw_only(records),
-        [one] => alone(points, one, short(one, &names)),
-        [one, others @ ..] => others
+    let (rivals, names) = (rivals(points), engines(points));
+    let compared = match (rivals.as_slice(), names.as_slice()) {
+        ([one, others @ ..], _) if !others.is_empty() => others
             .iter()
             .map(|other| {
-                let names = (short(one, &names), short(other, &names));
+                let names = (short(one, &rivals), short(other, &rivals));
                 against(names, &duels(points, other))
             })
             .collect::<Vec<_>>()
             .join(" "),
+        (_, []) if points.is_empty() => "Nothing was measured.".to_owned(),
+        (_, []) => raw_only(records),
+        (_, [_]) => alone(points, &names),
+        _ => {
+            let all: Vec<String> = names.iter().map(|it| short(it, &names).to_owned()).collect();
+            let apart = "were not measured in turns: no verdict between them";
+            format!("{} {apart}. {}", listed(&all), alone(points, &names))
+        }
     };
     let arrays = telling(records, &["arrays.apart"]);
     let sentence = match arrays.first() {
@@ -167,14 +175,8 @@ pub fn headline(points: &[Point], records: &[Record]) -> Headline {
 
 /// What raw drives alone showed: what failed first, then what was found out about them.
 fn raw_only(records: &[Record]) -> String {
-    const TELLING: [&str; 6] = [
-        "drives.slow_member",
-        "drives.scale",
-        "members.even",
-        "drive.cliff",
-        "drive.first_write",
-        "drive.zones",
-    ];
+    const TELLING: [&str; 5] =
+        ["drives.slow_member", "drives.scale", "drive.cliff", "drive.first_write", "drive.zones"];
     let told = telling(records, &TELLING);
     match told.is_empty() {
         true => "Raw drives only: no array was measured, and nothing was concluded about them."
@@ -192,21 +194,20 @@ fn telling(records: &[Record], names: &[&str]) -> Vec<String> {
     checks.iter().map(|check| format!("{}: {}", check.target, check.found)).collect()
 }
 
-fn alone(points: &[Point], engine: &str, name: &str) -> String {
-    let usable =
-        points.iter().filter(|point| point.engine == engine && point.mark() != Mark::Invalid);
-    let best = usable
+/// How little any array reaches of its BASELINE.
+fn alone(points: &[Point], names: &[&str]) -> String {
+    let usable = of_arrays(points).filter(|point| point.mark() != Mark::Invalid);
+    let worst = usable
         .filter_map(|point| Some((point, point.efficiency()?)))
         .min_by(|one, other| one.1.total_cmp(&other.1));
-    match best {
+    match worst {
         Some((point, share)) => format!(
-            "{name} reaches {:.0} % of what its drives allow where it is weakest: {}.",
+            "{} reaches {:.0} % of what its drives allow where it is weakest: {}.",
+            short(&point.engine, names),
             share * 100.0,
             point.case()
         ),
-        None => {
-            format!("{name} was measured; there is no baseline of its drives to hold it against.")
-        }
+        None => "There is no BASELINE of the drives to hold a figure against.".to_owned(),
     }
 }
 
@@ -218,8 +219,7 @@ pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
     if alike == 1 { own } else { label }
 }
 
-/// Whose figure a point is: the engine, or the raw drive; with its path if the engine has several
-/// in this run.
+/// Whose figure a point is: the engine, or the raw drive.
 pub fn whose(point: &Point, points: &[Point]) -> String {
     let own = point.target();
     if point.is_raw() {
@@ -231,17 +231,11 @@ pub fn whose(point: &Point, points: &[Point]) -> String {
         };
         return format!("{own}{label}{with}");
     }
-    let names = engines(points);
-    let name = short(&point.engine, &names);
-    let mut same = of_arrays(points).filter(|other| other.engine == point.engine);
-    match same.all(|other| other.target() == own) {
-        true => name.to_owned(),
-        false => format!("{name} {own}"),
-    }
+    short(&point.engine, &engines(points)).to_owned()
 }
 
-fn against((one, other): (&str, &str), duels: &[Duel]) -> String {
-    let usable: Vec<&Duel> = duels.iter().filter(|duel| duel.is_usable).collect();
+fn against((one, other): (&str, &str), duels: &[Duel<'_>]) -> String {
+    let usable: Vec<&Duel<'_>> = duels.iter().filter(|duel| duel.is_usable).collect();
     let shown = |wanted: fn(Comparison) -> bool| {
         usable.iter().filter(|duel| duel.rate.is_some_and(wanted)).count()
     };

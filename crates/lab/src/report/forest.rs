@@ -5,8 +5,8 @@
 //! twice); what a colour says stands in words beside it; a case with an INVALID side is named
 //! without a place on the scale; what does not fit is counted.
 
-use super::findings::{Duel, duels, engines, short};
-use super::points::Point;
+use super::findings::{duels, engines, rivals, short, whose};
+use super::points::{Point, of_arrays};
 use crate::metrics::pairs::{Comparison, Decision};
 use crate::units;
 use crate::validity::Mark;
@@ -21,11 +21,9 @@ const POWER_MAX: f64 = 4.0;
 pub struct Forest {
     /// First engine: right of the middle it is faster.
     pub one: String,
-    /// Second engine.
     pub other: String,
     /// What the ends of the scale stand for: `4`.
     pub end: String,
-    /// Its lines.
     pub lines: Vec<Line>,
     /// Cases that are not on it.
     pub more: usize,
@@ -34,7 +32,6 @@ pub struct Forest {
 /// One case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// Workload and condition.
     pub case: String,
     /// `x1.34`, with a sign of multiplication.
     pub ratio: String,
@@ -44,26 +41,21 @@ pub struct Line {
     pub class: &'static str,
     /// Where the interval begins, the ratio is and how wide the interval is, percent of the scale.
     pub from: f64,
-    /// See `from`.
     pub at: f64,
-    /// See `from`.
     pub width: f64,
 }
 
 /// Of the first of `names` against `other`; `None` if no case has an interval.
 pub fn of(points: &[Point], names: &[&str], other: &str) -> Option<Forest> {
     let duels = duels(points, other);
-    let told: Vec<(&Duel, Comparison)> = duels
-        .iter()
-        .filter(|duel| duel.is_usable)
-        .filter_map(|duel| Some((duel, duel.rate?)))
-        .collect();
+    let told: Vec<Comparison> =
+        duels.iter().filter(|duel| duel.is_usable).filter_map(|duel| duel.rate).collect();
     let far = |rate: &Comparison| rate.low.log2().abs().max(rate.high.log2().abs());
-    let power = told.iter().map(|(_, rate)| far(rate)).filter(|far| far.is_finite());
+    let power = told.iter().map(far).filter(|far| far.is_finite());
     let power = power.fold(1.0, f64::max).ceil().min(POWER_MAX);
     let all = duels.iter().filter_map(|duel| match duel.is_usable {
-        true => Some(line(duel, &duel.rate?, power)),
-        false => Some(invalid(duel)),
+        true => Some(line(duel.one.case(), &duel.rate?, power)),
+        false => Some(invalid(duel.one.case())),
     });
     let lines: Vec<Line> = all.take(LINES_MAX).collect();
     (!told.is_empty()).then(|| Forest {
@@ -76,12 +68,12 @@ pub fn of(points: &[Point], names: &[&str], other: &str) -> Option<Forest> {
 }
 
 /// A case that takes no part: it is named, so that nobody looks for it in vain.
-fn invalid(duel: &Duel) -> Line {
-    let (case, ratio) = (duel.case.clone(), "INVALID".to_owned());
+fn invalid(case: String) -> Line {
+    let ratio = "INVALID".to_owned();
     Line { case, ratio, word: "not compared", class: "none", from: 0.0, at: 0.0, width: 0.0 }
 }
 
-fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
+fn line(case: String, rate: &Comparison, power: f64) -> Line {
     let place = |ratio: f64| ((ratio.log2() / power + 1.0) * 50.0).clamp(0.0, 100.0);
     let decision = rate.decision();
     let class = match decision {
@@ -91,7 +83,7 @@ fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
     };
     let (from, to) = (place(rate.low), place(rate.high));
     Line {
-        case: duel.case.clone(),
+        case,
         ratio: format!("\u{d7}{:.2}", rate.ratio),
         word: decision.word(),
         class,
@@ -104,7 +96,6 @@ fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
 /// What a single engine reaches at one case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Share {
-    /// Workload and condition.
     pub case: String,
     /// How long the bar is, percent of the scale, which ends at the BASELINE.
     pub width: f64,
@@ -112,34 +103,31 @@ pub struct Share {
     pub told: String,
 }
 
-/// How much of what its drives allow a single engine reaches, case by case; nothing if there are
-/// several engines, or no BASELINE.
+/// How much of what its drives allow each array reaches, case by case; nothing if engines took
+/// turns, or without a BASELINE.
 pub fn shares(points: &[Point]) -> Vec<Share> {
-    let [engine] = engines(points)[..] else { return Vec::new() };
-    let usable = |point: &&Point| point.engine == engine && point.mark() != Mark::Invalid;
+    let is_compared = rivals(points).len() > 1;
+    let usable = |point: &&Point| !is_compared && point.mark() != Mark::Invalid;
+    let is_one = engines(points).len() == 1;
     let share = |point: &Point| {
         let share = point.efficiency()?;
         let told = format!("{} of BASELINE", units::percent(share));
-        Some(Share { case: point.case(), width: (share * 100.0).clamp(0.0, 100.0), told })
+        let case = match is_one {
+            true => point.case(),
+            false => format!("{}, {}", whose(point, points), point.case()),
+        };
+        Some(Share { case, width: (share * 100.0).clamp(0.0, 100.0), told })
     };
-    points.iter().filter(usable).filter_map(share).take(LINES_MAX).collect()
+    of_arrays(points).filter(usable).filter_map(share).take(LINES_MAX).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::line;
     use crate::metrics::pairs::Comparison;
-    use crate::report::findings::Duel;
 
     fn drawn(ratio: f64, low: f64, high: f64) -> super::Line {
-        let duel = Duel {
-            case: "a case".into(),
-            rate: None,
-            relative_cpu: None,
-            relative_latency: None,
-            is_usable: true,
-        };
-        line(&duel, &Comparison { ratio, low, high, pairs: 5, drift: 1.0 }, 2.0)
+        line("a case".into(), &Comparison { ratio, low, high, pairs: 6, drift: 1.0 }, 2.0)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::forest::{self, Forest, Share};
 use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
 use super::sections::{self, Section};
-use super::tables::{self, CpuTable, SideBySide};
+use super::tables::{self, SideBySide};
 use super::text::{efficiency, percentile, title};
 use crate::order::distinct;
 use crate::record::ArrayCondition;
@@ -43,8 +43,8 @@ struct Page<'a> {
     shared: Vec<String>,
     side_by_side: Option<SideBySide>,
     charts: Vec<Chart>,
-    pictures: Vec<(String, String)>,
-    accounts: Vec<CpuTable>,
+    picture: Option<(&'static str, String)>,
+    flames: Vec<(&'a str, Vec<(String, String)>)>,
     flames_left_out: usize,
     sections: Vec<Section>,
     topology: Option<String>,
@@ -88,6 +88,8 @@ struct Command {
     evidence: String,
 }
 
+/// Charts that stand open: rates, what of the BASELINE is left, and where it is lost.
+const CHARTS_FIRST: usize = 4;
 /// Bytes of flame graphs that one page holds; the others stay in the run directory.
 const FLAME_BYTES_MAX: usize = 1_200_000;
 
@@ -95,23 +97,19 @@ const FLAME_BYTES_MAX: usize = 1_200_000;
 /// The page's policy lets nothing else run.
 const SCRIPT: &str = include_str!("../../assets/report.js");
 
-/// Pictures that a run directory may hold beside its records, and what they are called on the page.
-const PICTURES: [(&str, &str); 4] = [
-    ("bottleneck.svg", "The way from the drives to the processor, and its narrowest link"),
-    ("flame-whole.svg", "Where the processors' time went: the whole system"),
-    ("flame-client.svg", "The load generator alone"),
-    ("flame-group.svg", "The engine's functions alone"),
-];
+/// The picture that a run directory holds beside its records, and what it is called on the page.
+const PICTURE: (&str, &str) =
+    ("bottleneck.svg", "The way from the drives to the processor, and its narrowest link");
 
 /// The page of a run; pictures are looked for in `dir`.
 ///
 /// # Errors
 /// If the template cannot be filled, which is a fault of the lab.
 pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> {
-    let names = engines(points);
+    let (names, rivals) = (engines(points), findings::rivals(points));
     let shared = shared_notes(points);
     let mut budget = Budget::new(FLAME_BYTES_MAX);
-    let accounts = tables::accounts(&run.records, dir, &mut budget);
+    let flames = tables::flames(&run.records, dir, &mut budget);
     let page = Page {
         style: include_str!("../../assets/report.css"),
         script: SCRIPT,
@@ -119,10 +117,10 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         title: title(run),
         when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points, &run.records),
-        forests: names
+        forests: rivals
             .iter()
             .skip(1)
-            .filter_map(|other| forest::of(points, &names, other))
+            .filter_map(|other| forest::of(points, &rivals, other))
             .collect(),
         shares: forest::shares(points),
         marks: marks(points),
@@ -135,14 +133,10 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         shared: shared.clone(),
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
-        pictures: pictures(dir),
-        accounts,
+        picture: picture(dir),
+        flames,
         flames_left_out: budget.left_out,
-        // CPU time has a table with pictures of its own.
-        sections: sections::all(&run.records, points)
-            .into_iter()
-            .filter(|section| section.word != "cpu")
-            .collect(),
+        sections: sections::all(&run.records, points),
         topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
         environment: &run.facts.environment,
         left_out: &run.facts.left_out,
@@ -262,13 +256,11 @@ fn rate(point: &Point) -> String {
     if point.rate() > 0.0 { units::rate(point.rate(), point.unit()) } else { "failed".to_owned() }
 }
 
-fn pictures(dir: &Path) -> Vec<(String, String)> {
-    let read = |(file, name): (&str, &str)| {
-        let svg = std::fs::read_to_string(dir.join(file)).ok()?;
-        let from = svg.find("<svg")?;
-        Some((name.to_owned(), data_address(&still(&svg[from..]))))
-    };
-    PICTURES.into_iter().filter_map(read).collect()
+/// What it shows, and its address.
+fn picture(dir: &Path) -> Option<(&'static str, String)> {
+    let svg = std::fs::read_to_string(dir.join(PICTURE.0)).ok()?;
+    let from = svg.find("<svg")?;
+    Some((PICTURE.1, data_address(&still(&svg[from..]))))
 }
 
 fn commands(points: &[Point]) -> Vec<Command> {
@@ -320,6 +312,12 @@ fn outcome_class(word: &str) -> &'static str {
 /// Tables that come before the charts; the others stand behind them.
 fn is_first(section: &Section) -> bool {
     ["drive", "bay"].contains(&section.word)
+}
+
+/// Tables that tell once more, case by case, what stands at the top, and what is the same in every
+/// report.
+fn is_folded(section: &Section) -> bool {
+    ["compare", "production"].contains(&section.word)
 }
 
 fn mark_class(mark: &Mark) -> &'static str {

@@ -5,23 +5,23 @@
 
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
+use crate::metrics::spread::{SPIKE_POINTS, Spread};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::order::one_of;
+use crate::plan::file::Kind;
 use crate::record::{ArrayCondition, Measurement, RateUnit, RawSum, Record, Workload};
 use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 use crate::verdict::BASELINE_BELIEVED;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One workload on one engine in one condition.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
-    /// Name, version and whether it was tuned.
+    /// Name, version and whether it was tuned; which array, if it has several.
     pub engine: String,
-    /// What was asked for.
     pub workload: Workload,
-    /// State of the array.
     pub condition: ArrayCondition,
     /// Its stage in the plan.
     pub stage: String,
@@ -41,7 +41,6 @@ pub struct Point {
     pub raw: Option<RawSum>,
     /// What rules said, each rule once.
     pub findings: Vec<Finding>,
-    /// The rounds themselves.
     pub rounds: Vec<Measurement>,
 }
 
@@ -52,7 +51,6 @@ pub struct Cpu {
     pub mean: f64,
     /// Mean busy share of each core.
     pub per_core: Vec<f64>,
-    /// Busy cores.
     pub busy_cores: f64,
     /// CPU nanoseconds of all cores for each I/O.
     pub ns_per_io: Option<f64>,
@@ -69,7 +67,6 @@ impl Point {
         self.rounds.first().map_or("", |round| round.target.as_str())
     }
 
-    /// What the rate counts.
     pub fn unit(&self) -> RateUnit {
         self.workload.unit()
     }
@@ -79,12 +76,12 @@ impl Point {
         Mark::of(&self.findings)
     }
 
-    /// RAID efficiency against its BASELINE (F4).
+    /// RAID efficiency against its BASELINE.
     pub fn efficiency(&self) -> Option<f64> {
         efficiency::raid(self.rate(), self.baseline.as_ref()?.value)
     }
 
-    /// Rate for each busy core (F5).
+    /// Rate for each busy core.
     pub fn cpu_efficiency(&self) -> Option<f64> {
         efficiency::cpu(self.rate(), self.cpu.as_ref()?.busy_cores, 1.0)
     }
@@ -131,14 +128,13 @@ fn sum_of(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<f64> {
     seconds.into_values().collect()
 }
 
-/// Points of arrays.
 pub fn of_arrays(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|point| !point.is_raw())
 }
 
-/// An engine's point at a case.
-pub fn at_case<'a>(points: &'a [Point], engine: &str, case: &str) -> Option<&'a Point> {
-    of_arrays(points).find(|point| point.engine == engine && point.case() == case)
+/// Points of arrays that were measured in turns: only these are compared.
+pub fn in_turns(points: &[Point]) -> impl Iterator<Item = &Point> {
+    of_arrays(points).filter(|point| point.stage == Kind::Compare.name())
 }
 
 /// All points of a run, in the order in which they were first measured.
@@ -153,7 +149,8 @@ pub fn of(records: &[Record]) -> Vec<Point> {
                 let baseline =
                     Baseline { value: point.value, derivation: point.derivation.clone() };
                 let from = (baseline, point.raw.clone());
-                baselines.insert((point.workload.clone(), point.condition), from);
+                let own = (point.target.clone(), point.workload.clone(), point.condition);
+                baselines.insert(own, from);
             }
             Record::Cpu(account) => {
                 let most = account.threads.iter().max_by(|a, b| a.cores.total_cmp(&b.cores));
@@ -166,8 +163,11 @@ pub fn of(records: &[Record]) -> Vec<Point> {
         point.cpu = cpu_of(&point.rounds);
         point.busiest = point.rounds.iter().find_map(|round| busiest.get(&round.id).cloned());
         point.link = fullest(&point.rounds);
-        let own = (point.workload.name.clone(), point.condition);
-        if let Some((baseline, raw)) = baselines.get(&own)
+        let of = |target: &str| {
+            baselines.get(&(target.to_owned(), point.workload.name.clone(), point.condition))
+        };
+        // Older runs do not say which array a BASELINE is of.
+        if let Some((baseline, raw)) = of(point.target()).or_else(|| of(""))
             && !point.is_raw()
         {
             (point.baseline, point.raw) = (Some(baseline.clone()), raw.clone());
@@ -176,8 +176,22 @@ pub fn of(records: &[Record]) -> Vec<Point> {
     for point in &mut points {
         point.findings.extend(above_baseline(point));
     }
+    tell_apart(&mut points);
     inversions(&mut points);
     points
+}
+
+/// An engine with several arrays in a run is several: each is called by its array, too.
+fn tell_apart(points: &mut [Point]) {
+    let mut arrays: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for point in of_arrays(points) {
+        arrays.entry(point.engine.clone()).or_default().insert(point.target().to_owned());
+    }
+    for point in points.iter_mut().filter(|point| !point.is_raw()) {
+        if arrays.get(&point.engine).is_some_and(|arrays| arrays.len() > 1) {
+            point.engine = format!("{} {}", point.engine, point.target());
+        }
+    }
 }
 
 /// A figure far above what the raw drives did at the same load is not about the drives any more
@@ -279,32 +293,20 @@ fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {
     })
 }
 
-/// F2 for people: the hot cores as `N x M %`, the others after them.
+/// For people: the hot cores as `N x M %`, the others after them.
 pub fn cores(per_core: &[f64]) -> String {
-    let mut shares = per_core.to_vec();
-    shares.sort_by(|one, other| other.total_cmp(one));
-    let gap = (1..shares.len())
-        .map(|at| (at, shares[at - 1] - shares[at]))
-        .max_by(|one, other| one.1.total_cmp(&other.1));
-    let middle = median(shares.iter().copied());
-    match (shares.first(), gap) {
-        (None, _) => "not taken".to_owned(),
-        (Some(highest), Some((at, _)))
-            if highest - middle > SPIKE || (shares.len() == 2 && highest - shares[1] > SPIKE) =>
-        {
-            format!("{}, {}", group(&shares[..at]), group(&shares[at..]))
-        }
-        _ => format!("{}, no spikes", group(&shares)),
+    let percents: Vec<f64> = per_core.iter().map(|share| share * 100.0).collect();
+    let Some(spread) = Spread::of(&percents, SPIKE_POINTS) else { return "not taken".to_owned() };
+    let told = |percents: &[f64]| {
+        let count = latency::to_f64(u64::try_from(percents.len()).unwrap_or(1));
+        format!("{} x {:.0} %", percents.len(), percents.iter().sum::<f64>() / count)
+    };
+    let mut sorted = percents;
+    sorted.sort_by(|one, other| other.total_cmp(one));
+    match sorted.split_at(spread.hot_cores) {
+        ([], all) => format!("{}, no spikes", told(all)),
+        (hot, others) => format!("{}, {}", told(hot), told(others)),
     }
-}
-
-/// A core this far above the median is a spike.
-const SPIKE: f64 = 0.10;
-
-fn group(shares: &[f64]) -> String {
-    let mean =
-        shares.iter().sum::<f64>() / latency::to_f64(u64::try_from(shares.len()).unwrap_or(1));
-    format!("{} x {:.0} %", shares.len(), mean * 100.0)
 }
 
 #[cfg(test)]

@@ -4,22 +4,17 @@
 //! What must stay true: an empty cell stays empty, so that it is missed.
 
 use super::points::Point;
-use super::{cards, duels, pictures, production, tables};
+use super::{cards, duels, production, tables};
 use crate::record::Record;
-use std::path::Path;
 
 /// A table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
     /// One word for the name of a file: `cpu`.
     pub word: &'static str,
-    /// What it is called.
     pub title: String,
-    /// Names of its columns.
     pub head: Vec<&'static str>,
-    /// Its rows.
     pub rows: Vec<Vec<String>>,
-    /// Sentences under it.
     pub notes: Vec<String>,
 }
 
@@ -30,7 +25,6 @@ impl Section {
         Section { word, title, head, rows: Vec::new(), notes: Vec::new() }
     }
 
-    /// With these rows.
     pub fn rows(self, rows: impl IntoIterator<Item = Vec<String>>) -> Section {
         Section { rows: rows.into_iter().collect(), ..self }
     }
@@ -46,31 +40,13 @@ impl Section {
 pub fn all(records: &[Record], points: &[Point]) -> Vec<Section> {
     let before = [cards::one_drive(records), cards::bay(records)];
     let after = [
-        cpu(records),
+        tables::cpu(records),
         tables::resources(records),
-        tables::traces(records),
         production::section(points),
         tables::checks(records),
     ];
     let all = before.into_iter().chain(duels::sections(points)).chain(after);
     all.filter(|section| !section.rows.is_empty()).collect()
-}
-
-fn cpu(records: &[Record]) -> Section {
-    let head = "measurement|functions of|of all cores|useful work|overhead|in whose context";
-    let mut section = Section::new("cpu", "Whose CPU time is it?", head);
-    // No pictures: a table of text has no place for them.
-    let mut none = pictures::Budget::new(0);
-    for account in tables::accounts(records, Path::new(""), &mut none) {
-        let threads = format!("busiest threads: {}", account.threads);
-        let nothing = String::new;
-        let last = [threads, nothing(), nothing(), nothing(), nothing()];
-        for row in account.rows.iter().chain([&last]) {
-            let cells = std::iter::once(account.of.clone()).chain(row.iter().cloned());
-            section.rows.push(cells.collect());
-        }
-    }
-    section
 }
 
 #[cfg(test)]

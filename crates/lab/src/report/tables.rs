@@ -1,19 +1,18 @@
 //! Tables of a report beside the figures: engines side by side, CPU time by function group,
-//! resources, traces, checks.
+//! resources, checks.
 //!
 //! What must stay true: an empty cell is shown as empty, so that it is missed; a share has its
 //! error beside it.
 
 use super::findings::engines;
 use super::pictures::Budget;
-use super::points::{Point, at_case, cores, of_arrays};
+use super::points::{Point, cores, of_arrays};
 use super::sections::Section;
 use crate::cpu::account::{CpuAccount, GroupAccount};
 use crate::cpu::tally::CONTEXTS;
 use crate::metrics::share::Share;
-use crate::order::distinct;
-use crate::record::{Check, Record};
-use crate::trace::account::{DeviceAccount, Flow};
+use crate::order::one_of;
+use crate::record::{ArrayCondition, Check, Record, Workload};
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use std::path::Path;
@@ -28,24 +27,27 @@ pub struct SideBySide {
 
 /// What one engine did in one case.
 pub struct Cell {
-    /// Rate with its unit.
     pub rate: String,
     /// Mean of all cores.
     pub cpu: String,
-    /// The hot cores.
     pub cores: String,
     /// Its mark; `None` if it was not measured.
     pub mark: Option<Mark>,
 }
 
-/// The table of a comparison; `None` with fewer than two engines.
+/// What stands in one row: the same load, condition and stage.
+fn row(point: &Point) -> (&Workload, ArrayCondition, &str) {
+    (&point.workload, point.condition, &point.stage)
+}
+
+/// The table of all engines; `None` with fewer than two.
 pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
     let names = engines(points);
     if names.len() < 2 {
         return None;
     }
-    let cell = |case: &str, engine: &str| {
-        let point = at_case(points, engine, case);
+    let cell = |like: &Point, engine: &str| {
+        let point = of_arrays(points).find(|it| it.engine == engine && row(it) == row(like));
         let empty = || "not measured".to_owned();
         let cpu = point.and_then(|point| point.cpu.as_ref());
         Cell {
@@ -58,52 +60,45 @@ pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
             mark: point.map(Point::mark),
         }
     };
-    let rows = distinct(of_arrays(points).map(Point::case)).into_iter().map(|case| {
-        let cells = names.iter().map(|name| cell(&case, name)).collect();
-        (case, cells)
-    });
-    let rows = rows.collect();
+    let mut rows: Vec<&Point> = Vec::new();
+    for point in of_arrays(points) {
+        one_of(&mut rows, |known| row(known) == row(point), || point);
+    }
+    let is_again = |like: &Point| rows.iter().filter(|it| it.case() == like.case()).count() > 1;
+    let told = |like: &Point| match is_again(like) {
+        true => format!("{}, {} ({})", like.case(), like.workload.name, like.stage),
+        false => like.case(),
+    };
+    let cells = |like: &Point| names.iter().map(|name| cell(like, name)).collect();
+    let rows = rows.iter().map(|like| (told(like), cells(like))).collect();
     Some(SideBySide { engines: names.into_iter().map(str::to_owned).collect(), rows })
 }
 
-/// Whose CPU time one measurement was.
-pub struct CpuTable {
-    /// Measurement.
-    pub of: String,
-    /// Event that was sampled.
-    pub source: String,
-    /// Functions, share, useful, overhead, contexts.
-    pub rows: Vec<[String; 5]>,
-    /// Busiest threads.
-    pub threads: String,
-    /// What sampling cost.
-    pub cost: String,
-    /// Zoom of each flame graph, and the picture.
-    pub flames: Vec<(String, String)>,
+fn accounts(records: &[Record]) -> impl Iterator<Item = &CpuAccount> {
+    records.iter().filter_map(|record| match record {
+        Record::Cpu(account) => Some(account.as_ref()),
+        _ => None,
+    })
 }
 
-/// All accounts of a run; pictures are looked for in `dir` and taken as long as they fit: of each
+/// Flame graphs, by measurement: looked for in `dir` and taken as long as they fit; of each
 /// measurement the whole machine first, then its engines, then the client.
-pub fn accounts(records: &[Record], dir: &Path, budget: &mut Budget) -> Vec<CpuTable> {
-    let accounts: Vec<&CpuAccount> = records
-        .iter()
-        .filter_map(|record| match record {
-            Record::Cpu(account) => Some(account.as_ref()),
-            _ => None,
-        })
-        .collect();
-    let mut tables: Vec<CpuTable> = accounts.iter().map(|account| cpu_table(account)).collect();
+pub fn flames<'a>(
+    records: &'a [Record],
+    dir: &Path,
+    budget: &mut Budget,
+) -> Vec<(&'a str, Vec<(String, String)>)> {
     let order = |zoom: &str| match zoom {
         "whole" => 0,
         "client" => 2,
         _ => 1,
     };
-    let graphs = |(at, account): (usize, &&CpuAccount)| {
-        let of = account.flame_graphs.iter();
-        of.map(|(zoom, file)| (order(zoom), at, zoom.clone(), file.clone())).collect::<Vec<_>>()
+    let graphs = |(at, account): (usize, &'a CpuAccount)| {
+        account.flame_graphs.iter().map(move |(zoom, file)| (order(zoom), at, zoom, file))
     };
-    let mut graphs: Vec<_> = accounts.iter().enumerate().flat_map(graphs).collect();
+    let mut graphs: Vec<_> = accounts(records).enumerate().flat_map(graphs).collect();
     graphs.sort();
+    let mut all: Vec<_> = accounts(records).map(|it| (it.of.as_str(), Vec::new())).collect();
     for (_, at, zoom, file) in graphs {
         let Ok(svg) = std::fs::read_to_string(dir.join(file)) else { continue };
         let Some(address) = budget.take(&svg) else { continue };
@@ -112,52 +107,56 @@ pub fn accounts(records: &[Record], dir: &Path, budget: &mut Budget) -> Vec<CpuT
             "client" => "the load generator alone".to_owned(),
             engine => format!("{engine} alone"),
         };
-        tables[at].flames.push((name, address));
+        all[at].1.push((name, address));
     }
-    tables
+    all.retain(|(_, flames)| !flames.is_empty());
+    all
 }
 
 fn of_machine(share: &Share) -> String {
     format!("{} ± {}", units::percent(share.share), units::percent(share.error))
 }
 
-fn cpu_table(account: &CpuAccount) -> CpuTable {
-    let row = |group: &GroupAccount| {
+/// Whose CPU time each measurement was.
+pub fn cpu(records: &[Record]) -> Section {
+    let head = "measurement|functions of|of all cores|useful work|overhead|in whose context";
+    let section = Section::new("cpu", "Whose CPU time is it?", head).note(
+        "Shares of all cores over the whole time, with one standard error of sampling. An \
+         engine's work is charged to it wherever it ran: in the load generator's context, a \
+         kernel thread, a kworker or a softirq.",
+    );
+    section.rows(accounts(records).flat_map(cpu_rows))
+}
+
+fn cpu_rows(account: &CpuAccount) -> Vec<Vec<String>> {
+    let of_group = |group: &GroupAccount| {
         let name = |context| CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |it| it.1);
-        let contexts: Vec<String> = group
-            .contexts
-            .iter()
-            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)))
-            .collect();
-        [
+        let contexts = group.contexts.iter();
+        let contexts = contexts
+            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)));
+        vec![
+            account.of.clone(),
             format!("{} (functions of version {})", group.name, group.version),
             of_machine(&group.share),
             of_machine(&group.useful),
             of_machine(&group.overhead),
-            contexts.join(", "),
+            contexts.collect::<Vec<_>>().join(", "),
         ]
     };
-    let nothing = String::new;
-    let busy = of_machine(&account.busy);
-    let mut rows = vec![["everything but idle".to_owned(), busy, nothing(), nothing(), nothing()]];
-    rows.extend(account.groups.iter().map(row));
-    let threads: Vec<String> = account
-        .threads
-        .iter()
-        .take(6)
-        .map(|thread| format!("{} {:.2} cores", thread.name, thread.cores))
-        .collect();
-    let cost = account.profiler.as_ref().map_or_else(nothing, |cost| {
-        format!("The sampler itself took {} of the machine.", units::percent(cost.own_share))
+    let told = |what: String, share: String| {
+        let nothing = String::new;
+        vec![account.of.clone(), what, share, nothing(), nothing(), nothing()]
+    };
+    let threads = account.threads.iter().take(6);
+    let threads = threads.map(|it| format!("{} {:.2} cores", it.name, it.cores));
+    let threads = format!("busiest threads: {}", threads.collect::<Vec<_>>().join(", "));
+    let cost = account.profiler.as_ref().map_or_else(String::new, |cost| {
+        format!("; the sampler itself took {}", units::percent(cost.own_share))
     });
-    CpuTable {
-        of: account.of.clone(),
-        source: account.sampling.source.clone(),
-        rows,
-        threads: threads.join(", "),
-        cost,
-        flames: Vec::new(),
-    }
+    let all = told("everything but idle".to_owned(), of_machine(&account.busy));
+    let last =
+        told(format!("{threads}; sampled by {}{cost}", account.sampling.source), String::new());
+    std::iter::once(all).chain(account.groups.iter().map(of_group)).chain([last]).collect()
 }
 
 /// The USE checklist: what was measured under load where it was, what the server said before where
@@ -231,58 +230,6 @@ fn measured(records: &[Record]) -> Vec<Vec<String>> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// What became of the I/Os of all traces: a row for each device and direction, and what rules say.
-pub fn traces(records: &[Record]) -> Section {
-    let head = "trace|device|direction|submitted|issued to the driver|splits|issued off the strip|\
-                issued off the stripe";
-    let mut section = Section::new("trace", "What became of the I/Os?", head);
-    for record in records {
-        let Record::Trace(account) = record else { continue };
-        let of = &account.of;
-        for device in std::iter::once(&account.device).chain(&account.members) {
-            for (word, submitted, issued) in [
-                ("writes", &device.submitted_writes, &device.issued_writes),
-                ("reads", &device.submitted_reads, &device.issued_reads),
-            ] {
-                if submitted.ios + issued.ios > 0 {
-                    let row = trace_row(device, word, submitted, issued);
-                    section.rows.push(std::iter::once(of.clone()).chain(row).collect());
-                }
-            }
-        }
-        section.notes.extend(account.members_per_write.map(|(writes, reads)| {
-            format!(
-                "{of}: each write became {writes:.2} member writes and {reads:.2} member reads."
-            )
-        }));
-        let said = account.findings.iter().map(|it| format!("{of}: {}: {}", it.rule, it.reason));
-        section.notes.extend(said);
-    }
-    section
-}
-
-fn trace_row(device: &DeviceAccount, word: &str, submitted: &Flow, issued: &Flow) -> [String; 7] {
-    let size = |flow: &Flow| match (flow.sizes.first(), flow.sizes.last()) {
-        (Some((low, _)), Some((high, _))) if low == high => format!("{} bytes", low),
-        (Some((low, _)), Some((high, _))) => format!("{low} to {high} bytes"),
-        _ => "none".to_owned(),
-    };
-    let off = |count: Option<u64>| match count {
-        Some(count) if issued.ios > 0 => {
-            let share = crate::metrics::latency::to_f64(count)
-                / crate::metrics::latency::to_f64(issued.ios);
-            format!("{count} ({})", units::percent(share))
-        }
-        Some(count) => count.to_string(),
-        None => "size not given".to_owned(),
-    };
-    let path = device.device.clone();
-    let came = format!("{} x {}", submitted.ios, size(submitted));
-    let went = format!("{} x {}", issued.ios, size(issued));
-    let (strip, stripe) = (off(issued.off_strip), off(issued.off_stripe));
-    [path, word.to_owned(), came, went, device.splits.to_string(), strip, stripe]
-}
-
 /// All checks of a run: what fails first, then what could not be told.
 pub fn checks(records: &[Record]) -> Section {
     let order = |check: &&Check| match check.outcome {
@@ -299,16 +246,16 @@ pub fn checks(records: &[Record]) -> Section {
     };
     let mut checks: Vec<&Check> = records.iter().filter_map(Record::check).collect();
     checks.sort_by_key(order);
-    let row = |check: &Check| {
+    let cells = |check: &Check| {
         let Check { name, target, found, next, .. } = check.clone();
         vec![word(check).to_owned(), name, target, found, next.unwrap_or_default()]
     };
     Section::new("checks", "Checks", "outcome|check|of|found|next")
-        .rows(checks.into_iter().map(row))
+        .rows(checks.into_iter().map(cells))
 }
 
 /// Checks whose failing changes what every figure means.
-const ALARMS: [&str; 3] = ["machine.idle", "members.even", "drives.slow_member"];
+const ALARMS: [&str; 2] = ["machine.idle", "drives.slow_member"];
 
 /// What must be seen beside the verdict.
 pub fn alarms(records: &[Record]) -> Vec<String> {

@@ -26,7 +26,6 @@ pub struct Step {
     pub from: Option<f64>,
     /// Over how many drives it is spread, and what they are called.
     pub drives: (u32, &'static str),
-    /// Its colour.
     colour: &'static str,
     /// The worst mark of what is behind it.
     mark: Mark,
@@ -40,6 +39,8 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub struct Fall {
     /// The load: `4K random reads, 1 x 32`.
+    load: String,
+    /// The same, with the array if several fall from different heights.
     pub case: String,
     unit: RateUnit,
     /// Its steps, raw drives first.
@@ -74,16 +75,23 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
     for point in charts::drawn(points).filter(healthy) {
         let (Some(baseline), Some(raw)) = (&point.baseline, &point.raw) else { continue };
         let case = point.workload.describe();
+        let whose = short(&point.engine, &engines(points)).to_owned();
+        let below = top(points, raw, baseline.value, point);
+        // Arrays of another level, or over other drives, fall from another height.
+        let is_below = |fall: &Fall| {
+            fall.steps.iter().zip(&below).all(|(a, b)| a.rate.total_cmp(&b.rate).is_eq())
+        };
+        let is_known = falls.iter().any(|fall| fall.load == case && !is_below(fall));
         let fall = one_of(
             &mut falls,
-            |fall| fall.case == case,
+            |fall| fall.load == case && is_below(fall),
             || Fall {
-                case: case.clone(),
+                load: case.clone(),
+                case: if is_known { format!("{case}, {whose}") } else { case.clone() },
                 unit: point.unit(),
-                steps: top(points, raw, baseline.value, point),
+                steps: below.clone(),
             },
         );
-        let whose = short(&point.engine, &engines(points)).to_owned();
         let on_it = |other: &&Point| {
             other.condition == ArrayCondition::FileSystem
                 && other.workload == point.workload

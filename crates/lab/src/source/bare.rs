@@ -28,9 +28,6 @@ const OUTPUTS: [(&str, &[&str], &[&str]); 8] = [
 ];
 
 /// What the files at `paths` (folders stand for what is in them) told, and those that told nothing.
-///
-/// # Errors
-/// A file cannot be read, or none is an output that the lab knows.
 pub fn read(paths: &[PathBuf]) -> Result<(Capture, Vec<PathBuf>), Refusal> {
     let (mut capture, mut unknown) = (Capture::default(), Vec::new());
     for path in files(paths)? {

@@ -28,9 +28,6 @@ struct Line {
 }
 
 /// Write `capture` into `folder`, which is made, or is empty.
-///
-/// # Errors
-/// The folder holds something, or cannot be written.
 pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
     let commands = folder.join("commands");
     if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -59,9 +56,6 @@ pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
 }
 
 /// Read a capture back, and how many lines of it were not understood.
-///
-/// # Errors
-/// It is not a capture, or cannot be read.
 pub fn read(folder: &Path) -> Result<(Capture, usize), Refusal> {
     let hint = "name a directory made by `lab capture`";
     let get = |name: &str| {

@@ -22,7 +22,6 @@ pub enum Ending {
     Signal,
     /// It took longer than it may; it was killed.
     TimedOut,
-    /// It is not installed.
     NotInstalled,
     /// It could not be started, with the reason.
     NotStarted(String),
@@ -33,13 +32,9 @@ pub enum Ending {
 /// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// What was started.
     pub argv: Vec<String>,
-    /// How it ended.
     pub ending: Ending,
-    /// What it printed.
     pub stdout: String,
-    /// What it complained about.
     pub stderr: String,
 }
 

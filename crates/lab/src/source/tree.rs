@@ -47,6 +47,7 @@ impl Tree {
     }
 
     /// Take away `path` and all below it; how many entries that was.
+    #[cfg(test)]
     pub fn remove(&mut self, path: &str) -> usize {
         let before = self.entries.len();
         let inside = format!("{path}/");

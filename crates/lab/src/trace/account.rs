@@ -1,5 +1,4 @@
-//! What became of I/Os between submission and the device: sizes, splits, merges, alignment (items
-//! 77 to 81).
+//! What became of I/Os between submission and the device: sizes, splits, merges, alignment.
 //!
 //! What must stay true: submitted is what came in from above, issued is what went to the driver; an
 //! issue is off a boundary if its start or its end is; lost events make the account invalid, never
@@ -8,15 +7,13 @@
 use super::event::{Event, Kind};
 use crate::rules;
 use crate::validity::Finding;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// I/Os of one station in one direction.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Flow {
-    /// I/Os.
     pub ios: u64,
-    /// Bytes.
     pub bytes: u64,
     /// Size in bytes and how often it came; a list, because JSON has no numbers as keys.
     pub sizes: Vec<(u64, u64)>,
@@ -29,34 +26,28 @@ pub struct Flow {
 }
 
 /// One device.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct DeviceAccount {
     /// Path, as it was given.
     pub device: String,
-    /// Writes that came in.
     pub submitted_writes: Flow,
-    /// Reads that came in.
     pub submitted_reads: Flow,
     /// Writes that went to the driver.
     pub issued_writes: Flow,
     /// Reads that went to the driver.
     pub issued_reads: Flow,
-    /// Cuts.
     pub splits: u64,
     /// Cuts that are off the full stripe, if its size was given.
     pub splits_off_stripe: Option<u64>,
-    /// Joins.
     pub merges: u64,
-    /// Completions with an error.
     pub failed: u64,
     /// What limits an I/O's size: `max_sectors_kb` and the like.
     pub limits: BTreeMap<String, String>,
 }
 
 /// All devices.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TraceAccount {
-    /// What ran meanwhile.
     pub of: String,
     /// Strip, bytes, if given.
     pub strip_bytes: Option<u64>,
@@ -158,7 +149,6 @@ impl DeviceTally {
         }
     }
 
-    /// What was counted.
     pub fn finish(self, limits: BTreeMap<String, String>) -> DeviceAccount {
         let mut account = self.account;
         let flows = [
@@ -176,7 +166,6 @@ impl DeviceTally {
 }
 
 impl TraceAccount {
-    /// Put devices together.
     pub fn of(
         of: String,
         tallies: (Option<u64>, Option<u64>),

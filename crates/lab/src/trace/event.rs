@@ -36,7 +36,6 @@ pub const SECTOR_BYTES: u64 = 512;
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Which station.
     pub kind: Kind,
     /// Major and minor number.
     pub device: (u32, u32),
@@ -81,12 +80,10 @@ impl Event {
         })
     }
 
-    /// Bytes.
     pub fn bytes(&self) -> u64 {
         self.sectors.saturating_mul(SECTOR_BYTES)
     }
 
-    /// First byte.
     pub fn start(&self) -> u64 {
         self.sector.saturating_mul(SECTOR_BYTES)
     }

@@ -25,9 +25,6 @@ pub struct Instance {
 
 impl Instance {
     /// Trace block events of `devices`, with `buffer_kib` for each core.
-    ///
-    /// # Errors
-    /// No permission, no tracefs, or no block events in this kernel.
     pub fn start(devices: &[(u32, u32)], buffer_kib: u64) -> Result<Instance, Refusal> {
         mounted()?;
         let path = Path::new(TRACEFS).join(format!("instances/ashlar-lab-{}", std::process::id()));
@@ -63,9 +60,6 @@ impl Instance {
     }
 
     /// Give every line to `each` as it comes, until `is_over`, and then what is still there.
-    ///
-    /// # Errors
-    /// The trace cannot be read.
     pub fn read(&self, is_over: &AtomicBool, mut each: impl FnMut(&str)) -> io::Result<()> {
         let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let mut pipe =

@@ -7,7 +7,6 @@ use crate::validity::Mark;
 /// Rows of a histogram; the rest is summed.
 const ROWS: usize = 12;
 
-/// The account as text.
 pub fn text(account: &TraceAccount) -> String {
     let mut out = Rows::default();
     let (of, mark) = (&account.of, Mark::of(&account.findings));

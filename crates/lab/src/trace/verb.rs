@@ -6,7 +6,6 @@ use super::instance::Instance;
 use super::text;
 use crate::cpu::load::Load;
 use crate::fio::value;
-use crate::record::Record;
 use crate::{AtPath, Refusal};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -64,16 +63,11 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "not a size that is a multiple of 512 bytes: say 64K".to_owned())
 }
 
-/// Do what was asked.
-///
-/// # Errors
-/// The one line that says why not.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let account = trace(args)?;
-    let record = Record::Trace(Box::new(account));
-    match (json, &record) {
-        (false, Record::Trace(account)) => crate::say_part!("{}", text::text(account)),
-        _ => crate::say!("{}", serde_json::to_string(&record).unwrap_or_default()),
+    match json {
+        true => crate::say!("{}", serde_json::to_string(&account).unwrap_or_default()),
+        false => crate::say_part!("{}", text::text(&account)),
     }
     Ok(ExitCode::SUCCESS)
 }

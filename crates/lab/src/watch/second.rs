@@ -27,7 +27,6 @@ const BARS: [char; 8] = [
 pub struct Second {
     /// Its end, seconds since 1970.
     pub unix_s: f64,
-    /// What each drive did.
     pub drives: Vec<DriveLoad>,
     /// Busy share of each core, 0 to 1.
     pub cores: Vec<f64>,
@@ -113,7 +112,6 @@ fn bar(share: f64) -> char {
 /// Who is to know each second of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// Id of the measurement.
     pub of: String,
     /// The drives that carry it, as the kernel calls them.
     pub drives: Vec<String>,
@@ -121,12 +119,10 @@ pub struct Live {
     pub is_array: bool,
     /// The file that keeps it.
     pub file: Option<PathBuf>,
-    /// The terminal's lines.
     pub bar: Option<ProgressBar>,
 }
 
 impl Live {
-    /// A second has passed.
     pub fn second(&self, before: &Tick, after: &Tick) {
         let second = Second::between(before, after, self);
         if let Some(bar) = &self.bar {
@@ -139,7 +135,6 @@ impl Live {
         }
     }
 
-    /// The load has ended.
     pub fn end(&self) {
         self.bar.iter().for_each(|bar| bar.set_prefix(String::new()));
     }

@@ -69,7 +69,6 @@ pub struct Look {
 }
 
 impl Look {
-    /// Look now.
     pub fn now(own: &Own) -> Look {
         let pids = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
         let pids = pids.filter_map(|item| item.file_name().to_str()?.parse::<u32>().ok());
@@ -160,7 +159,6 @@ impl Moved {
         Moved { places, seen: BTreeMap::new() }
     }
 
-    /// Look once more.
     pub fn look(&mut self, look: &Look) {
         if self.places.is_empty() {
             return;

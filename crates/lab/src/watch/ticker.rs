@@ -34,9 +34,7 @@ const TRIM: f64 = 0.05;
 pub struct Tick {
     /// Seconds since 1970.
     pub unix_s: f64,
-    /// CPU time.
     pub cpu: HostCpu,
-    /// Drives and interfaces.
     pub drives: Reading,
 }
 
@@ -77,7 +75,6 @@ impl Ticker {
         Ticker { is_over, thread, own: own.clone(), before }
     }
 
-    /// End.
     pub fn end(self) -> Seen {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();

@@ -1,10 +1,12 @@
 //! Drives that are handed over: nothing is done to them unasked.
 
 use crate::devices::Loop;
-use crate::program::{said, word};
-use crate::{beside, lab, measured, skipped};
+use crate::program::{LAB, said, word};
+use crate::{alone, beside, lab, measured, skipped};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
@@ -99,4 +101,73 @@ fn a_blank_drive_needs_no_permission_and_one_with_data_does() {
     one[(8 << 20) - 4096] = 1;
     std::fs::write(&device.0, &one).expect("written through the device");
     assert_eq!(asked().status.code(), Some(1), "{}", said(&asked()));
+}
+
+/// A node on a file system that allows none cannot be opened, not even by root.
+#[test]
+fn a_mounted_device_that_cannot_be_opened_is_said_to_be_mounted() {
+    let _machine = alone();
+    needs_root!("mkfs.ext4", "mknod");
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(device) = Loop::of(&place.path().join("file"), 16 << 20) else { return };
+    let [used, closed] = ["used", "closed"].map(|name| place.path().join(name));
+    [&used, &closed].iter().for_each(|folder| std::fs::create_dir(folder).expect("made"));
+    let ran = |words: &[&str]| {
+        let output = Command::new(words[0]).args(&words[1..]).output().expect("started");
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+    };
+    ran(&["mkfs.ext4", "-q", "-F", &device.0]);
+    let number = std::fs::metadata(&device.0).expect("there").rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let node = closed.join("drive");
+    ran(&["mount", "-t", "tmpfs", "-o", "nodev", "none", word(&closed)]);
+    ran(&["mknod", word(&node), "b", &major.to_string(), &minor.to_string()]);
+    ran(&["mount", &device.0, word(&used)]);
+    let job = place.path().join("job.fio");
+    let text = format!("[a]\nrw=write\nbs=1m\nsize=1m\nfilename={}\n", word(&node));
+    std::fs::write(&job, text).expect("written");
+    let can_be_opened = std::fs::File::open(&node).is_ok();
+    let output = lab(&["lint", word(&job)]);
+    ran(&["umount", word(&used)]);
+    ran(&["umount", word(&closed)]);
+    assert!(!can_be_opened, "nothing is shown by this");
+    let mounted = format!("is mounted on {}", word(&used));
+    assert!(said(&output).contains(&mounted), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+}
+
+#[test]
+fn a_drive_that_another_lab_measures_is_refused_and_named_by_lint() {
+    let _machine = beside();
+    needs!("fio");
+    let place = tempfile::tempdir().expect("a directory");
+    let Some(device) = Loop::over(&place.path().join("drive")) else { return };
+    let text = format!(
+        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\nioengine = \"psync\"\n\
+         drives = [\"{}\"]\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"rr-4k\"]\n\
+         depths = [1]\n",
+        device.0
+    );
+    let (plan, job) = (place.path().join("plan.toml"), place.path().join("job.fio"));
+    std::fs::write(&plan, text).expect("written");
+    std::fs::write(&job, format!("[a]\nrw=write\nfilename={}\n", device.0)).expect("written");
+    let mut first = Command::new(LAB)
+        .args(["run", word(&plan), "--to", word(&place.path().join("run")), "--no-stacks"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let second = || lab(&["run", word(&plan), "--dry-run"]);
+    // Its load runs once a second of it was kept.
+    let seconds = place.path().join("run/seconds.jsonl");
+    while !seconds.exists() && first.try_wait().expect("asked").is_none() {
+        std::thread::yield_now();
+    }
+    let (refused, linted) = (second(), lab(&["lint", word(&job)]));
+    let pid = i32::try_from(first.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::INT).expect("told");
+    first.wait().expect("ended");
+    assert!(said(&refused).contains("another lab measures it"), "{}", said(&refused));
+    assert!(said(&linted).contains("measured by another lab"), "{}", said(&linted));
+    assert!(second().status.success(), "{}", said(&second()));
 }

@@ -7,6 +7,7 @@
 //! - interrupt: interrupted while an array stands
 //! - live: accounts of this machine while it runs
 //! - planted: results above what the drives can do
+//! - qualify: the whole cycle
 //! - run: slow members, sparse areas, bad input
 //! - strangers: other programs that disturb
 //!
@@ -41,6 +42,7 @@ mod live;
 mod planted;
 #[path = "../program/mod.rs"]
 mod program;
+mod qualify;
 mod run;
 mod strangers;
 

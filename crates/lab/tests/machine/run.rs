@@ -74,6 +74,11 @@ fn a_throttled_member_among_ten_is_named() {
     let rates = measured(&run);
     let slowest = rates.iter().min_by(|one, other| one.rate().total_cmp(&other.rate()));
     assert_eq!(slowest.map(|one| one.target.as_str()), Some(slow.as_str()));
+    // Whoever looked on saw it, second by second.
+    let seconds = std::fs::read_to_string(run.join("seconds.jsonl")).expect("kept");
+    let name = format!("\"slowest\":\"{}\"", slow.trim_start_matches("/dev/"));
+    let named = seconds.lines().filter(|line| line.contains(&name)).count();
+    assert!(named > 0 && named * 2 >= seconds.lines().count(), "{name}: {seconds}");
 }
 
 /// One drive whose middle was never written, as a plan.

@@ -4,7 +4,8 @@
 use crate::devices::Loop;
 use crate::program::{said, word};
 use crate::{alone, measured};
-use ashlar_lab::validity::Severity;
+use ashlar_lab::record::Record;
+use ashlar_lab::validity::{Finding, Severity};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -24,6 +25,12 @@ impl Drop for Stranger {
         let _gone_already = self.0.kill();
         let _reaped = self.0.wait();
     }
+}
+
+fn burn_all_cores() -> Vec<Stranger> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let burn = ["-c", "while :; do :; done"];
+    (0..cores).map(|_| Stranger::begin("sh", &burn)).collect()
 }
 
 /// One point of two seconds at 4 MB/s on `target`; `more` are further words for the lab.
@@ -55,14 +62,34 @@ fn a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid() {
     let place = tempfile::tempdir().expect("a directory");
     let target = place.path().join("target");
     std::fs::write(&target, vec![7; 1 << 20]).expect("written");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let burn = ["-c", "while :; do :; done"];
-    let _hogs: Vec<Stranger> = (0..cores).map(|_| Stranger::begin("sh", &burn)).collect();
+    let _hogs = burn_all_cores();
     let output = run(place.path(), word(&target), &[]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     // Whose name stands first depends on what else runs here.
     let found = errors(place.path());
     assert!(found.iter().any(|(rule, _)| rule == "A15"), "{found:?}");
+}
+
+#[test]
+fn an_account_taken_beside_a_program_that_burns_the_cores_says_so() {
+    let _machine = alone();
+    needs_root!("fio", "perf");
+    let place = tempfile::tempdir().expect("a directory");
+    let (target, job) = (place.path().join("target"), place.path().join("slow.fio"));
+    std::fs::write(&target, vec![7; 1 << 20]).expect("written");
+    let text = format!(
+        "[slow]\nrw=randread\nbs=4k\nrate=4m\nruntime=2\ntime_based\nfilename={}\n",
+        word(&target)
+    );
+    std::fs::write(&job, text).expect("written");
+    let hogs = burn_all_cores();
+    let output = crate::program::lab(&["--json", "cpu", "--fio", word(&job)]);
+    drop(hogs);
+    let is_noticed = |it: &Finding| it.rule == "A15" && it.severity == Severity::Error;
+    let Ok(Record::Cpu(account)) = serde_json::from_slice(&output.stdout) else {
+        panic!("no account: {}", said(&output));
+    };
+    assert!(account.findings.iter().any(is_noticed), "{}", said(&output));
 }
 
 #[test]

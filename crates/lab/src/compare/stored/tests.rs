@@ -61,13 +61,35 @@ proptest! {
     }
 }
 
+/// A run of one case, with these rates.
+fn run(case: [usize; 6], rates: &[u32]) -> Vec<Record> {
+    rates.iter().enumerate().map(|(round, rate)| measurement(case, round, *rate)).collect()
+}
+
+const OTHER: [usize; 6] = [0, 0, 1, 0, 0, 0];
+
 #[test]
 fn another_setting_is_compared_only_if_nothing_else_has_the_name() {
-    let one = points::of(&[measurement([0; 6], 0, 100)]);
-    let other = points::of(&[measurement([0, 0, 1, 0, 0, 0], 0, 50)]);
-    let both = points::of(&[measurement([0; 6], 0, 100), measurement([0, 0, 1, 0, 0, 0], 0, 50)]);
-    assert!(judge(&other, &one, 0.9).pairs[0].is_worse);
+    let (one, other) = (run([0; 6], &[100; 6]), run(OTHER, &[50; 6]));
+    let both = points::of(&[one.clone(), other.clone()].concat());
+    let one = points::of(&one);
+    assert!(judge(&points::of(&other), &one, 0.9).pairs[0].is_worse);
     let stored = judge(&both, &one, 0.9);
     assert_eq!((stored.pairs.len(), stored.left_out.len()), (1, 1));
     assert!(!stored.pairs[0].is_worse);
+}
+
+#[test]
+fn neither_fewer_than_six_rounds_nor_a_side_that_drifted_decide() {
+    let old = points::of(&run([0; 6], &[100; 6]));
+    let against = |rates: &[u32]| judge(&points::of(&run([0; 6], rates)), &old, 0.9);
+    for rounds in 1..6 {
+        let stored = against(&[50; 6][..rounds]);
+        assert_eq!((stored.counts(), stored.code()), ((0, 1), 2), "{rounds} rounds");
+        assert!(stored.pairs[0].sentence.contains("six decide"), "{:?}", stored.pairs);
+    }
+    assert_eq!((against(&[50; 6]).code(), against(&[99; 6]).code()), (1, 0));
+    let drifted = against(&[60, 58, 56, 54, 52, 50]);
+    assert_eq!(drifted.code(), 2, "{:?}", drifted.pairs);
+    assert!(drifted.pairs[0].sentence.contains("drifted"), "{:?}", drifted.pairs);
 }

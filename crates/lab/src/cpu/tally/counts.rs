@@ -19,7 +19,6 @@ pub enum Context {
     Client,
     /// In a kernel thread of the engine, or in another kernel thread.
     KernelThread,
-    /// In a kworker.
     Kworker,
     /// In an interrupt or a softirq, on whoever's CPU time that was.
     Softirq,
@@ -39,7 +38,6 @@ pub const CONTEXTS: [(Context, &str); 5] = [
 /// What one stack was found to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Nothing ran.
     pub is_idle: bool,
     /// Ran in a thread that the client pattern names.
     pub is_client: bool,
@@ -52,13 +50,11 @@ pub struct Found {
 /// Counts of one engine.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EngineCounts {
-    /// In each context.
     pub contexts: BTreeMap<Context, u64>,
     /// Of each kind of work; the last one is what no expression matched.
     pub work: Vec<u64>,
     /// On each core, if the samples say where they were taken.
     pub cores: Vec<u64>,
-    /// Leaf frames.
     pub leaves: HashMap<String, u64, RandomState>,
 }
 
@@ -77,7 +73,6 @@ pub struct Counts {
     pub threads: BTreeMap<String, u64>,
     /// On each core, without idle, if the samples say where they were taken.
     pub cores: Vec<u64>,
-    /// By group.
     pub engines: Vec<EngineCounts>,
     /// Leaf frames of everything but idle.
     pub leaves: HashMap<String, u64, RandomState>,
@@ -95,7 +90,6 @@ pub struct Stacks {
 }
 
 impl EngineCounts {
-    /// All contexts together.
     pub fn total(&self) -> u64 {
         self.contexts.values().fold(0, |sum, count| sum.saturating_add(*count))
     }

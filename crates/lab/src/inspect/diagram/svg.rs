@@ -49,7 +49,6 @@ const STYLE: &str = "<style>\
     .drive{fill:var(--flow)}.gauge{fill:var(--link)}.fill{fill:var(--flow)}\
     .fillhot{fill:var(--hot)}.good{fill:var(--good)}</style>";
 
-/// Draw it.
 pub fn draw(inspection: &Inspection, measured: &Measured) -> String {
     let topology = &inspection.topology;
     let plan = Plan::of(topology);

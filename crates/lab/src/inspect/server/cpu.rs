@@ -8,11 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One hardware thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Thread {
-    /// Its number.
     pub cpu: u64,
-    /// Its core.
     pub core: u64,
-    /// Its socket.
     pub socket: u64,
     /// Its NUMA node.
     pub node: Option<u64>,
@@ -23,7 +20,6 @@ pub struct Thread {
 pub struct Cpu {
     /// Model name of the first.
     pub model: Option<String>,
-    /// Threads that are online.
     pub threads: Vec<Thread>,
     /// NUMA nodes with their CPUs.
     pub nodes: BTreeMap<u64, BTreeSet<u64>>,
@@ -36,7 +32,6 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The sockets' numbers.
     pub fn sockets(&self) -> BTreeSet<u64> {
         self.threads.iter().map(|thread| thread.socket).collect()
     }

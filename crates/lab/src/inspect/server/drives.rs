@@ -49,13 +49,9 @@ pub struct Attachment {
 pub struct Drive {
     /// `sda`, `nvme0n1`.
     pub name: String,
-    /// What it speaks.
     pub kind: DriveKind,
-    /// Vendor's name for it.
     pub model: String,
-    /// Firmware.
     pub firmware: Option<String>,
-    /// Bytes.
     pub size_bytes: u64,
     /// Bytes of the whole drive, of which an NVMe namespace may be a part.
     pub drive_bytes: u64,
@@ -69,13 +65,11 @@ pub struct Drive {
     pub blocks: Option<(u64, u64)>,
     /// `write back`: the kernel flushes it because it has a volatile cache.
     pub write_cache: Option<String>,
-    /// The scheduler in use.
     pub scheduler: Option<String>,
     /// Requests a queue may hold.
     pub nr_requests: Option<u64>,
     /// Largest request now, and what the hardware takes, KiB.
     pub request_kib: Option<(u64, u64)>,
-    /// Hardware queues.
     pub queue_count: Option<u64>,
     /// Partitions: name and first byte.
     pub partitions: Vec<(String, u64)>,
@@ -112,7 +106,6 @@ pub fn whole(devices: &[Drive]) -> Vec<Vec<&Drive>> {
 pub struct Controller {
     /// PCI address.
     pub address: String,
-    /// Name.
     pub name: String,
     /// NUMA node.
     pub node: Option<u64>,
@@ -121,7 +114,6 @@ pub struct Controller {
 /// What was found.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Found {
-    /// Drives.
     pub drives: Vec<Drive>,
     /// Controllers that have drives, in order of address.
     pub controllers: Vec<Controller>,

@@ -34,7 +34,6 @@ pub struct Slot {
 /// All slots.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Memory {
-    /// In the firmware's order.
     pub slots: Vec<Slot>,
     /// `Multi-bit ECC`, `None`.
     pub error_correction: Option<String>,
@@ -54,7 +53,6 @@ pub struct Bank {
     pub channels: u64,
     /// Channels with at least one module.
     pub populated: u64,
-    /// Modules.
     pub modules: u64,
     /// The slowest configured speed, mega-transfers a second.
     pub configured: Option<u64>,
@@ -131,7 +129,6 @@ impl Memory {
             .filter(|banks: &BTreeMap<u64, Bank>| !banks.is_empty())
     }
 
-    /// Modules that are there.
     pub fn modules(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| slot.size_bytes > 0)
     }

@@ -14,7 +14,6 @@ pub struct PciDevice {
     pub class: u64,
     /// Vendor and device: (0x1000, 0x0097).
     pub ids: (u64, u64),
-    /// As lspci names it.
     pub name: Option<String>,
     /// NUMA node; None if the firmware does not say.
     pub node: Option<u64>,
@@ -26,7 +25,6 @@ pub struct PciDevice {
     pub payload_bytes: Option<u64>,
     /// Addresses from the root to this device, itself last.
     pub chain: Vec<String>,
-    /// Its interrupts.
     pub irqs: Vec<u64>,
 }
 
@@ -61,7 +59,6 @@ impl PciDevice {
     }
 }
 
-/// All devices by address.
 pub fn read(source: &Source) -> BTreeMap<String, PciDevice> {
     let text = source.output("lspci", &["lspci", "-vv", "-D"]).unwrap_or_default();
     let spoken = spoken(&text);

@@ -13,18 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a phy has counted since it was reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PhyErrors {
-    /// Invalid dwords.
     pub invalid_dwords: u64,
-    /// Running disparity errors.
     pub disparity_errors: u64,
-    /// Losses of dword synchronization.
     pub sync_losses: u64,
     /// Resets that did not end well.
     pub reset_problems: u64,
 }
 
 impl PhyErrors {
-    /// All together.
     pub fn sum(self) -> u64 {
         [self.invalid_dwords, self.disparity_errors, self.sync_losses, self.reset_problems]
             .into_iter()
@@ -62,7 +58,6 @@ pub struct Phy {
 pub struct Lanes {
     /// Mbit/s of one lane, the slowest.
     pub mega_bits: u64,
-    /// Lanes.
     pub count: u64,
 }
 
@@ -71,7 +66,6 @@ pub struct Lanes {
 pub struct Expander {
     /// As the kernel names it: `expander-1:0`.
     pub name: String,
-    /// Vendor, product and firmware.
     pub product: Option<String>,
     /// How often its topology has changed.
     pub change_count: Option<u64>,
@@ -93,15 +87,11 @@ pub struct Enclosure {
 pub struct Sas {
     /// Phys, in order of name.
     pub phys: Vec<Phy>,
-    /// Port -> its lanes.
     pub ports: BTreeMap<String, Lanes>,
-    /// Expanders.
     pub expanders: Vec<Expander>,
-    /// Enclosures.
     pub enclosures: Vec<Enclosure>,
 }
 
-/// Ask for the fabric.
 pub fn read(source: &Source) -> Sas {
     let mut sas = Sas::default();
     let mut own_addresses = BTreeSet::new();

@@ -13,7 +13,6 @@ pub struct Row {
     pub host: u64,
     /// `/dev/sda`.
     pub device: String,
-    /// Vendor, model and firmware.
     pub model: String,
 }
 

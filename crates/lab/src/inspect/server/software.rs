@@ -53,7 +53,6 @@ impl Memory {
     }
 }
 
-/// Ask for it.
 pub fn read(source: &Source) -> Software {
     let mut software = Software {
         aio_max: source.number("/proc/sys/fs/aio-max-nr"),

@@ -24,7 +24,6 @@ pub struct Flow {
     pub passes: u64,
     /// What the drives' media give together.
     pub demand: Rate,
-    /// What arrives.
     pub carried: Rate,
     /// On each link, in the order of the topology's links.
     pub by_link: Vec<Rate>,
@@ -48,7 +47,6 @@ pub fn usable(link: &Link, passes: u64) -> Option<Rate> {
     Some(if link.is_memory() { Rate(capacity.0 / passes.max(1)) } else { capacity })
 }
 
-/// Let everything flow.
 pub fn flow(topology: &Topology, passes: u64) -> Flow {
     let (source, sink) = (topology.nodes.len(), topology.nodes.len() + 1);
     let ends = |link: &Link| (link.from.unwrap_or(source), link.to.unwrap_or(sink));

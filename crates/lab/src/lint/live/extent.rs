@@ -17,9 +17,6 @@ const SAMPLE_BYTES: usize = 4096;
 
 /// Bytes of holes in a file. Space that was reserved and never written counts as a hole, if the
 /// file system says so.
-///
-/// # Errors
-/// If the file cannot be looked at.
 pub fn unwritten_of_file(path: &Path) -> Known<u64> {
     let fault = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(fault)?;
@@ -42,9 +39,6 @@ pub fn unwritten_of_file(path: &Path) -> Known<u64> {
 }
 
 /// Bytes never written of a device: known for loop devices from the file below.
-///
-/// # Errors
-/// If the device does not say which of its blocks were written.
 pub fn unwritten_of_device(sysfs: &Sysfs) -> Known<u64> {
     let name = sysfs.disk.join("loop/backing_file");
     match std::fs::read_to_string(&name) {
@@ -54,9 +48,6 @@ pub fn unwritten_of_device(sysfs: &Sysfs) -> Known<u64> {
 }
 
 /// Whether samples spread over the first `bytes` of a target are all zeros.
-///
-/// # Errors
-/// If it cannot be read, or is empty.
 pub fn reads_zeros(path: &Path, bytes: u64) -> Known<bool> {
     let fault = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(fault)?;

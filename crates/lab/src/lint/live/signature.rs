@@ -4,6 +4,7 @@
 //! in use is said even if it cannot be read.
 
 use super::Sysfs;
+use crate::hold::is_held;
 use crate::lint::machine::Known;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -42,9 +43,6 @@ const ZFS_MAGIC: [[u8; 8]; 2] =
     [[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0xba, 0xb1, 0x0c]];
 
 /// What is in the way of writing to the device at `path`; empty if nothing is.
-///
-/// # Errors
-/// If the device cannot be read.
 pub fn occupied(path: &Path, sysfs: &Sysfs, rdev: u64) -> Known<Vec<String>> {
     let mut found = Vec::new();
     for (number, name) in numbers(sysfs, rdev) {
@@ -54,6 +52,7 @@ pub fn occupied(path: &Path, sysfs: &Sysfs, rdev: u64) -> Known<Vec<String>> {
     }
     found.extend(held(sysfs));
     found.extend(swap(path)?);
+    found.extend(is_held(path).then(|| "measured by another lab".to_owned()));
     found.extend(claimed(path).filter(|_| found.is_empty()));
     match signatures(path) {
         Ok(more) => found.extend(more),
@@ -117,9 +116,6 @@ fn swap(path: &Path) -> Known<Option<String>> {
 }
 
 /// Signatures that are found on a device or file.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn signatures(path: &Path) -> Known<Vec<String>> {
     let fault = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(fault)?;

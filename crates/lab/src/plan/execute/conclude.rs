@@ -69,22 +69,28 @@ impl Session<'_> {
 
     /// BASELINE of each point of the group, once.
     pub(super) fn keep_baselines(&mut self, group: &Group) -> Result<(), Refusal> {
-        for point in &group.points {
-            let array = self.array_of(point);
-            let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
-            let Some(raw) = raw else { continue };
-            let baseline = raw.baseline(&point.workload, point.condition);
-            let Some(mut baseline) = baseline else { continue };
-            if let Some(sum) = &mut baseline.raw {
-                let facts = |target: &str| alone::Facts::of(Path::new(target));
-                let run = raw.of_load(&sum.workload).unwrap_or_default();
-                sum.stated = alone::stated_sum(run, facts, &self.run.models);
-            }
-            if self.baselines.insert(baseline_key(&baseline)) {
-                self.run.dir.append(&Record::Baseline(baseline))?;
-            }
+        let mut all =
+            group.points.iter().flat_map(|point| point.targets.iter().map(move |it| (point, it)));
+        all.try_for_each(|(point, target)| self.keep_baseline(point, &target.path))
+    }
+
+    fn keep_baseline(&mut self, point: &Point, path: &Path) -> Result<(), Refusal> {
+        let arrays = &self.plan.arrays;
+        let array = arrays.iter().find(|array| array.target_path() == path);
+        let array = array.filter(|array| array.has_its_drives(arrays));
+        let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
+        let Some(raw) = raw else { return Ok(()) };
+        let baseline = raw.baseline(&point.workload, point.condition);
+        let Some(mut baseline) = baseline else { return Ok(()) };
+        if let Some(sum) = &mut baseline.raw {
+            let facts = |target: &str| alone::Facts::of(Path::new(target));
+            let run = raw.of_load(&sum.workload).unwrap_or_default();
+            sum.stated = alone::stated_sum(run, facts, &self.run.models);
         }
-        Ok(())
+        match self.baselines.insert(baseline_key(&baseline)) {
+            true => self.run.dir.append(&Record::Baseline(baseline)),
+            false => Ok(()),
+        }
     }
 
     /// That a target was written twice, and what its first writes cost.
@@ -96,11 +102,11 @@ impl Session<'_> {
         std::iter::once(filled(second)).chain(cost).collect()
     }
 
-    /// F10: what waiting for the slowest member costs a healthy array's full stripes, if its raw
+    /// What waiting for the slowest member costs a healthy array's full stripes, if its raw
     /// drives were measured.
     fn stripe_wait(&self, point: &Point, measured: &[Measurement]) -> Option<Check> {
         let [measured] = measured else { return None };
-        let array = self.array_of(point)?;
+        let array = self.array_of(point).filter(|it| it.has_its_drives(&self.plan.arrays))?;
         let is_full = Some(point.workload.block_bytes) == array.stripe_data_bytes();
         if point.condition != ArrayCondition::Healthy || !is_full || point.round > 0 {
             return None;
@@ -210,7 +216,7 @@ impl Session<'_> {
 }
 
 pub(super) fn baseline_key(point: &BaselinePoint) -> String {
-    format!("{} {}", point.workload, point.condition)
+    format!("{} {} {}", point.target, point.workload, point.condition)
 }
 
 /// The record of a preconditioning.

@@ -7,9 +7,6 @@ use crate::Refusal;
 use crate::fio::value;
 
 /// Whether all arrays can be told apart and hold what is asked of them.
-///
-/// # Errors
-/// The first that cannot.
 pub(super) fn check(plan: &Plan) -> Result<(), Refusal> {
     check_names(plan)?;
     check_working_sets(plan)

@@ -44,7 +44,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Precondition => "precondition",

@@ -14,7 +14,7 @@ pub const FIRST_FILL: &str = "fill-first";
 /// After it a target counts as preconditioned.
 pub const SECOND_FILL: &str = "fill-second";
 /// Bytes a second that preconditioning is expected to run at, for the estimate only.
-pub(super) const FILL_BYTES_PER_S: f64 = 500e6;
+pub(in crate::plan) const FILL_BYTES_PER_S: f64 = 500e6;
 /// Places at which a zone curve is taken, percent of the width.
 const ZONES: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99];
 impl Maker<'_> {

@@ -8,9 +8,6 @@ use crate::fio::job::canonical;
 use crate::fio::{Job, JobFile, Setting, value};
 
 /// Keep every job of `file` within the first `span` bytes.
-///
-/// # Errors
-/// If a job does not fit into it.
 pub(super) fn keep_within(file: &mut JobFile, span: u64) -> Result<(), Refusal> {
     let jobs = file.jobs();
     let sections = file.sections.iter_mut().filter(|section| !section.is_global());

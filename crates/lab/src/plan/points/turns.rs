@@ -37,11 +37,12 @@ impl Maker<'_> {
 /// Whether a round begins with another array than the one before it. A steady drift falls on both
 /// alike, and noise of any kind favours neither. The first block of two rounds is A B B A: a report
 /// holds the array that was measured first against the others.
-fn is_turned(coin: &RandomState, round: u32) -> bool {
+fn is_turned(coin: &impl BuildHasher, round: u32) -> bool {
     begins_with_second(coin, round) != begins_with_second(coin, round.wrapping_sub(1))
 }
 
-fn begins_with_second(coin: &RandomState, round: u32) -> bool {
+/// Whether the second array begins a round.
+pub(crate) fn begins_with_second(coin: &impl BuildHasher, round: u32) -> bool {
     let is_second_of_block = round % 2 == 1;
     let is_turned = round > 1 && coin.hash_one(round / 2) % 2 == 1;
     round != u32::MAX && is_turned != is_second_of_block

@@ -30,9 +30,6 @@ const ENGINES: &str = "\
 const LINE_MAX: usize = 4000;
 
 /// Whether the profile called `name` may be filled in.
-///
-/// # Errors
-/// The first line that is not allowed, or that it has no job.
 pub(super) fn check(name: &str, file: &JobFile) -> Result<(), Refusal> {
     if file.jobs().is_empty() {
         let said = format!("profile {name} has no job: fio would measure nothing");
@@ -49,9 +46,6 @@ pub(super) fn check(name: &str, file: &JobFile) -> Result<(), Refusal> {
 }
 
 /// Whether the plan may use this engine.
-///
-/// # Errors
-/// If it is none that is known to do I/O on the targets alone.
 pub(in crate::plan) fn check_engine(engine: &str) -> Result<(), Refusal> {
     if is_among(ENGINES, engine) {
         return Ok(());

@@ -7,7 +7,7 @@
 use super::{Place, place};
 use crate::evidence::Interrupt;
 use crate::fio::Setting;
-use crate::plan::file::Kind;
+use crate::plan::file::{Array, Kind};
 use crate::record::{Measurement, Record};
 use crate::store::RunDir;
 use crate::validity::{Mark, Severity};
@@ -104,4 +104,18 @@ fn raw_drives_are_never_written_again_under_an_array() {
     assert_eq!(Mark::of(&figure.findings), Mark::Invalid, "{:?}", figure.findings);
     let note = figure.findings.iter().find(|finding| finding.rule == "F14").unwrap();
     assert!(note.reason.contains("would have overwritten the array"), "{note:?}");
+}
+
+/// The drives may be those of either array: neither has a BASELINE.
+#[test]
+fn of_several_arrays_nobody_says_which_drives_are_whose() {
+    needs_fio!();
+    let count = |place: &Place| {
+        place.run(Interrupt::default()).unwrap();
+        place.records().iter().filter(|it| matches!(it, Record::Baseline(_))).count()
+    };
+    let mut place = staged("", "read");
+    let twin = Array { path: place.dir.path().join("twin"), ..place.plan.arrays[0].clone() };
+    place.plan.arrays.push(twin);
+    assert_eq!((count(&place), count(&staged("", "read"))), (0, 1));
 }

@@ -29,7 +29,7 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
     let same = at(4 * point.workload.depth);
     let healthy = raw.baseline(&same, ArrayCondition::Healthy).unwrap();
     assert!((healthy.value - 40_000.0).abs() < 1e-6, "{}", healthy.derivation);
-    // Two of four out, two data members: half the reads cost two (F8), and half the drives are
+    // Two of four out, two data members: half the reads cost two, and half the drives are
     // left.
     let degraded = raw.baseline(&same, ArrayCondition::Degraded(2)).unwrap();
     assert!((degraded.value - 20_000.0 / 1.5).abs() < 1e-6, "{}", degraded.derivation);

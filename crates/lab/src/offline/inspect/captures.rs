@@ -1,11 +1,11 @@
 //! Captured servers, and small changes to them.
 
-use ashlar_lab::inspect::Inspection;
-use ashlar_lab::inspect::server::Server;
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::source::tree::Entry;
-use ashlar_lab::source::{Capture, Source, folder};
-use ashlar_lab::validity::Outcome;
+use crate::inspect::Inspection;
+use crate::inspect::server::Server;
+use crate::inspect::topology::Given;
+use crate::source::tree::Entry;
+use crate::source::{Capture, Source, folder};
+use crate::validity::Outcome;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,6 @@ pub const ALL: [&str; 5] = [BEFORE, AFTER, FLASH, JBOD, DESKTOP];
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Edits {
-    /// The capture.
     pub of: String,
     /// Files that hold something else.
     pub set: BTreeMap<String, String>,

@@ -2,9 +2,9 @@
 //! tell: `tests/data/checks.toml`.
 
 use super::captures::{AFTER, Edits, capture, check, edited, inspection, server};
-use ashlar_lab::inspect::Inspection;
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::validity::Outcome;
+use crate::inspect::Inspection;
+use crate::inspect::topology::Given;
+use crate::validity::Outcome;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Case {
 }
 
 fn cases() -> BTreeMap<String, Case> {
-    toml::from_str(include_str!("../../data/checks.toml")).expect("a table of cases")
+    toml::from_str(include_str!("../../../tests/data/checks.toml")).expect("a table of cases")
 }
 
 #[test]

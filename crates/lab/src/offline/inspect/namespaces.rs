@@ -1,11 +1,11 @@
 //! NVMe drives with several namespaces.
 
 use super::captures::{FLASH, capture, check, server};
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::inspect::{Inspection, page};
-use ashlar_lab::source::Capture;
-use ashlar_lab::source::tree::Entry;
-use ashlar_lab::validity::Outcome;
+use crate::inspect::topology::Given;
+use crate::inspect::{Inspection, page};
+use crate::source::Capture;
+use crate::source::tree::Entry;
+use crate::validity::Outcome;
 
 /// The first drive has two ports with two lanes each, of which one is used, and two namespaces.
 fn divided() -> Capture {

@@ -1,10 +1,10 @@
 //! What crosses between sockets.
 
 use super::captures::{AFTER, DESKTOP, capture, check, server};
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::inspect::{Inspection, page};
-use ashlar_lab::metrics::bandwidth::Rate;
-use ashlar_lab::validity::Outcome;
+use crate::inspect::topology::Given;
+use crate::inspect::{Inspection, page};
+use crate::metrics::bandwidth::Rate;
+use crate::validity::Outcome;
 
 /// A link that no flow is led over was called too narrow, beside a flow that the drives limit.
 #[test]

@@ -1,15 +1,15 @@
 //! The source documents' own numbers, as they were audited: each is reproduced or contradicted by
 //! the code that a report uses.
 
-use ashlar_lab::metrics::bandwidth::{Rate, ddr};
-use ashlar_lab::metrics::baseline::{Code, on_paper, random_write};
-use ashlar_lab::metrics::efficiency;
-use ashlar_lab::metrics::plausible::{Ceiling, ceiling_finding};
-use ashlar_lab::metrics::rebuild;
-use ashlar_lab::metrics::share::{Unit, Window};
-use ashlar_lab::metrics::slow_member::median;
-use ashlar_lab::record::RateUnit;
-use ashlar_lab::units;
+use crate::metrics::bandwidth::{Rate, ddr};
+use crate::metrics::baseline::{Code, random_write};
+use crate::metrics::efficiency;
+use crate::metrics::plausible::{Ceiling, ceiling_finding};
+use crate::metrics::rebuild;
+use crate::metrics::share::{Unit, Window};
+use crate::metrics::slow_member::median;
+use crate::record::RateUnit;
+use crate::units;
 
 /// Seed 000: "79.3 % of the total CPU load, which is 13.7 %. This translates to 10.3 %". It does
 /// not.
@@ -27,7 +27,7 @@ fn a_share_of_a_share_is_10_9_percent_and_10_3_is_of_another_load() {
 /// sixth of it.
 #[test]
 fn twelve_drives_of_three_hundred_thousand_are_3_6_million_before_any_penalty() {
-    let card = on_paper(12, 0.3e6);
+    let card = 12.0 * 0.3e6;
     assert_eq!(units::rate(card, RateUnit::Iops), "3.60 M IOPS");
     assert!(card < 3.9e6);
     let raid6 = random_write(Code { data: 10, parity: 2 }, card);
@@ -38,7 +38,7 @@ fn twelve_drives_of_three_hundred_thousand_are_3_6_million_before_any_penalty() 
 /// Seed 002: BASELINE(64, 64) is 34.98 M although twelve times a single drive's 2.7 M is 32.4 M.
 #[test]
 fn a_single_drive_times_twelve_is_no_baseline_for_what_was_measured() {
-    let scaled = on_paper(12, 2.7e6);
+    let scaled = 12.0 * 2.7e6;
     assert_eq!(units::rate(scaled, RateUnit::Iops), "32.4 M IOPS");
     let ceiling = Ceiling { name: "12 x a single drive".into(), value: scaled };
     let finding = ceiling_finding(34_982_233.0, &[ceiling]).expect("above it");
@@ -91,7 +91,7 @@ fn the_average_of_a_zone_curve_lies_between_its_ends() {
 fn what_the_documents_say_rightly_comes_out_the_same() {
     // The note cuts the digit off, we round it.
     assert_eq!(Rate::mega(265).times(15).to_string(), "3.98 GB/s");
-    assert_eq!(units::bytes_per_s(on_paper(32, 260e6)), "8.32 GB/s");
+    assert_eq!(Rate::mega(260).times(32).to_string(), "8.32 GB/s");
     let scrub = rebuild::of(8_000_000_000_000, 7.0 * 86_400.0, (None, None)).expect("a week");
     assert_eq!(units::bytes_per_s(scrub.bytes_per_s), "13.2 MB/s");
     assert_eq!(ddr(2400, 4).to_string(), "76.8 GB/s");

@@ -12,19 +12,19 @@ mod namespaces;
 mod outputs;
 mod sockets;
 
-use ashlar_lab::inspect::Inspection;
-use ashlar_lab::inspect::Verdict;
-use ashlar_lab::inspect::diagram::Measured;
-use ashlar_lab::inspect::page;
-use ashlar_lab::inspect::server::Server;
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::inspect::topology::Topology;
-use ashlar_lab::metrics::bandwidth::Rate;
-use ashlar_lab::qualify::reference::{Reference, SYNTHETIC};
-use ashlar_lab::redact::redact;
-use ashlar_lab::source::Capture;
-use ashlar_lab::source::Source;
-use ashlar_lab::validity::Outcome;
+use crate::inspect::Inspection;
+use crate::inspect::Verdict;
+use crate::inspect::diagram::Measured;
+use crate::inspect::page;
+use crate::inspect::server::Server;
+use crate::inspect::topology::Given;
+use crate::inspect::topology::Topology;
+use crate::metrics::bandwidth::Rate;
+use crate::qualify::reference::{Reference, SYNTHETIC};
+use crate::redact::redact;
+use crate::source::Capture;
+use crate::source::Source;
+use crate::validity::Outcome;
 use captures::{
     AFTER, ALL, BEFORE, Edits, FLASH, JBOD, capture, check, edited, inspection, server,
 };

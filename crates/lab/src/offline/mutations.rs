@@ -4,19 +4,19 @@
 //! What must stay true: the seed of a failing input is in the message, and the same seed gives the
 //! same input. `MUTATIONS` in the environment sets how many inputs of each kind are tried.
 
-use ashlar_lab::Refusal;
-use ashlar_lab::adapter::commands::Recorded;
-use ashlar_lab::cpu::files::{How, count, read_script};
-use ashlar_lab::cpu::groups::Groups;
-use ashlar_lab::fio::args::CommandLine;
-use ashlar_lab::fio::series::Series;
-use ashlar_lab::fio::{FioResult, JobFile};
-use ashlar_lab::inspect::diagram::Measured;
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::inspect::{Inspection, captured, page};
-use ashlar_lab::plan::file::Plan;
-use ashlar_lab::record::Record;
-use ashlar_lab::trace::event::{Event, lost};
+use crate::Refusal;
+use crate::adapter::recorded::Recorded;
+use crate::cpu::files::{How, count, read_script};
+use crate::cpu::groups::Groups;
+use crate::fio::args::CommandLine;
+use crate::fio::series::Series;
+use crate::fio::{FioResult, JobFile};
+use crate::inspect::diagram::Measured;
+use crate::inspect::topology::Given;
+use crate::inspect::{Inspection, captured, page};
+use crate::plan::file::Plan;
+use crate::record::Record;
+use crate::trace::event::{Event, lost};
 use regex::Regex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -110,16 +110,16 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn results_of_fio_and_what_is_linted_in_them() {
     let inputs: [&[u8]; 6] = [
-        include_bytes!("../fio/two_jobs.json"),
-        include_bytes!("../fio/global_section.json"),
-        include_bytes!("../fio/status_interval.json"),
-        include_bytes!("../fio/lat_percentiles.json"),
-        include_bytes!("../fio/error_before.json"),
-        include_bytes!("../fio/failed.json"),
+        include_bytes!("../../tests/fio/two_jobs.json"),
+        include_bytes!("../../tests/fio/global_section.json"),
+        include_bytes!("../../tests/fio/status_interval.json"),
+        include_bytes!("../../tests/fio/lat_percentiles.json"),
+        include_bytes!("../../tests/fio/error_before.json"),
+        include_bytes!("../../tests/fio/failed.json"),
     ];
     survives("fio result", &inputs, mutations(200), |bytes| {
         let result = FioResult::parse(bytes)?;
-        let _figures = ashlar_lab::fio::measure::figures(&result, |_| true);
+        let _figures = crate::fio::measure::figures(&result, |_| true);
         let _jobs = result.as_jobs();
         Ok(())
     });
@@ -160,8 +160,10 @@ fn folded_stacks_and_what_perf_prints() {
     let how = How { groups: &groups, client: &client, keep_stacks: true };
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("stacks");
-    let folded: [&[u8]; 2] =
-        [include_bytes!("../golden/mdraid.folded"), include_bytes!("../golden/ashlar.folded")];
+    let folded: [&[u8]; 2] = [
+        include_bytes!("../../tests/golden/mdraid.folded"),
+        include_bytes!("../../tests/golden/ashlar.folded"),
+    ];
     survives("folded", &folded, mutations(300), |bytes| {
         std::fs::write(&path, bytes).expect("written");
         count(std::slice::from_ref(&path), how).map(|_| ())
@@ -186,9 +188,9 @@ fn plans_records_traces_and_tables() {
         depths = [1, 32]\nsizes = [\"1g\"]\n";
     survives("plan", &[plan], mutations(3000), |bytes| {
         let plan = Plan::parse(&text(bytes))?;
-        ashlar_lab::plan::points::expand(&plan, Path::new("."), &|_| 1 << 30).map(|_| ())
+        crate::plan::points::expand(&plan, Path::new("."), &|_| 1 << 30).map(|_| ())
     });
-    let records = include_str!("../data/two-engines/records.jsonl");
+    let records = include_str!("../../tests/data/two-engines/records.jsonl");
     let lines: Vec<&[u8]> = records.lines().take(3).map(str::as_bytes).collect();
     survives("record", &lines, mutations(300), |bytes| {
         let _read = serde_json::from_slice::<Record>(bytes);

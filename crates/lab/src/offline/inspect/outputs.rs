@@ -1,11 +1,11 @@
 //! Outputs of programs as somebody sent them: nothing that was not asked is said to be absent.
 
 use super::captures::check;
-use ashlar_lab::inspect::server::Server;
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::inspect::{Inspection, page};
-use ashlar_lab::source::{Source, bare};
-use ashlar_lab::validity::Outcome;
+use crate::inspect::server::Server;
+use crate::inspect::topology::Given;
+use crate::inspect::{Inspection, page};
+use crate::source::{Source, bare};
+use crate::validity::Outcome;
 
 fn inspected(text: &str) -> Inspection {
     let place = tempfile::tempdir().expect("a folder");

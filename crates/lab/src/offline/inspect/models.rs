@@ -1,12 +1,11 @@
 //! What makers state about drives.
 
 use super::captures::{AFTER, FLASH, capture, inspection, server};
-use ashlar_lab::inspect::Inspection;
-use ashlar_lab::inspect::models::Library;
-use ashlar_lab::inspect::page;
-use ashlar_lab::inspect::topology::Given;
-use ashlar_lab::metrics::bandwidth::Rate;
-use std::path::Path;
+use crate::inspect::Inspection;
+use crate::inspect::models::Library;
+use crate::inspect::page;
+use crate::inspect::topology::Given;
+use crate::metrics::bandwidth::Rate;
 
 const OWN_MODELS: &str = "format = 1
 name = \"ours\"
@@ -64,15 +63,8 @@ fn a_library_that_cannot_be_read_is_one_clear_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ours.toml");
     std::fs::write(&path, OWN_MODELS.replace("its data sheet", "")).expect("written");
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(FLASH);
-    let lab = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
-        .args(["inspect", "--from"])
-        .arg(fixture)
-        .arg("--models")
-        .arg(&path)
-        .output()
-        .expect("the lab");
-    let said = String::from_utf8_lossy(&lab.stderr);
-    assert_eq!(lab.status.code(), Some(2), "{said}");
+    let refusal = Library::with(&[path]).expect_err("no source");
+    let said = refusal.to_string();
+    assert_eq!((refusal.exit_code(), said.lines().count()), (2, 1), "{said}");
     assert!(said.contains("EX7: without a source its figures are worth nothing"), "{said}");
 }

@@ -1,13 +1,16 @@
 //! A made-up run of two engines, and the same run with everything that a record may hold.
 
-use crate::program::lab;
-use ashlar_lab::record::{
+use crate::cpu::account::{CpuAccount, Taken};
+use crate::cpu::files::{How, count};
+use crate::cpu::groups::Groups;
+use crate::metrics::share::Window;
+use crate::record::{
     ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
     Record, Workload,
 };
-use ashlar_lab::rules;
-use ashlar_lab::store::{Run, RunFacts};
-use ashlar_lab::validity::Outcome;
+use crate::rules;
+use crate::store::{Run, RunFacts};
+use crate::validity::Outcome;
 use std::path::Path;
 
 pub fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
@@ -86,6 +89,7 @@ pub fn two_engines() -> Run {
         }
     }
     run.records.push(Record::Baseline(BaselinePoint {
+        target: String::new(),
         workload: reads.name.clone(),
         condition: ArrayCondition::Healthy,
         value: 200e3,
@@ -111,21 +115,26 @@ pub fn two_engines() -> Run {
 /// A CPU account of a recorded profile.
 pub fn accounted() -> Record {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
-    let golden = golden.display().to_string();
-    let window = ["--cores", "16", "--hz", "99", "--seconds", "10"];
-    let output = lab(&[&["--json", "cpu", "--from", &golden], &window[..]].concat());
-    Record::Cpu(serde_json::from_slice(&output.stdout).expect("an account"))
+    let groups = Groups::load(&[] as &[&Path]).expect("they ship");
+    let client = regex::Regex::new("^fio").expect("sound");
+    let how = How { groups: &groups, client: &client, keep_stacks: false };
+    let read = count(&[golden], how).expect("folded stacks");
+    let taken = Taken {
+        of: "mdraid.folded",
+        source: "unknown",
+        window: Window { cores: 16, hz: 99.0, seconds: 10.0 },
+        unit: read.unit,
+        spike_points: 10.0,
+    };
+    Record::Cpu(Box::new(CpuAccount::of(&read.counts, &groups, &taken).expect("an account")))
 }
 
-/// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace
-/// that was recorded on a loop device.
+/// The run with everything that stands beside figures: a CPU account and resources.
 pub fn with_everything() -> Run {
-    use ashlar_lab::inspect::resources::Row;
-    use ashlar_lab::record::ResourceTable;
+    use crate::inspect::resources::Row;
+    use crate::record::ResourceTable;
     let mut run = two_engines();
     run.records.push(accounted());
-    let trace = include_str!("../../data/trace-loop.json");
-    run.records.push(Record::Trace(serde_json::from_str(trace).expect("a trace")));
     let row = Row {
         resource: "memory, bandwidth".into(),
         utilisation: None,
