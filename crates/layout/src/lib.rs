@@ -38,7 +38,6 @@
 mod block_update;
 mod capacity;
 pub mod declustered;
-mod divisor;
 mod geometry;
 mod grouped;
 mod level;

@@ -3,8 +3,6 @@
 //! What must stay true: for every row the mapping is one-to-one between strips and positions, and
 //! [`Rotation::position`] and [`Rotation::strip`] are each other's inverse.
 
-use crate::divisor::Divisor;
-
 /// How strips move over the members of a group from row to row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rotation {
@@ -21,15 +19,13 @@ pub enum Rotation {
 pub(crate) struct RowCode {
     data_strips: u8,
     parity_strips: u8,
-    width: Divisor,
 }
 
 impl RowCode {
     /// Of counts that were checked.
     pub(crate) fn new(data_strips: usize, parity_strips: usize) -> RowCode {
         let small = |count| u8::try_from(count).expect("a stripe has at most 64 strips");
-        let width = Divisor::new(u64::from(small(data_strips + parity_strips)));
-        RowCode { data_strips: small(data_strips), parity_strips: small(parity_strips), width }
+        RowCode { data_strips: small(data_strips), parity_strips: small(parity_strips) }
     }
 
     /// Strips of a row.
@@ -51,8 +47,7 @@ impl Rotation {
         match self {
             Rotation::Fixed => 0,
             Rotation::LeftSymmetric => {
-                let (_, steps) = code.width.divide(row);
-                let steps = u8::try_from(steps).expect("below the width");
+                let steps = u8::try_from(row % code.width()).expect("below the width");
                 code.strips() - 1 - steps
             }
         }

@@ -18,7 +18,6 @@
 use std::sync::OnceLock;
 
 use super::parts::DECLUSTERED_SEED;
-use crate::divisor::Divisor;
 
 /// Shuffles of the columns. With 4 of them stripes that lost two strips are spread unevenly.
 const SHUFFLES: u64 = 64;
@@ -33,9 +32,6 @@ const PRIME_MAX: usize = 257;
 pub(crate) struct Permutations {
     columns: u32,
     prime: u32,
-    by_prime: Divisor,
-    /// By one less.
-    by_factors: Divisor,
     tables: &'static Tables,
 }
 
@@ -97,18 +93,18 @@ impl Permutations {
     /// Those of 2 to 256 columns.
     pub(crate) fn new(columns: u32) -> Permutations {
         let prime = (columns..).find(|number| is_prime(*number)).expect("primes are many");
-        let [by_prime, by_factors] = [prime, prime - 1].map(|it| Divisor::new(it.into()));
-        Permutations { columns, prime, by_prime, by_factors, tables: Tables::of(prime) }
+        Permutations { columns, prime, tables: Tables::of(prime) }
     }
 
     /// The permutation of a slice. Slices are far below 2^62, so no sum overflows.
     #[inline]
     pub(crate) fn of_slice(&self, slice: u64) -> SlicePermutation {
         let prime = u64::from(self.prime);
-        let (v, u) = self.by_factors.divide(slice);
-        let (w, rest) = self.by_prime.divide(v);
+        let v = slice / (prime - 1);
+        let u = slice - v * (prime - 1);
+        let w = v / prime;
         // Both are below q.
-        let shift = u + rest;
+        let shift = u + (v - w * prime);
         let shift = if shift < prime { shift } else { shift - prime };
         let fits = |value: u64| u16::try_from(value).expect("below 257").to_le_bytes();
         SlicePermutation {
@@ -126,7 +122,7 @@ impl Permutations {
         loop {
             let shuffled = u32::from(shuffle[entry(value)]);
             // Below 257 times 257.
-            (_, value) = self.by_prime.divide_small(slice.factor() * shuffled + slice.shift());
+            value = (slice.factor() * shuffled + slice.shift()) % self.prime;
             if value < self.columns {
                 return value;
             }
@@ -141,7 +137,7 @@ impl Permutations {
         let back = self.prime - slice.shift();
         let mut value = domain;
         loop {
-            let (_, shuffled) = self.by_prime.divide_small((value + back) * reciprocal);
+            let shuffled = (value + back) * reciprocal % self.prime;
             value = u32::from(shuffle[entry(shuffled)]);
             if value < self.columns {
                 return value;

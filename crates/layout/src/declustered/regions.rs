@@ -17,38 +17,16 @@ use super::growth_parts::GrowthCounts;
 use super::parts::SliceCounts;
 use super::permutation::{Permutations, SlicePermutation};
 use super::slice::{CellAt, Declustered};
-use crate::divisor::Divisor;
 
 /// Slices of one width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Region {
     pub(super) counts: SliceCounts,
-    pub(super) by: Divisors,
     pub(super) permutations: Permutations,
     pub(super) first_slice: u64,
     pub(super) first_stripe: u64,
     /// Growths before it, its own included.
     growths: usize,
-}
-
-/// Some of the counts, to divide by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Divisors {
-    pub(super) slice_stripes: Divisor,
-    pub(super) slice_groups: Divisor,
-    pub(super) sub_slices: Divisor,
-    pub(super) data_columns: Divisor,
-}
-
-impl Divisors {
-    fn of(counts: &SliceCounts) -> Divisors {
-        Divisors {
-            slice_stripes: Divisor::new(counts.slice_stripes),
-            slice_groups: Divisor::new(counts.slice_groups.into()),
-            sub_slices: Divisor::new(counts.sub_slices.into()),
-            data_columns: Divisor::new(counts.data_columns.into()),
-        }
-    }
 }
 
 /// A growth, and the slices that it opens.
@@ -77,8 +55,7 @@ impl Region {
     /// The slices of the creation.
     pub(super) fn home(counts: SliceCounts) -> Region {
         let permutations = Permutations::new(counts.columns);
-        let by = Divisors::of(&counts);
-        Region { counts, by, permutations, first_slice: 0, first_stripe: 0, growths: 0 }
+        Region { counts, permutations, first_slice: 0, first_stripe: 0, growths: 0 }
     }
 
     /// The slices of a growth, behind those of another region. There are none before it ended.
@@ -90,8 +67,7 @@ impl Region {
         let first_slice = before.first_slice + before.counts.slices;
         let first_stripe = before.first_stripe + before.counts.stripes();
         let permutations = Permutations::new(counts.columns);
-        let (by, growths) = (Divisors::of(&counts), before.growths + 1);
-        Region { counts, by, permutations, first_slice, first_stripe, growths }
+        Region { counts, permutations, first_slice, first_stripe, growths: before.growths + 1 }
     }
 
     /// The permutation of a slice of the array that is in it.

@@ -43,7 +43,8 @@ pub struct DeclusteredSeat {
     turn: u8,
 }
 
-/// What a stripe carries of its seat, in seven bytes; the rest follows from its number.
+/// What a stripe carries of its seat, in seven bytes; the rest follows from its number with two
+/// divisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarriedSeat {
     permutation: SlicePermutation,
@@ -194,9 +195,10 @@ impl Declustered {
         let (slice, in_slice) = in_slice(region, stripe);
         let is_there = slice < counts.slices;
         assert!(is_there, "stripe {stripe} of {}", self.stripe_count());
-        let (row_of_cell, of_slice) = region.by.slice_groups.divide(in_slice);
+        let row_of_cell = in_slice / u64::from(counts.slice_groups);
+        let of_slice = in_slice - row_of_cell * u64::from(counts.slice_groups);
         let of_slice = u32::try_from(of_slice).expect("a slice has at most 256 groups");
-        let (group, sub_slice) = region.by.sub_slices.divide_small(of_slice);
+        let (group, sub_slice) = divide(of_slice, counts.sub_slices);
         DeclusteredSeat {
             group: GroupAt { slice: region.first_slice + slice, sub_slice, group },
             permutation: region.permutations.of_slice(slice),
@@ -225,12 +227,12 @@ impl Declustered {
     pub(crate) fn seat_of(&self, stripe: StripeNo, carried: CarriedSeat) -> DeclusteredSeat {
         let region = self.region_at(stripe);
         let (slice, in_slice) = in_slice(region, stripe);
-        let (group, sub_slice) = region.by.sub_slices.divide_small(carried.group.into());
+        let (group, sub_slice) = divide(carried.group.into(), region.counts.sub_slices);
         let slice = region.first_slice + slice;
         DeclusteredSeat {
             group: GroupAt { slice, sub_slice, group },
             permutation: carried.permutation,
-            row_of_cell: region.by.slice_groups.divide(in_slice).0,
+            row_of_cell: in_slice / u64::from(region.counts.slice_groups),
             turn: carried.turn,
         }
     }
@@ -435,7 +437,9 @@ impl DeclusteredSeat {
 /// The slice of a region that a stripe is in, and which stripe of the slice it is.
 #[inline]
 fn in_slice(region: &Region, stripe: StripeNo) -> (u64, u64) {
-    region.by.slice_stripes.divide(stripe.0 - region.first_stripe)
+    let in_region = stripe.0 - region.first_stripe;
+    let slice = in_region / region.counts.slice_stripes;
+    (slice, in_region - slice * region.counts.slice_stripes)
 }
 
 /// The cell of a domain's unit in a slice and a row of cells of it.
@@ -450,7 +454,7 @@ fn cell_in(region: &Region, slice: u64, cell_row: u32, domain: u32, unit: u32) -
 #[inline]
 fn cell_of(region: &Region, group: GroupAt, position: u32) -> CellAt {
     let nth = group.group * region.counts.width + position;
-    let (cell_row, column) = region.by.data_columns.divide_small(nth);
+    let (cell_row, column) = divide(nth, region.counts.data_columns);
     CellAt { slice: group.slice, sub_slice: group.sub_slice, cell_row, column }
 }
 
