@@ -165,7 +165,8 @@ fn is_as_foretold(members: usize, spare_columns: usize, cell_rows: u64) -> Rate 
     let possible = load.lost_strips as f64 / passed.max().expect("members") as f64;
     println!(
         "{members}, cells of {cell_rows}: lost {} reads {} busiest {} ({most:.3} of the mean) \
-         writes {} in {:?}; flat lost {} in {:?}; strips a second x {over_flat:.2} of {possible:.2}",
+         writes {} in {:?}; flat lost {} in {:?}; \
+         strips a second x {over_flat:.2} of {possible:.2}",
         load.lost_strips,
         8 * load.lost_strips,
         load.reads.iter().max().expect("members"),
