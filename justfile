@@ -39,7 +39,7 @@ formal *options:
 # hostile bytes for so many seconds, by libFuzzer under AddressSanitizer: just fuzz 60, just fuzz 60 log
 # (fuzz/Cargo.toml lists the targets; needs a nightly compiler and `cargo install cargo-fuzz`)
 fuzz seconds target="parity_calls":
-    ASHLAR_FUZZ_CORPUS={{justfile_directory()}}/fuzz/corpus cargo test -p ashlar-ondisk -p ashlar-nbd -p ashlar-fuse -p ashlar-nvme-protocol -p ashlar-api hostile_
+    ASHLAR_FUZZ_CORPUS={{justfile_directory()}}/fuzz/corpus cargo test -p ashlar-ondisk -p ashlar-nbd -p ashlar-fuse -p ashlar-nvme-protocol -p ashlar-vhost-user -p ashlar-ublk -p ashlar-api hostile_
     cargo +nightly fuzz run {{target}} -- -max_total_time={{seconds}}
 
 # member sets changed by accident or on purpose, from number `from` on: just member-sets 100000

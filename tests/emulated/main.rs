@@ -7,6 +7,7 @@
 //! - `nvme`    volumes over NVMe/TCP to the kernel of the guest
 //! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
 //! - `looped`  volumes as loop devices over files of FUSE
+//! - `nbd`     volumes over NBD to the kernel of the guest
 //! - `machine` a machine of its own with Debian, systemd and drives
 //! - `reboot`  that machine is switched off and on, and what returns
 //! - `pages`   the commands of the documents by task, in that machine
@@ -23,6 +24,7 @@ mod guest;
 mod kernel;
 mod looped;
 mod machine;
+mod nbd;
 mod nvme;
 mod page;
 mod pages;

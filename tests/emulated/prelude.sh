@@ -54,6 +54,20 @@ end_daemon() { # in order
   wait "$DAEMON"
 }
 
+busy_ns() { # what the daemon's threads have had of a processor, in nanoseconds
+  cat /proc/"$DAEMON"/task/*/schedstat | awk '{ nanos += $1 } END { printf "%.0f", nanos }'
+}
+
+idles() { # idles PERCENT: the daemon takes less than so much of a core in ten seconds
+  local before percent
+  sleep 5
+  before=$(busy_ns)
+  sleep 10
+  percent=$(awk -v nanos=$(($(busy_ns) - before)) 'BEGIN { printf "%.1f", nanos / 1e8 }')
+  say "$percent % of a core"
+  awk -v percent="$percent" -v most="$1" 'BEGIN { exit !(percent < most) }'
+}
+
 kill_daemon() { # at once
   kill -KILL "$DAEMON"
   wait "$DAEMON" 2>/dev/null || true

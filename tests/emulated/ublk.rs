@@ -19,6 +19,15 @@ fn a_killed_daemon_is_a_pause_and_nothing_else_for_a_mounted_file_system() {
     }
 }
 
+/// Emulation tells nothing of speed: the limits are wide.
+#[test]
+fn a_device_that_nobody_uses_costs_little_and_the_program_tells_what_a_request_costs() {
+    let test = "a_device_that_nobody_uses_costs_little_and_the_program_tells_what_a_request_costs";
+    if let Some(said) = run(test, "ublk_cost.sh", &[]) {
+        println!("{said}");
+    }
+}
+
 #[test]
 fn devices_that_others_end_and_daemons_that_end_with_users_leave_nothing_behind() {
     let test = "devices_that_others_end_and_daemons_that_end_with_users_leave_nothing_behind";

@@ -1,7 +1,7 @@
 //! Volumes of a daemon on this machine as disks of a guest with Linux 6.12, by vhost-user: QEMU is
 //! the frontend, and the kernel's virtio_blk the driver.
 
-use crate::guest::{Beside, Talk, kills, run_beside};
+use crate::guest::{Beside, Talk, fsx, kills, run_beside};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -152,7 +152,7 @@ fn a_guest_has_a_volume_as_its_disk_and_its_file_systems_survive_lost_members() 
         host.ashlar(&["fail", "tank", host.members()[4].to_str().expect("a name")]);
         talk.say("go on");
     };
-    let beside = Beside { settings: &[], machine: machine(&socket), tend };
+    let beside = Beside { settings: &[("FSX", &fsx(test))], machine: machine(&socket), tend };
     let Some(said) = run_beside(test, "vhost_file_system.sh", beside) else { return };
     println!("{said}");
     let volumes = host.ashlar(&["volumes"]);

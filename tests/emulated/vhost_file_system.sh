@@ -1,6 +1,6 @@
-# A volume of the host as a disk: what the kernel is told of it, XFS and ext4, discard, and two members
-# that are lost.
-load virtio_blk xfs ext4
+# A volume of the host as a disk: what the kernel is told of it, XFS, ext4 and btrfs, discard, and two members
+# that are lost. FSX: the program, or nothing.
+load virtio_blk xfs ext4 btrfs
 until_so 240 test -b /dev/vda
 device=/dev/vda
 queue=/sys/block/vda/queue
@@ -23,6 +23,9 @@ say "ext4, and durable writes"
 mkfs.ext4 -q -F "$device"
 mount "$device" /mnt/at
 write_durably "$device"
+
+scrub_btrfs "$device"
+exercise "$device"
 
 say "two members are lost under verified load"
 begin_load --filename="$device" --bs=4k-256k --iodepth=16 --size=48M --fsync=32

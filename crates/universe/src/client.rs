@@ -3,6 +3,7 @@
 //! What must stay true: a change is in the ledger before it is submitted, an answer after it came;
 //! errors that the contract does not allow end the universe.
 
+use crate::canary;
 use crate::config::Profile;
 use crate::ledger::{Begun, Change, Ending};
 use crate::stage::Stage;
@@ -18,6 +19,9 @@ const POISON: u8 = 0xB6;
 /// No request takes longer, whatever devices do: all of them stand still for about a minute at
 /// most, and one alone is not waited for.
 const STUCK_AFTER: Duration = Duration::from_secs(300);
+
+/// So long after its answer a change is carried out once more by an export that is wrong.
+const ECHO_AFTER: Duration = Duration::from_millis(20);
 
 /// Who a client is.
 #[derive(Clone, Copy)]
@@ -71,9 +75,12 @@ pub(crate) async fn run(volume: ArrayVolume, stage: Stage, who: Who, again: Opti
     let mut client = Client { volume, stage, random, who, stream_at: 0, is_second: false };
     client.stream_at = client.whole_window().bytes / 16 * u64::try_from(who.number).expect("few");
     if let Some(sent) = again {
-        let command = client.command(&sent).await;
+        let command = command(&client.volume, &client.stage, &sent).await;
         if client.send(sent, command).await.is_err() {
             return;
+        }
+        if canary::replay_echoes() {
+            client.echo(sent);
         }
     }
     while client.stage.take_request(who.floor) {
@@ -224,7 +231,7 @@ impl Client {
         let may_unmap = change != Change::Discard && self.random.percent(50);
         let begun = self.stage.ledger().begin(change, extent, self.who.number);
         let sent = Sent { begun, fua: false, may_unmap, lacks: false };
-        let command = self.command(&sent).await;
+        let command = command(&self.volume, &self.stage, &sent).await;
         self.send(sent, command).await
     }
 
@@ -255,17 +262,17 @@ impl Client {
         self.judge(answer.map(drop), &format!("{change:?} {id} at {extent}"))
     }
 
-    async fn command(&self, sent: &Sent) -> Command {
-        let extent = sent.begun.extent;
-        match sent.begun.change {
-            Change::Discard => Command::Discard,
-            Change::Zeroes => Command::WriteZeroes { may_unmap: sent.may_unmap },
-            Change::Write => {
-                let mut buffer = self.volume.buffer(to_usize(extent.bytes)).await;
-                self.stage.ledger().fill(sent.begun, &mut buffer);
-                Command::Write(buffer.freeze())
-            }
-        }
+    /// Carry a change out once more, after what came since its answer; nobody waits for it.
+    fn echo(&self, sent: Sent) {
+        let (volume, stage, guard) = (self.volume.clone(), self.stage.clone(), self.stage.enter());
+        self.volume.handle().spawn(async move {
+            let _guard = guard;
+            volume.handle().sleep(ECHO_AFTER).await;
+            let command = command(&volume, &stage, &sent).await;
+            let request =
+                Request { command, extent: stage.place(sent.begun.extent), fua: sent.fua };
+            let _nobody_waits = volume.submit(request).await;
+        });
     }
 
     async fn flush(&mut self) -> Result<(), Gone> {
@@ -303,6 +310,20 @@ impl Client {
                 Ok(())
             }
             Err(kind) => self.stage.fail(format!("{what}: answered {kind:?} within the budget")),
+        }
+    }
+}
+
+/// What a change that was submitted asks for.
+async fn command(volume: &ArrayVolume, stage: &Stage, sent: &Sent) -> Command {
+    let extent = sent.begun.extent;
+    match sent.begun.change {
+        Change::Discard => Command::Discard,
+        Change::Zeroes => Command::WriteZeroes { may_unmap: sent.may_unmap },
+        Change::Write => {
+            let mut buffer = volume.buffer(to_usize(extent.bytes)).await;
+            stage.ledger().fill(sent.begun, &mut buffer);
+            Command::Write(buffer.freeze())
         }
     }
 }

@@ -30,11 +30,13 @@
 //! - `kept`      memory that outlives a killed program, as the engine asks for it; maps in it that
 //!   a start must not believe
 //! - `marks`     which rare events were reached
+//! - `canary`    faults planted on purpose, for tests of tests
 #![forbid(unsafe_code)]
 
 mod abuse;
 mod aim;
 mod audit;
+mod canary;
 mod client;
 mod config;
 mod content;
@@ -59,6 +61,8 @@ mod two_runners;
 mod universe;
 
 pub use aim::Aim;
+#[cfg(feature = "canaries")]
+pub use canary::{Planted, plant};
 pub use config::{Class, Config, Contract, Payload, Profile, Wish};
 pub use content::WriteId;
 pub use exhaustive::{Case, Covered, Step, cases, exhaust};

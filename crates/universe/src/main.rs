@@ -47,7 +47,7 @@ struct Options {
     limits: Limits,
     /// The engine is wrong in this place, in a build that can be.
     #[cfg(feature = "canaries")]
-    canary: Option<ashlar_engine::Canary>,
+    canary: Option<ashlar_universe::Planted>,
 }
 
 fn main() -> ExitCode {
@@ -125,8 +125,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             #[cfg(feature = "canaries")]
             "--canary" => {
                 let name = words.next()?;
-                let mut all = ashlar_engine::Canary::ALL.iter().copied();
-                options.canary = Some(all.find(|canary| format!("{canary:?}") == name)?);
+                let mut all = ashlar_universe::Planted::all();
+                options.canary = Some(all.find(|canary| canary.name() == name)?);
             }
             "--policy" => {
                 let name = words.next()?;
@@ -194,7 +194,7 @@ fn many(count: u64, options: &Options) -> ExitCode {
                         return;
                     }
                     #[cfg(feature = "canaries")]
-                    ashlar_engine::set_canary(options.canary);
+                    ashlar_universe::plant(options.canary);
                     let result = run(seed, options.limits);
                     sum.lock().unwrap_or_else(PoisonError::into_inner).add(seed, result);
                 }

@@ -1,11 +1,11 @@
-//! The engine is made wrong in one place after the other; universes must find each.
+//! The engine and the export are made wrong in one place after the other; universes must find each.
 //!
 //! Built with the feature `canaries` only: `cargo test --release -p ashlar-universe --features
 //! canaries --test canaries`.
 
-use ashlar_engine::{Canary, set_canary};
+use ashlar_engine::Canary;
 use ashlar_ondisk::ConsistencyPolicy;
-use ashlar_universe::{Aim, Class, Limits, Wish, run, shrink};
+use ashlar_universe::{Aim, Class, Limits, Planted, Wish, plant, run, shrink};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,7 +21,8 @@ const THREADS: usize = 2;
 
 /// The universes in which a canary is looked for: those of `./check --full`, or others that go
 /// there on purpose, because it was found once in thousands of those.
-fn limits_for(canary: Canary) -> Limits {
+fn limits_for(planted: Planted) -> Limits {
+    let Planted::Engine(canary) = planted else { return Limits::default() };
     let log = Some(ConsistencyPolicy::Log);
     let everything = Some(Class::Everything);
     let logged = Wish { policy: log, class: everything, ..Wish::default() };
@@ -71,7 +72,8 @@ fn limits_for(canary: Canary) -> Limits {
 /// A little before the first universe that is known to find the canary, where that is not among the
 /// first few: time is saved, and nothing is taken for granted. With other draws it is another one,
 /// and the search goes on from here.
-fn first_seed(canary: Canary) -> u64 {
+fn first_seed(planted: Planted) -> u64 {
+    let Planted::Engine(canary) = planted else { return 0 };
     match canary {
         Canary::FuaIgnored => 85,
         Canary::FailedWriteIgnored => 105,
@@ -99,7 +101,7 @@ fn first_seed(canary: Canary) -> u64 {
 
 /// What came of a search.
 struct Search {
-    canary: Canary,
+    canary: Planted,
     /// Where it began, and where the canary was found and what was wrong there.
     from: u64,
     found: Option<(u64, String)>,
@@ -109,15 +111,13 @@ struct Search {
 impl Search {
     fn print(&self) {
         let Search { canary, from, took, .. } = self;
-        let seconds = took.as_secs_f64();
+        let (seconds, canary) = (took.as_secs_f64(), canary.name());
         match &self.found {
             Some((seed, what)) => {
                 let what: String = what.chars().take(90).collect();
-                println!(
-                    "{seconds:>5.1} s, universe {seed:>4}, from {from:>4}  {canary:?}: {what}"
-                );
+                println!("{seconds:>5.1} s, universe {seed:>4}, from {from:>4}  {canary}: {what}");
             }
-            None => println!("{seconds:>5.1} s, not found, from {from:>4}  {canary:?}"),
+            None => println!("{seconds:>5.1} s, not found, from {from:>4}  {canary}"),
         }
     }
 }
@@ -130,16 +130,16 @@ fn processor_time() -> Duration {
 }
 
 /// A universe that goes wrong without the canary as well shows nothing.
-fn find(canary: Canary) -> Search {
+fn find(canary: Planted) -> Search {
     let began = processor_time();
     let limits = limits_for(canary);
     // To know how long a search takes that knows nothing.
     let knows_nothing = std::env::var_os("ASHLAR_CANARIES_FROM_ZERO").is_some();
     let from = if knows_nothing { 0 } else { first_seed(canary) };
     let found = (from..from + SEEDS_MAX).find_map(|seed| {
-        set_canary(Some(canary));
+        plant(Some(canary));
         let failure = run(seed, limits).err();
-        set_canary(None);
+        plant(None);
         let what = failure?.what.lines().next().unwrap_or_default().to_owned();
         run(seed, limits).is_ok().then_some((seed, what))
     });
@@ -147,13 +147,13 @@ fn find(canary: Canary) -> Search {
 }
 
 /// The canaries that are looked for: all, or those that `ASHLAR_CANARIES` names, with commas.
-fn wanted() -> Vec<Canary> {
+fn wanted() -> Vec<Planted> {
     let named = std::env::var("ASHLAR_CANARIES").ok();
-    let is_wanted = |canary: &Canary| {
-        let name = format!("{canary:?}");
+    let is_wanted = |canary: &Planted| {
+        let name = canary.name();
         named.as_ref().is_none_or(|named| named.split(',').any(|it| it == name))
     };
-    Canary::ALL.iter().copied().filter(is_wanted).collect()
+    Planted::all().filter(is_wanted).collect()
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn every_canary_is_found() {
     drop(std::panic::take_hook());
     let searches = searches.into_inner().expect("no panic while held");
     let missed = searches.iter().filter(|search| search.found.is_none());
-    let missed: Vec<Canary> = missed.map(|search| search.canary).collect();
+    let missed: Vec<Planted> = missed.map(|search| search.canary).collect();
     assert!(missed.is_empty(), "not found in {SEEDS_MAX} universes: {missed:?}");
 }
 
@@ -186,7 +186,7 @@ fn every_canary_is_found() {
 fn a_failing_universe_is_made_smaller_and_still_fails() {
     let sizes = |limits: Limits| (limits.lives, limits.acts, limits.clients, limits.requests);
     std::thread::spawn(move || {
-        set_canary(Some(Canary::ParityNotStored));
+        plant(Some(Planted::Engine(Canary::ParityNotStored)));
         let first = (0..SEEDS_MAX).find_map(|seed| run(seed, Limits::default()).err());
         let first = first.expect("it is found");
         let (seed, requests) = (first.config.seed, first.config.requests);

@@ -13,16 +13,20 @@
 //! Map, in reading order:
 //! - `device`: one device from its making to its end; how a dead server's device is taken over
 //! - `limits`: pure; what the device says of itself
-//! - `queue`: the requests of one queue, on one worker
+//! - `queue`: the requests of one queue, on one worker; `carry_out`: what they do
 //! - `request`: pure; what a request asks for
 //! - `control`: commands to the driver
 //! - `wire`: pure; the driver's bytes
+//! - `counters`; `hostile`: descriptors at random, for tests
 
 #![forbid(unsafe_code)]
 
+mod carry_out;
 mod control;
 mod counters;
 mod device;
+#[doc(hidden)]
+pub mod hostile;
 mod limits;
 mod queue;
 mod request;

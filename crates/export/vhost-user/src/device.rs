@@ -17,6 +17,7 @@ use ashlar_ring::mailbox::{Receiver, Sender, mailbox};
 use ashlar_ring::{Handle, Notifier};
 use ashlar_session::SessionLimits;
 use ashlar_volume::VolumeFacts;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,7 +41,11 @@ pub(crate) struct DeviceSetting {
     pub(crate) growth: Rc<Growth>,
     pub(crate) counters: Arc<VhostCounters>,
     pub(crate) limits: SessionLimits,
+    pub(crate) notify: Notify,
 }
+
+/// Makes what signals an eventfd; an error for what is none. `None`: nobody hears.
+pub(crate) type Notify = fn(&OwnedFd) -> io::Result<Option<Notifier>>;
 
 /// One device.
 pub(crate) struct Device<P> {
@@ -238,7 +243,8 @@ impl<P: Fn(QueueStart)> Device<P> {
     fn tell_config(&self, content: &[u8]) -> Option<Answer> {
         let (head, rest) = wire::config(content)?;
         let offset = usize::try_from(head.offset).ok()?;
-        let end = offset.checked_add(rest.len())?;
+        // Before there is memory for it.
+        let end = offset.checked_add(rest.len()).filter(|end| *end <= wire::CONTENT_BYTES_MAX)?;
         let size_bytes = self.setting.growth.size_bytes();
         let facts = VolumeFacts { size_bytes, ..self.setting.facts.clone() };
         let mut told = config(&facts, self.is_volatile()).to_vec();
@@ -279,8 +285,8 @@ impl<P: Fn(QueueStart)> Device<P> {
         let number = self.ring_number(u32::try_from(said & wire::RING_MASK).unwrap_or(u32::MAX));
         let number = number.ok_or_else(unreadable)?;
         let file = if said & wire::NO_DESCRIPTOR == 0 { files.pop() } else { None };
-        let notifier = file.as_ref().map(Notifier::new).transpose();
-        let notifier = notifier.map_err(SessionError::Event)?;
+        let notifier = file.as_ref().map(self.setting.notify).transpose();
+        let notifier = notifier.map_err(SessionError::Event)?.flatten();
         match request {
             ask::SET_RING_KICK => {
                 let kick = file.ok_or_else(unreadable)?;
@@ -325,14 +331,14 @@ impl<P: Fn(QueueStart)> Device<P> {
             let broken = |fault| SessionError::Broken { queue: number, fault };
             let vring = Vring::new(&memory, &shape).map_err(broken)?;
             let area = self.in_flight.as_ref().map(|it| it.queue(number, shape.entries));
-            let call = ring.call.as_ref().map(Notifier::new).transpose();
+            let call = ring.call.as_ref().map(self.setting.notify).transpose();
             let start = QueueStart {
                 number,
                 vring,
                 area: area.transpose().map_err(broken)?,
                 base: ring.base,
                 kick,
-                call: call.map_err(SessionError::Event)?.map(Box::new),
+                call: call.map_err(SessionError::Event)?.flatten().map(Box::new),
                 is_volatile: Arc::clone(&self.is_volatile),
                 counters: Arc::clone(&self.setting.counters),
                 limits: self.setting.limits.clone(),

@@ -1,7 +1,12 @@
-//! A guest's memory and rings as bytes: what a chain of descriptors and its request come to.
+//! A guest's memory and rings as bytes: what a chain of descriptors and its request come to. All
+//! of a frontend as bytes: `frontend`.
 //!
 //! What must stay true: whatever the bytes are, nothing panics and nothing runs for ever; spans lie
 //! within the memory and are not empty; a request that is admitted fits the volume.
+
+mod frontend;
+
+pub use frontend::{Heard, MEMORY_BYTES, hear, step};
 
 use crate::chain::{Chain, DESCRIPTOR_BYTES, Fault, GuestBytes, Table};
 use crate::request::{Status, VhostRequest};

@@ -142,38 +142,49 @@ impl<V: Volume> QueueServer<V> {
     /// Serve until the session says stop, or the guest does what no driver does.
     pub async fn serve(self) {
         let QueueServer { handle, ring, volume, start } = self;
-        let QueueStart { vring, area, call, kick, base, mut reporter, limits, .. } = start;
-        let (told, mut inbox) = mailbox(&handle);
-        reporter.began(told);
-        let slots = usize::from(vring.entries()).min(limits.slots);
-        let served = Rc::new(Served {
-            facts: volume.facts(),
-            volume,
-            under_way: RefCell::new(vec![false; usize::from(vring.entries())]),
-            vring,
-            area,
-            call: RefCell::new(call),
-            is_volatile: start.is_volatile,
-            counters: start.counters,
-            credit: Credit::new(slots, limits.bytes_in_flight_max),
-            jobs: Queue::new(),
-            free: Cell::new(slots),
-            used: Cell::new(0),
-            cause: Cell::new(None),
-            changed: Signal::new(),
-        });
-        let running = Slots::start(&handle, slots, || Rc::clone(&served).run_slot());
-        let mut taker = Taker { served: &served, left: LeftBehind::default() };
-        let taken = taker.run(base, &ring, &kick, &mut inbox).await;
-        let next = taker.left.next;
-        for _ in 0..slots {
-            served.jobs.push(None);
-        }
-        running.all_ended().await;
-        let cause = taken.err().map(Cause::from).or(served.cause.get());
-        drop(served);
-        reporter.end = End { next: Some(next), cause };
+        let kick = Arc::clone(&start.kick);
+        serve(&handle, volume, start, async || ring.read_count(&kick).await.is_ok()).await;
     }
+}
+
+/// Serve a queue. `kicked` waits for the driver; `false` says that it cannot be heard.
+pub(crate) async fn serve<V: Volume>(
+    handle: &Handle,
+    volume: V,
+    start: QueueStart,
+    kicked: impl AsyncFn() -> bool,
+) {
+    let QueueStart { vring, area, call, base, mut reporter, limits, .. } = start;
+    let (told, mut inbox) = mailbox(handle);
+    reporter.began(told);
+    let slots = usize::from(vring.entries()).min(limits.slots);
+    let served = Rc::new(Served {
+        facts: volume.facts(),
+        volume,
+        under_way: RefCell::new(vec![false; usize::from(vring.entries())]),
+        vring,
+        area,
+        call: RefCell::new(call),
+        is_volatile: start.is_volatile,
+        counters: start.counters,
+        credit: Credit::new(slots, limits.bytes_in_flight_max),
+        jobs: Queue::new(),
+        free: Cell::new(slots),
+        used: Cell::new(0),
+        cause: Cell::new(None),
+        changed: Signal::new(),
+    });
+    let running = Slots::start(handle, slots, || Rc::clone(&served).run_slot());
+    let mut taker = Taker { served: &served, left: LeftBehind::default() };
+    let taken = taker.run(base, kicked, &mut inbox).await;
+    let next = taker.left.next;
+    for _ in 0..slots {
+        served.jobs.push(None);
+    }
+    running.all_ended().await;
+    let cause = taken.err().map(Cause::from).or(served.cause.get());
+    drop(served);
+    reporter.end = End { next: Some(next), cause };
 }
 
 /// What the slots of a queue share.
@@ -218,18 +229,14 @@ impl<V: Volume> Taker<'_, V> {
     async fn run(
         &mut self,
         base: u16,
-        ring: &Ring,
-        kick: &Arc<OwnedFd>,
+        kicked: impl AsyncFn() -> bool,
         inbox: &mut Receiver<Told>,
     ) -> Result<(), Fault> {
         self.begin(base)?;
         loop {
             let woken = match inbox.try_receive() {
                 Some(told) => Woken::Told(told),
-                None if self.take_what_is_there()? => {
-                    let kicked = async { ring.read_count(kick).await.is_ok() };
-                    self.wait(kicked, inbox).await?
-                }
+                None if self.take_what_is_there()? => self.wait(kicked(), inbox).await?,
                 // No slot is free: new requests would not be taken anyway.
                 None => self.wait(std::future::pending(), inbox).await?,
             };

@@ -11,12 +11,11 @@ use crate::device::{Answer, Device, DeviceSetting};
 use crate::growth::Growth;
 use crate::memory::MemoryError;
 use crate::queue::QueueStart;
-use crate::wire::{self, CONTENT_BYTES_MAX, HEADER_BYTES, Header, REGIONS_MAX, flag};
+use crate::wire::{self, HEADER_BYTES, Header, REGIONS_MAX, flag};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::mailbox::Receiver;
-use ashlar_ring::{Handle, Ring, until, within};
+use ashlar_ring::{Handle, Notifier, Ring, until, within};
 use ashlar_session::SessionLimits;
-use ashlar_units::to_usize;
 use ashlar_volume::VolumeFacts;
 use std::future::poll_fn;
 use std::io;
@@ -132,6 +131,7 @@ impl VhostServer {
             growth: Rc::clone(&growth),
             counters: Arc::clone(&self.counters),
             limits: self.limits.clone(),
+            notify: |event| Notifier::new(event).map(Some),
         };
         let mut device = Device::new(&self.handle, setting, place);
         let inbound = Inbound { server: self, socket: Arc::new(socket) };
@@ -235,14 +235,8 @@ impl Inbound<'_> {
     ) -> Result<(Header, Vec<u8>), SessionError> {
         self.fill(&mut head, HEADER_BYTES, files).await?;
         let header: Header = wire::content(&head).expect("any bytes are one");
-        let malformed = || SessionError::Malformed { request: header.request };
-        if header.flags & flag::VERSION_MASK != flag::VERSION || header.flags & flag::REPLY != 0 {
-            return Err(malformed());
-        }
-        let bytes = to_usize(u64::from(header.bytes));
-        if bytes > CONTENT_BYTES_MAX {
-            return Err(malformed());
-        }
+        let bytes = wire::content_bytes(&header);
+        let bytes = bytes.ok_or(SessionError::Malformed { request: header.request })?;
         let mut content = Vec::new();
         self.fill(&mut content, bytes, files).await?;
         Ok((header, content))

@@ -4,7 +4,7 @@
 //! as both sides run on it. Numbers and layouts are those of the vhost-user protocol as QEMU's
 //! documents describe it. Messages that are not here are not spoken.
 
-use ashlar_units::to_u64;
+use ashlar_units::{to_u64, to_usize};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Length of a message's header.
@@ -190,6 +190,14 @@ const _: () = assert!(size_of::<RingAddresses>() == 40);
 const _: () = assert!(size_of::<Region>() == 32);
 const _: () = assert!(size_of::<ConfigHead>() == 12);
 const _: () = assert!(size_of::<InFlightPlace>() == 24);
+
+/// How many bytes of content follow this header; `None` if no message of ours begins so.
+pub fn content_bytes(header: &Header) -> Option<usize> {
+    let is_ours = header.flags & flag::VERSION_MASK == flag::VERSION;
+    let is_asked = header.flags & flag::REPLY == 0;
+    let bytes = to_usize(u64::from(header.bytes));
+    (is_ours && is_asked && bytes <= CONTENT_BYTES_MAX).then_some(bytes)
+}
 
 /// The content as a `T`; `None` if it has another length.
 pub fn content<T: FromBytes>(bytes: &[u8]) -> Option<T> {

@@ -57,8 +57,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let folders = ["volumes/bench", "volumes", "nvme", VHOST, "state/events", "state"]
-            .map(|name| self.path(name));
+        let folders =
+            ["volumes/bench", "volumes", "nvme", VHOST, "state/events", "state", "written"]
+                .map(|name| self.path(name));
         // Never into a mount: only empty folders go, and files one by one.
         for folder in folders.iter().chain([&self.0]) {
             let files = fs::read_dir(folder).into_iter().flatten().flatten();

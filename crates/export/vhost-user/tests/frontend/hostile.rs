@@ -162,6 +162,8 @@ fn messages_that_make_no_sense_end_the_connection() {
     assert_eq!(saying(8, &[0, 0, 0, 0, 0, 0, 1, 0]), nonsense(8), "a number of more than 16 bits");
     assert_eq!(saying(12, &256_u64.to_ne_bytes()), nonsense(12), "a kick without an eventfd");
     assert_eq!(saying(24, &[0; 11]), nonsense(24));
+    let far = [[u32::MAX - 4, 4, 0].map(u32::to_ne_bytes).concat(), vec![0; 4]].concat();
+    assert_eq!(saying(24, &far), nonsense(24), "configuration of 4 GiB");
     assert_eq!(saying(25, &[0; 13]), nonsense(25), "only the cache mode is the driver's");
     assert_eq!(saying(32, &[0; 24]), nonsense(32), "no memory came with it");
     assert_eq!(saying(6, &[0; 16]), "message 6 is not spoken here");
