@@ -173,6 +173,7 @@ pub(crate) async fn take_out_alone(
     let why = local.coordinator().silences.reason(device, why);
     let mut fields = vec![("slot", member.to_string()), ("reason", why)];
     fields.extend(local.device(member).map(|device| ("path", device.facts().path.clone())));
+    fields.extend(record::role_of(&local.coordinator().superblock.borrow(), member));
     if array.is_needed(member) {
         array.set_fails(member);
         array.record(names::ARRAY_FAILED, fields);

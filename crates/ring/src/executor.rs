@@ -198,7 +198,7 @@ impl Handle {
     ///
     /// # Ordering
     /// The task runs later, as after any wake, if it is ready already, within a task that was
-    /// called itself, and under [`Schedule::Seeded`], which draws who runs next.
+    /// called itself, and every other time under [`Schedule::Seeded`], by lot.
     pub fn call(&self, task: Callable) {
         if self.core.is_nested.get() {
             return self.core.tasks.borrow_mut().queue(task.0);

@@ -116,10 +116,12 @@ impl Tasks {
     }
 
     /// Takes a task out to be polled at once, though it is not ready. `None` if it is to wait for
-    /// its turn: it is ready by then, is being polled, or the next task is drawn.
+    /// its turn: it is ready by then, is being polled, or lots are drawn and say so.
     pub(crate) fn take_waiting(&mut self, id: TaskId) -> Option<Task> {
         let slot = &mut self.slots[id.index];
-        let may_run = slot.generation == id.generation && !slot.queued && self.lots.is_none();
+        let is_waiting = slot.generation == id.generation && !slot.queued;
+        let is_drawn = |lots: &mut Random| lots.next_u64().is_multiple_of(2);
+        let may_run = is_waiting && self.lots.as_mut().is_none_or(is_drawn);
         let task = if may_run { slot.task.take() } else { None };
         if task.is_none() {
             self.queue(id);

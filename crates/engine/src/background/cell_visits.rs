@@ -59,11 +59,17 @@ struct UnderWay {
     answer: Pending<Answer>,
 }
 
+/// Whose cells are visited, and for which job.
+#[derive(Clone, Copy)]
+pub(super) struct Visitor<'a> {
+    pub(super) local: &'a Rc<LocalArray>,
+    pub(super) cells: &'a SpareCells,
+    pub(super) job: &'a Job,
+}
+
 /// The walk through the cells.
 struct Visit<'a> {
-    local: &'a Rc<LocalArray>,
-    cells: &'a SpareCells,
-    job: &'a Job,
+    by: Visitor<'a>,
     meter: Meter,
     /// Stripes that are not begun.
     rows_left: u64,
@@ -74,18 +80,19 @@ struct Visit<'a> {
 /// Do `work` to all stripes of the cells of data columns, which says it of the strips that lie in
 /// them, as long as `onward` says so.
 pub(super) async fn visit_all(
-    (local, cells, job): (&Rc<LocalArray>, &SpareCells, &Job),
+    by: Visitor<'_>,
     origins: impl Iterator<Item = CellAt>,
     work: impl Fn(StripSet) -> Work,
     onward: impl Fn() -> Onward,
 ) -> Visited {
+    let Visitor { local, cells, .. } = by;
     let parts = cells.map().parts();
     let mut waiting = by_group(cells, origins);
     let rows_left = to_u64(waiting.len()) * parts.cell_rows;
     let side_by_side = parts.members.div_ceil(parts.data_strips + parts.parity_strips);
     let meter = Meter::new(local, side_by_side);
     let (under_way, undone) = (Vec::new(), BTreeSet::new());
-    let mut visit = Visit { local, cells, job, meter, rows_left, under_way, undone };
+    let mut visit = Visit { by, meter, rows_left, under_way, undone };
     let run = parts.cell_rows.div_ceil(RUNS_OF_CELL);
     let mut open: VecDeque<OpenGroup> = VecDeque::new();
     loop {
@@ -142,10 +149,10 @@ impl Visit<'_> {
         work: &impl Fn(StripSet) -> Work,
     ) {
         self.rows_left -= 1;
-        let local = self.local;
-        let (stripe, strips) = strips_in(local, self.cells, origins, row);
+        let Visitor { local, cells, job } = self.by;
+        let (stripe, strips) = strips_in(local, cells, origins, row);
         if !must_visit(local, stripe) {
-            return self.job.note_cells(1, self.rows_left, StepReport::default());
+            return job.note_cells(1, self.rows_left, StepReport::default());
         }
         if !self.meter.pace.pause.is_zero() {
             local.worker.handle.sleep(self.meter.pace.pause).await;
@@ -170,8 +177,8 @@ impl Visit<'_> {
         if report.is_target_gone || report.lost_blocks > 0 {
             self.undone.extend(origins.iter());
         }
-        self.job.note_cells(1, self.rows_left, report);
-        self.meter.tick(self.local, self.job);
+        self.by.job.note_cells(1, self.rows_left, report);
+        self.meter.tick(self.by.local, self.by.job);
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Not here: which cells move (`ashlar_layout::declustered`), where strips are (`spare_cells.rs`).
 
-use super::cell_visits::{Onward, visit_all};
+use super::cell_visits::{Onward, Visitor, visit_all};
 use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
 use super::{spawn, table};
@@ -172,8 +172,8 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
     everywhere(local, |_| {}).await;
     let content = content_of(&map, &window);
     let copy = |strips| Work::MoveCells { strips };
-    let who = (local, cells, job);
-    let visited = visit_all(who, content.iter().copied(), copy, || Onward::Begin).await;
+    let by = Visitor { local, cells, job };
+    let visited = visit_all(by, content.iter().copied(), copy, || Onward::Begin).await;
     let is_copied = visited.undone.is_empty() && !local.array.is_stopping();
     let is_copied = is_copied && map_writer::flush(local).await.is_ok();
     if !is_copied || !spare_states::settle(local).await {
@@ -185,7 +185,7 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
         let pass_by = |_| Work::MoveCells { strips: StripSet::EMPTY };
         job.is_uncounted.set(true);
         // Nothing is copied, so nothing can be undone.
-        drop(visit_all(who, content.into_iter(), pass_by, || Onward::Begin).await);
+        drop(visit_all(by, content.into_iter(), pass_by, || Onward::Begin).await);
         job.is_uncounted.set(false);
         if cells.map().growth().is_none() {
             local.array.open_all_stripes();

@@ -13,7 +13,7 @@
 //!
 //! Not here: which device joins (`coordinator/join.rs`), what a step does (`step.rs`).
 
-use super::cell_visits::{Onward, visit_all};
+use super::cell_visits::{Onward, Visitor, visit_all};
 use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
 use super::{notify, spawn, table};
@@ -365,7 +365,7 @@ async fn fill(
         }
         true => Onward::Begin,
     };
-    let visited = visit_all((local, cells, job), origins, work, onward).await;
+    let visited = visit_all(Visitor { local, cells, job }, origins, work, onward).await;
     // If a target was lost meanwhile, another cell is the target by now, and nothing is in it.
     if local.array.is_stopping() || cells.version() != version {
         return;

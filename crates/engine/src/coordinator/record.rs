@@ -30,6 +30,13 @@ pub(crate) struct SuperblockTarget {
     pub(crate) device: Rc<dyn Device>,
 }
 
+/// What an event says of the slot's device if the superblock has it as one that is being filled.
+pub(super) fn role_of(superblock: &Superblock, slot: MemberIdx) -> Option<(&'static str, String)> {
+    let joining = superblock.joining_device(slot);
+    let is_filled = joining.is_some_and(|entry| entry.role == Role::Rebuilding);
+    is_filled.then(|| ("role", "rebuilding".to_owned()))
+}
+
 /// Record `change` under a new generation on every member in service. The caller holds the
 /// coordinator gate.
 ///
@@ -145,7 +152,9 @@ async fn write_until_taken(local: &Rc<LocalArray>, next: &mut Superblock) -> Res
             let device = MemberDevice { member: target.slot, device_epoch };
             let why = local.coordinator().silences.reason(device, &why);
             let path = target.device.facts().path.clone();
-            let fields = vec![("slot", target.slot.to_string()), ("reason", why), ("path", path)];
+            let mut fields =
+                vec![("slot", target.slot.to_string()), ("reason", why), ("path", path)];
+            fields.extend(role_of(next, target.slot));
             if array.is_needed(target.slot) {
                 array.set_fails(target.slot);
                 array.record(names::ARRAY_FAILED, fields);
