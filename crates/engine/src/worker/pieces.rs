@@ -156,13 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn where_the_next_task_is_drawn_nothing_is_done_within_a_push() {
-        for seed in 0..20 {
+    fn where_lots_are_drawn_some_pieces_are_done_within_their_push_and_all_are_done() {
+        let at_once = (0..20).map(|seed| {
             let (at_once, done) = run(Schedule::Seeded(seed));
-            assert_eq!(at_once, [0; 7]);
             let mut pieces: Vec<u32> = done.iter().map(|(_, piece)| *piece).collect();
             pieces.sort_unstable();
             assert_eq!(pieces, [0, 1, 2, 3, 4, 5, 6]);
-        }
+            at_once[0]
+        });
+        let at_once: Vec<usize> = at_once.collect();
+        assert!(at_once.contains(&0) && at_once.contains(&1), "{at_once:?}");
     }
 }
