@@ -46,8 +46,16 @@ impl Beneath {
     fn end(mut self, world: &World) {
         run("fusermount3", &["-u", world.path("late").to_str().expect("text")]);
         self.nbdfuse.wait().expect("it ends");
-        self.nbdkit.kill().expect("it runs");
-        self.nbdkit.wait().expect("it ends");
+    }
+}
+
+/// Also after a test that failed: whoever waits for the end of its output would wait for these.
+impl Drop for Beneath {
+    fn drop(&mut self) {
+        for child in [&mut self.nbdfuse, &mut self.nbdkit] {
+            let _gone = child.kill();
+            let _gone = child.wait();
+        }
     }
 }
 
@@ -92,9 +100,11 @@ fn a_slow_member_is_told_and_reads_of_clients_go_around_it() {
     let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
     world.ok(&[&["create", "tank0", "--level", "6"], &devices[..]].concat());
 
-    fio(&world, 30);
-    let events = world.ok(&["events"]);
-    assert_eq!(events.matches("member.slow ").count(), 1, "{events}");
+    // On a busy machine its peers are slow as well: as long as it takes, up to ten minutes.
+    let told = || world.ok(&["events"]).matches("member.slow ").count();
+    let rounds = (0..20).take_while(|_| told() == 0);
+    rounds.for_each(|_| fio(&world, 30));
+    assert_eq!(told(), 1, "{}", world.ok(&["events"]));
     let status = world.ok(&["status"]);
     assert!(status.contains("SLOW for"), "{status}");
     let member = &world.array()["members"][SLOT];
