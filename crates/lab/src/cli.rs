@@ -17,8 +17,8 @@ pub const BEGIN: &str = "Where to begin:
   ashlar lab report runs/first
 
 Words: a load is a kind of I/O, such as random reads. A point is one load at one number of jobs \
-and one queue depth. Each point is measured in several rounds. In a comparison, each engine has a \
-turn in each round. A case is the same point of two engines.
+and one queue depth. The lab measures each point several times; each of these is a round. In a \
+comparison, each engine has a turn in each round. A case is the same point of two engines.
 
 `ashlar lab COMMAND --help` has an example of each command. Only the commands `run`, `compare` and \
 `qualify` write to devices, and only to targets that you name. A drive that is not blank must also \
@@ -51,9 +51,9 @@ pub enum Verb {
     /// colon: mdadm:group_thread_cnt=8/32/64 tries three settings and compares the best setting. To
     /// compare any other setting, also of one engine with itself, use --set-a and --set-b.
     ///
-    /// Engines are measured in turns, in the order A, B, B, A or B, A, A, B, as a coin decides. In
-    /// each turn, the lab makes and fills the array, measures the healthy array and then the array
-    /// with members out, and removes the array.
+    /// The engines take turns: ABBA or BAAB, at random for each pair of rounds. In each turn, the
+    /// lab makes and fills the array, measures the healthy array and then the array with members
+    /// out, and removes the array.
     Compare(Box<crate::compare::cli::Args>),
     /// Show how much CPU time engines, interrupts, tasks and cores use.
     ///
@@ -75,8 +75,9 @@ pub enum Verb {
     /// addresses.
     ///
     /// Each identifier is replaced everywhere by the same made-up identifier of the same shape. So
-    /// the copy can still be inspected, reported and compared. Look through the copy before you
-    /// send the copy: names without a fixed shape, such as the name of a pool, are not found.
+    /// the copy can still be inspected, reported and compared. Read the
+    /// copy before you send it: names that follow no pattern, such as the name of a pool, stay in
+    /// it.
     Redact(crate::redact::Args),
     /// Make the report of a run: the verdict first, then every figure with its mark and its
     /// command.

@@ -74,7 +74,8 @@ pub struct Args {
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
-    /// Pool to take spares from. Repeatable, in order of preference [default: spares].
+    /// Name of a spare pool. Its spares replace failed members. Repeatable, in order of preference
+    /// [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 

@@ -41,8 +41,8 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
     raid_devices: usize,
 
-    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), 10, 50, 60, 70 or n+m. For more than three
-    /// parity strips, write the letters `--level n+m` and add --parity.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), 10, 50, 60, 70 or n+m (for four and more parity
+    /// strips: write the letters `n+m` and add --parity).
     #[arg(short, long, default_value = "6")]
     level: Level,
 

@@ -37,10 +37,10 @@ pub struct Args {
     #[arg(required_unless_present_any = ["drives", "domains"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), 10, 50, 60, 70 or n+m. For more than three
-    /// parity strips, write the letters `--level n+m` and add --parity. LEVEL may also be a
-    /// declustered layout in ZFS's notation, such as draid2:8d:42c:0s. The notation stands for
-    /// --declustered, --stripe-width and --distributed-spares, too.
+    /// RAID level: 0, 1, 5, 6, 7.3 (triple parity), 10, 50, 60, 70 or n+m (for four and more parity
+    /// strips: write the letters `n+m` and add --parity). LEVEL may also be a declustered layout in
+    /// ZFS's notation, such as draid2:8d:42c:0s. The notation stands for --declustered,
+    /// --stripe-width and --distributed-spares, too.
     #[arg(short, long)]
     level: LevelChoice,
 
@@ -78,9 +78,9 @@ pub struct Args {
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
-    /// State that every device writes blocks of this size (4K or more) atomically, even when power
-    /// fails. With policy `log`, Ashlar trusts this statement and logs less. If the statement is
-    /// wrong, a power cut together with a lost drive can corrupt data.
+    /// Say that every device writes blocks of this size (4K or more) atomically, even when power
+    /// fails. The intent log then writes less. If a device does not do so, a power cut together
+    /// with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
 

@@ -38,11 +38,11 @@ pub struct DeclusteredArgs {
     #[arg(long, value_name = "COUNT")]
     stripe_width: Option<usize>,
 
-    /// For declustered arrays: reserve the space of this many drives for the data of failed drives.
-    /// With --domain, reserve it that many times for all drives of a domain, or of one of the parts
-    /// that a domain has if there are fewer domains than strips. The reserved space is spread over
-    /// all drives. When you replace a failed drive, Ashlar copies
-    /// the data of the failed drive to the new drive [default: 0].
+    /// For declustered arrays: reserve as much spare space as this many drives hold. A rebuild
+    /// writes the data of failed drives to this space, which is spread over all drives. With
+    /// --domain, reserve that many times the space of all drives of a domain, or of one of the
+    /// parts that a domain has if there are fewer domains than strips. When you replace a failed
+    /// drive, Ashlar copies the data of the failed drive to the new drive [default: 0].
     #[arg(long, value_name = "COUNT")]
     distributed_spares: Option<usize>,
 

@@ -32,8 +32,8 @@ pub struct Args {
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Pool to take spares from, for the array of the DEVICE arguments. Repeatable, in order of
-    /// preference [default: spares].
+    /// Name of a spare pool. Its spares replace failed members of the array that the DEVICE
+    /// arguments start. Repeatable, in order of preference [default: spares].
     #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
     spare_pools: Vec<String>,
 

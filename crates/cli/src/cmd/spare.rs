@@ -30,10 +30,10 @@ enum Action {
         /// the device among the arguments, too.
         #[arg(long, value_name = "DEVICE")]
         destroy: Option<PathBuf>,
-        /// State that the device writes blocks of this size (4K or more) atomically, even when
-        /// power fails. With policy `log`, Ashlar trusts this statement and logs less after the
-        /// next start of the array. If the statement is wrong, a power cut together with a lost
-        /// drive can corrupt data.
+        /// Say that the device writes blocks of this size (4K or more) atomically, even when power
+        /// fails. From the next start of the array on, the intent log then writes less for blocks
+        /// on this device. If the device does not do so, a power cut together with a lost drive
+        /// can corrupt data.
         #[arg(long, value_name = "SIZE")]
         atomic_write: Option<ByteSize>,
         /// Use a whole drive as it is, without a partition. Other programs then see the drive as
