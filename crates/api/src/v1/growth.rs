@@ -18,7 +18,7 @@ pub struct Grow {
     /// Needed exactly if the array has some.
     #[serde(default)]
     pub domains: Option<Domains>,
-    /// Take the drives even if the loss of one domain could lose data then.
+    /// Accept the new drives even if data could be lost when a whole domain fails.
     #[serde(default)]
     pub other_domain: bool,
     /// Devices among them to overwrite even if they carry a signature.

@@ -67,9 +67,9 @@ pub struct Args {
     block_size: ByteSize,
 
     /// What happens after a crash. `log` completes logged updates and closes the write hole.
-    /// `bitmap` resyncs regions that were being written. `none` resyncs all written stripes. With
-    /// parity, `bitmap` and `none` leave the write hole open [default: log with parity, bitmap for
-    /// mirrors, none for RAID 0].
+    /// `bitmap` resyncs the regions that were being written at the crash. `none` resyncs all
+    /// stripes that hold data. With parity, `bitmap` and `none` leave the write hole open [default:
+    /// log with parity, bitmap for mirrors, none for RAID 0].
     #[arg(long)]
     policy: Option<Policy>,
 

@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long = "domain", value_name = "WORD|LIST")]
     domains: Vec<DomainChoice>,
 
-    /// Take the drives even if the loss of one failure domain could lose data then.
+    /// Accept the new drives even if data could be lost when a whole failure domain fails.
     #[arg(long)]
     other_domain: bool,
 

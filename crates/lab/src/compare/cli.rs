@@ -63,8 +63,8 @@ pub struct Args {
     /// without these members [default: as many as the level can lose; 0 with device:PATH].
     #[arg(long)]
     pub losses: Option<u32>,
-    /// How often to measure each engine. With fewer than six rounds there is no 95 % confidence
-    /// interval, and so no verdict.
+    /// Number of times that each engine is measured. With fewer than six rounds there is no 95 %
+    /// confidence interval, and so no verdict.
     #[arg(long, default_value_t = 6)]
     pub rounds: u32,
     /// Loads, separated by commas: write and read (whole stripes), randread and randwrite (4 KiB),

@@ -66,8 +66,8 @@ pub struct Args {
     #[arg(long, visible_alias = "trust", value_name = "UUID", value_parser = uuid)]
     incarnation: Option<Uuid>,
 
-    /// Take the layout and the list of members from the metadata of MEMBER, for instance to read an
-    /// older state of the array. Members that contradict this metadata are not read.
+    /// Trust the metadata of MEMBER: which layout the array has, and which members. Members whose
+    /// metadata contradict it are not read. This helps if newer metadata are wrong.
     #[arg(long, value_name = "MEMBER", conflicts_with = "incarnation")]
     believe: Option<PathBuf>,
 }
