@@ -225,7 +225,8 @@ fn one_array(found: &[(usize, &Superblock)]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// New members of a growth say nothing as long as no member that was there before knows of them.
+/// New members of a growth say nothing as long as no member that was there before knows of them,
+/// unless they went on since: a growth begins with the generation after theirs.
 fn without_unknown_new_members(found: &mut Vec<(usize, &Superblock)>) {
     let is_new_member = |it: &Superblock| {
         let slot = it.entry(&it.member_uuid).map(|own| own.slot);
@@ -234,8 +235,13 @@ fn without_unknown_new_members(found: &mut Vec<(usize, &Superblock)>) {
     };
     let others = found.iter().map(|(_, it)| *it).filter(|it| !is_new_member(it));
     let others: Vec<&Superblock> = others.collect();
-    let is_known = |it: &Superblock| others.iter().any(|own| own.entry(&it.member_uuid).is_some());
-    found.retain(|(_, it)| others.is_empty() || !is_new_member(it) || is_known(it));
+    let Some(begins_by) = others.iter().map(|own| own.generation.saturating_add(1)).max() else {
+        return;
+    };
+    let is_known = |it: &Superblock| {
+        it.generation > begins_by || others.iter().any(|own| own.entry(&it.member_uuid).is_some())
+    };
+    found.retain(|(_, it)| !is_new_member(it) || is_known(it));
 }
 
 fn newest<'a>(

@@ -465,14 +465,16 @@ pub(crate) fn out_of_sync(array: &Array) -> Vec<bool> {
 }
 
 /// A growth begins when a member that was there before knows of it: new members are told first, and
-/// until then they are none.
+/// until then they are none. Ones that went on since are, whatever the others say.
 fn forget_unknown_new_members(own: &mut [Option<Superblock>]) {
     let elders = own.iter().flatten().filter(|it| !it.is_new_member());
     let elders: Vec<Superblock> = elders.cloned().collect();
-    let is_known =
-        |it: &Superblock| elders.iter().any(|elder| elder.member(it.member_uuid).is_some());
+    let Some(begins_by) = elders.iter().map(|it| it.generation + 1).max() else { return };
+    let is_known = |it: &Superblock| {
+        it.generation > begins_by || elders.iter().any(|own| own.member(it.member_uuid).is_some())
+    };
     for superblock in own {
-        let counts = |it: &Superblock| elders.is_empty() || !it.is_new_member() || is_known(it);
+        let counts = |it: &Superblock| !it.is_new_member() || is_known(it);
         *superblock = superblock.take().filter(counts);
     }
 }

@@ -3,7 +3,8 @@
 //! What must stay true: the growth begins with the superblocks of this start, and only then. The
 //! new members have theirs first, with whole maps and a flush mark. A new member that no other one
 //! lists counts for nothing (`ashlar_ondisk::assembly`). So a crash before an older member has the
-//! update leaves the array as it was, and after a later one every new member is there.
+//! update leaves the array as it was, and after a later one every new member is there. A second
+//! update comes before any request: new members that have it prove that the growth began.
 //!
 //! Not here: looking at the devices and clearing them, before the array stops (`grow.rs`).
 
@@ -136,7 +137,9 @@ pub(super) async fn record(
             control_io::refused(path, "writing its superblock", fault)
         })?;
     }
-    record::write_in_turn(local, next).await.map_err(|lost| not_recorded(&local.array, lost))
+    let not_recorded = |lost| not_recorded(&local.array, lost);
+    record::write_in_turn(local, next).await.map_err(not_recorded)?;
+    record::update(local, |_| {}).await.map_err(not_recorded)
 }
 
 async fn announce(

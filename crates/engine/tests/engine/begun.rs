@@ -16,7 +16,7 @@ use ashlar_engine::{
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
-use ashlar_sim::{DiskOptions, SimDisk, SimWorld, Stop};
+use ashlar_sim::{DiskImage, DiskOptions, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
 use ashlar_volume::{Command, Volume};
 use std::cell::RefCell;
@@ -328,6 +328,51 @@ fn a_power_cut_at_any_step_of_the_beginning_costs_nothing() {
         }
         assert!(cuts > 40, "{cuts} cuts");
     }
+}
+
+/// The members before the growth as they were when power went so many operations after its command,
+/// if it did not end earlier.
+fn members_at(operations: u64) -> Option<Vec<DiskImage>> {
+    let (mut world, disks) = new_world(1510);
+    let opener = world.opener();
+    let (engine, _) =
+        world.run(async move |handle| filled_pool(opener, &handle, 1510).await).done();
+    world.stop_at(world.operations() + operations, Stop::PowerCut);
+    let ended = world.run(async move |_| drop(engine.grow(spec()).await));
+    let is_cut = !matches!(ended, ashlar_sim::Ended::Done(()));
+    is_cut.then(|| disks[..small().members].iter().map(SimDisk::image).collect())
+}
+
+/// An operator puts all older members back, to before the growth: what the new ones know is not
+/// served, and what was put back is not the array.
+#[test]
+fn older_copies_of_all_members_but_the_new_ones_are_refused() {
+    let (mut world, disks) = new_world(1510);
+    let opener = world.opener();
+    let running = world.run(async move |handle| {
+        let (engine, _) = filled_pool(opener, &handle, 1510).await;
+        engine.grow(spec()).await.expect("it grows");
+        engine
+    });
+    drop(running.done());
+    world.stop(Stop::PowerCut);
+    let mut refused = 0;
+    for members in (0..).map_while(|at| members_at(1 + at * STEP)) {
+        disks.iter().zip(&members).for_each(|(disk, image)| disk.put_image(image));
+        if disks[..members.len()].iter().any(|it| superblock_of(it).geometry.is_growing()) {
+            continue;
+        }
+        let before: Vec<u64> = disks.iter().map(SimDisk::changes).collect();
+        let opener = world.opener();
+        let started = world.run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(assemble_dirty(small().members + ADDED)).await.map(drop)
+        });
+        assert!(started.done().is_err(), "after {refused} that were refused");
+        assert_eq!(before, disks.iter().map(SimDisk::changes).collect::<Vec<u64>>());
+        refused += 1;
+    }
+    assert!(refused > 20, "{refused} copies");
 }
 
 /// Bytes of the new end read as zeros, and take writes that last.

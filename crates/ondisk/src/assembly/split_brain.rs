@@ -29,8 +29,9 @@
 //! went on from there.
 //!
 //! A growth begins when a member that was there before has it: new members are told first, so that
-//! all of them are there by then. A new member of whom none of the others knows counts for nothing,
-//! whatever its generation is.
+//! all of them are there by then. A new member of whom none of the others knows counts for nothing
+//! if its update may be that first one. A second update comes before any request. So a new member
+//! of a later generation proves that the others were put back to an older state.
 //!
 //! `tests/ondisk/lineages.rs` tries these rules on random histories, and knows which requests were
 //! served.
@@ -61,8 +62,14 @@ pub(super) fn candidates(readings: &[MemberReading], array: Uuid) -> Vec<Candida
         .collect();
     let others: Vec<&Superblock> =
         all.iter().map(|(_, own)| *own).filter(|own| !own.is_new_member()).collect();
-    let is_known = |own: &Superblock| others.iter().any(|it| it.member(own.member_uuid).is_some());
-    all.retain(|(_, own)| others.is_empty() || !own.is_new_member() || is_known(own));
+    // A growth begins with the generation after that of its last members.
+    let Some(begins_by) = others.iter().map(|own| own.generation.saturating_add(1)).max() else {
+        return all;
+    };
+    let is_known = |own: &Superblock| {
+        own.generation > begins_by || others.iter().any(|it| it.member(own.member_uuid).is_some())
+    };
+    all.retain(|(_, own)| !own.is_new_member() || is_known(own));
     all
 }
 

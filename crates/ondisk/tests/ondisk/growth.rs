@@ -337,3 +337,19 @@ fn a_new_member_that_nobody_knows_counts_for_nothing() {
         assert_eq!(verdict.start, Start::Degraded, "{told}");
     }
 }
+
+/// A growth takes a second update before it serves: older copies of all other members do not undo
+/// what came after.
+#[test]
+fn a_new_member_that_went_on_is_not_forgotten() {
+    let before = updated(&pool(DEVICE_BYTES, 4096));
+    let served = updated(&started(&growing(&before, 3), 7));
+    for new in [9..12, 10..11] {
+        let old = (0..9).map(|slot| reading(&before, slot));
+        let all: Vec<_> = old.chain(new.map(|slot| reading(&served, slot))).collect();
+        let forced = AssemblyRequest { accept_dirty_degraded: true, ..Default::default() };
+        let verdict = assemble(&all, &forced);
+        assert!(matches!(verdict.start, Start::Refused(_)), "{:?}", verdict.start);
+        assert_eq!(verdict.newest.map(|it| it.generation), Some(served.generation));
+    }
+}
