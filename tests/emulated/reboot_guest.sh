@@ -60,6 +60,8 @@ step_1() {
   # On a busy machine drives may appear half a minute after the first.
   sed -i 's/^#grace_s = 30 /grace_s = 60 /' /etc/ashlar/ashlar.toml
   grep '^grace_s = 60' /etc/ashlar/ashlar.toml
+  # And all of them may be silent for a while, which is the host's fault and none of a drive.
+  sed -i '/^\[tuning\]/a silent_flash_ms = 60000\nsilent_rotational_ms = 60000' /etc/ashlar/ashlar.toml
   systemctl restart ashlar
   say "create"
   ashlar create tank --level 6 ${DRIVES}tank{0,1,2,3}
