@@ -63,8 +63,8 @@ pub enum Verb {
     /// Inspect a server: its parts, its faults and the link that is its bottleneck.
     ///
     /// The lab inspects this machine, or a directory made by `lab capture`. Nothing is changed, and
-    /// no drive is written to. Exit code 0: qualified; 1: a check fails; 2: no check fails, but a
-    /// decisive check could not be made.
+    /// no drive is written to. Exit code 0: all checks passed; 1: a check failed; 2: no check
+    /// failed, but one that the verdict needs could not be made.
     Inspect(crate::inspect::Args),
     /// Find mistakes in a benchmark, before or after the run.
     Lint(Box<crate::lint::cli::Args>),

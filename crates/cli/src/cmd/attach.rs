@@ -15,8 +15,8 @@ use std::path::Path;
 /// This command needs root. Ashlar uses the kernel's ublk driver if there is one. Otherwise the
 /// daemon serves the volume as a file by FUSE, and sets up a loop device on this file.
 ///
-/// The daemon attaches the volume again at each start of the array, unless you give
-/// --not-remembered. A daemon that was restarted remembers this only with `remember` in the section
+/// From now on, the daemon attaches the volume at each start of the array. With --not-remembered it
+/// does not. A daemon that was restarted remembers this only with `remember` in the section
 /// `[start]` of the configuration. Debian and RPM packages add the name /dev/ashlar/ARRAY.
 ///
 /// If the daemon dies, requests to a ublk device wait until a daemon runs again. Requests to a loop

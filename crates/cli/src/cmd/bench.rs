@@ -63,7 +63,8 @@ pub struct Args {
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// What happens after a crash: log, bitmap or none, as in `create` [default: as `create`].
+    /// How the array is kept consistent: log, bitmap or none, as in `create` [default: as
+    /// `create`].
     #[arg(long)]
     policy: Option<Policy>,
 

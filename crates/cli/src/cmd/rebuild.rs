@@ -24,7 +24,7 @@ enum Action {
         /// Name of the array.
         array: String,
     },
-    /// Show the progress of rebuilds until all rebuilds have ended.
+    /// Wait for the end of the rebuilds, and show their progress.
     Wait {
         /// Name of the array.
         array: String,
