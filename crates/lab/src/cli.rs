@@ -75,9 +75,8 @@ pub enum Verb {
     /// addresses.
     ///
     /// Each identifier is replaced everywhere by the same made-up identifier of the same shape. So
-    /// the copy can still be inspected, reported and compared. Read the
-    /// copy before you send it: names that follow no pattern, such as the name of a pool, stay in
-    /// it.
+    /// the copy can still be inspected, reported and compared. Read the copy before you send it:
+    /// names that follow no pattern, such as the name of a pool, stay in it.
     Redact(crate::redact::Args),
     /// Make the report of a run: the verdict first, then every figure with its mark and its
     /// command.
