@@ -8,8 +8,6 @@
 
 use crate::coordinator;
 use crate::event::names;
-use crate::in_flight::StoreWrite;
-use crate::lists::List;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::slot::MemberDevice;
@@ -55,20 +53,6 @@ pub(crate) async fn take_out_failed(
         coordinator::all_recorded(local).await.map_err(|_| VolumeErrorKind::Io)?;
     }
     Ok(())
-}
-
-/// Wait for these records of the log, and blame the devices that did not take theirs.
-pub(crate) async fn failed_records(
-    local: &Rc<LocalArray>,
-    mut records: List<StoreWrite>,
-) -> FailedMembers {
-    let mut failed = FailedMembers::new();
-    for (target, pending, _) in records.drain(..) {
-        if let Err(fault) = pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result) {
-            blame(local, target, fault, &mut failed).await;
-        }
-    }
-    failed
 }
 
 /// A read failed on a member: count it; a member that is gone, or that fails too often, goes out of

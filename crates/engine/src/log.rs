@@ -4,6 +4,7 @@
 //! - here          what a worker keeps of its log
 //! - `updates`     updates: their numbers, their way into the log rings, their end
 //! - `update`      what one update changes, as its records say it
+//! - `arrivals`    which of its records are on their devices
 //! - `holders`     the devices that hold its record, each with its log ring
 //! - `space`       which update gets space for records, and how it comes back
 //! - `ahead`       records of whole stripes, written before their writes come; `write_ahead`
@@ -11,7 +12,7 @@
 //! - `log_ring`    one log ring on one device: records become batches
 //! - `ring_space`  the space of a log ring
 //! - `window`      numbers of updates, and which are under way
-//! - `places`      the newest number of each stripe
+//! - `places`      the newest numbers of each stripe
 //! - `shape`       how the log area is divided
 //! - `replay`      replays the logs of the members at a start
 //!
@@ -29,6 +30,7 @@
 //! leave a readable block that is neither old nor new, and no mark.
 
 mod ahead;
+mod arrivals;
 mod holders;
 pub(crate) mod log_ring;
 mod places;
@@ -54,7 +56,7 @@ use ashlar_ring::local::Semaphore;
 use ashlar_units::MemberIdx;
 use holders::LogRings;
 use log_ring::Common;
-use places::Places;
+use places::{Numbered, Places};
 use std::cell::Cell;
 use std::cell::RefCell;
 use std::io;
@@ -75,11 +77,7 @@ pub(crate) struct Log {
     ahead: RefCell<Ahead>,
     space: Space,
     bodies: RefCell<Vec<Rc<Body>>>,
-    /// By stripe: the number of its newest logged update that is in place, but perhaps in caches
-    /// only.
-    in_place: RefCell<Places>,
-    /// By stripe: its newest full record.
-    newest_full: RefCell<Places>,
+    numbers: RefCell<Places>,
 }
 
 /// The waiters for space, and the state of settling.
@@ -128,8 +126,7 @@ impl Log {
             ahead: RefCell::new(Ahead::new()),
             space: Space::new(),
             bodies: RefCell::default(),
-            in_place: RefCell::new(Places::new()),
-            newest_full: RefCell::new(Places::new()),
+            numbers: RefCell::new(Places::new()),
         }))
     }
 
@@ -144,13 +141,15 @@ impl Log {
 
     /// An update whose record has its blocks is in place.
     pub(crate) fn note_in_place(&self, stripe: Stripe) {
-        self.in_place.borrow_mut().note(stripe.id(), self.common.array.caches.note_logged());
+        let number = self.common.array.caches.note_logged();
+        self.numbers.borrow_mut().note(stripe.id(), Numbered::InPlace, number);
     }
 
     /// Whether only the log may have what was last written to some block of the stripe. Then a
     /// record that outdates older ones must not be written for it: they are still needed.
     pub(crate) fn is_needed_for(&self, stripe: Stripe) -> bool {
-        self.common.array.caches.hold_logged(self.in_place.borrow().newest(stripe.id()))
+        let newest = self.newest(stripe, Numbered::InPlace);
+        self.common.array.caches.hold_logged(newest)
     }
 
     /// Blocks of one contiguous update at most; `None` if every update of a stripe will do.
@@ -179,16 +178,23 @@ impl Log {
     /// Whether no record of the stripe with data, and none of a first write, counts any more,
     /// whatever devices are lost: all of them call it settled.
     pub(crate) fn is_settled(&self, stripe: Stripe) -> bool {
-        let newest = self.ahead.borrow().newest(stripe.id());
-        newest == 0 || self.log_rings.all(|log_ring| log_ring.ring.borrow().says() > newest)
+        self.all_say_settled(self.newest(stripe, Numbered::Record))
     }
 
     /// Whether no full record of the stripe counts any more, whatever devices are lost. A
     /// parity-only record is not on the device of its block, and with all devices of parity lost
     /// nothing would outdate a copy that is there.
     pub(crate) fn has_no_copies(&self, stripe: Stripe) -> bool {
-        let newest = self.newest_full.borrow().newest(stripe.id());
-        newest == 0 || self.log_rings.all(|log_ring| log_ring.ring.borrow().says() > newest)
+        self.all_say_settled(self.newest(stripe, Numbered::Full))
+    }
+
+    /// The newest number that the stripe may have; 0 if it has none.
+    fn newest(&self, stripe: Stripe, what: Numbered) -> u64 {
+        self.numbers.borrow().newest(stripe.id(), what)
+    }
+
+    fn all_say_settled(&self, number: u64) -> bool {
+        number == 0 || self.log_rings.all(|log_ring| log_ring.ring.borrow().says() > number)
     }
 
     /// Nobody uses a record that was written early any more.
@@ -208,6 +214,7 @@ impl Log {
         // A log ring that has not dropped it yet is one of a device that went.
         let Some(own) = Rc::get_mut(&mut body) else { return };
         own.holders.clear();
+        own.targets.clear();
         own.pieces.clear();
         let mut bodies = self.bodies.borrow_mut();
         if bodies.len() < BODIES_KEPT {

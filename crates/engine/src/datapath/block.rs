@@ -1,5 +1,5 @@
 //! The most frequent small write, in as few steps as it takes: one block of a healthy stripe, with
-//! all parity, on an array without log and checksums.
+//! all parity, on an array without checksums.
 //!
 //! What must stay true: it does what steps 5 to 12 of [`write_stripe`](super::write) would do, in
 //! their order and under the same lock. The plan is the general one
@@ -12,11 +12,13 @@
 use super::clock::StageClock;
 use super::gather::{NotRead, judge};
 use super::store::{NoRoom, Writes};
+use super::{log, parity_only};
 use crate::blame::{FailedMembers, blame};
 use crate::canary::{Canary, sings};
 use crate::datapath::payload::Payload;
 use crate::local_array::{LocalArray, Starter};
-use crate::log::update::Piece;
+use crate::log::update::{NewUpdate, Piece};
+use crate::log::updates::Update;
 use crate::metrics::WriteStage;
 use crate::scratch::Leave;
 use crate::slot::{MemberDevice, WriteTarget};
@@ -24,11 +26,14 @@ use crate::stripe::work::Missing;
 use ashlar_device::{Command, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{BlockUpdate, Stripe, plan_block};
+use ashlar_ondisk::log::RecordKind;
 use ashlar_parity::{Change, Locality};
 use ashlar_ring::{GROUP_MAX, Group};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, Nanos, StripIdx, to_u64};
+use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// One write in this many is timed answer by answer, so that members can be compared.
@@ -36,8 +41,12 @@ const TIMED_EVERY: u64 = 4;
 
 /// What came of it.
 pub(super) enum Written {
-    /// Every write has ended; these members failed theirs, if any did.
-    Stored(Option<FailedMembers>),
+    /// Every write has ended; these members failed theirs, if any did. The update that the log
+    /// has, if there is one, ends when it drops.
+    Stored(Option<FailedMembers>, Option<Update>),
+    /// Its record is on some devices and not on others, and no member could be put out for that.
+    /// Nothing is in place.
+    Unrecorded(VolumeErrorKind),
     /// Nothing has changed: these strips could not be read.
     Unread(Missing),
 }
@@ -112,7 +121,7 @@ pub(super) fn plan(local: &LocalArray, payload: &Payload, is_written: bool) -> O
     let (array, stripe) = (&local.array, payload.stripe());
     let is_plain = payload.extent.bytes == BLOCK_BYTES
         && is_written
-        && local.log().is_none()
+        && (local.log().is_none() || has_plain_records(local, stripe))
         && array.checksums.is_none()
         && array.missing_slots() == 0;
     if !is_plain {
@@ -120,6 +129,11 @@ pub(super) fn plan(local: &LocalArray, payload: &Payload, is_written: bool) -> O
     }
     let update = plan_block(array.geometry_of(stripe), payload.extent, &array.view(stripe))?;
     (strips(update).count() <= GROUP_MAX).then_some(update)
+}
+
+/// Whether the record of one block has the new content of all its strips.
+fn has_plain_records(local: &LocalArray, stripe: Stripe) -> bool {
+    !log::is_mirror(&local.array, stripe) && !parity_only::may_be(local)
 }
 
 /// The strips of the update, in the order in which this file lists things.
@@ -184,7 +198,16 @@ pub(super) async fn write(
     }
     clock.lap(local, WriteStage::Gather);
     compute(local, update, payload, &mut blocks);
+    let mut pieces = pieces(local, update, payload, blocks);
     clock.lap(local, WriteStage::Parity);
+    let recorded = match local.log() {
+        None => Ok(None),
+        Some(_) => pin!(record(local, stripe, update, &pieces)).await.map(Some),
+    };
+    let recorded = match recorded {
+        Ok(recorded) => recorded,
+        Err(error) => return Written::Unrecorded(error),
+    };
     clock.lap(local, WriteStage::Log);
     // Where there are spare cells, that is asked anew: since it was read there, a strip may have
     // got another place.
@@ -192,7 +215,6 @@ pub(super) async fn write(
         None => read_places,
         Some(_) => places(local, stripe, update),
     };
-    let mut pieces = pieces(local, update, payload, blocks);
     // Since the plan was made a member may have been lost, and its strips have got spare cells. Of
     // an array that grows, strips may be on their way to another place.
     let is_replaced = |place: &(MemberIdx, u64)| local.is_replaced(place.0);
@@ -201,7 +223,7 @@ pub(super) async fn write(
         || local.has_replacements() && places.iter().flatten().any(is_replaced);
     if is_elsewhere {
         let failed = Box::pin(store_twice(local, stripe, update, pieces)).await;
-        return Written::Stored(Some(failed));
+        return Written::Stored(Some(failed), recorded);
     }
     let stored = pieces.iter().map(|piece| usize::from(piece.is_some())).sum();
     commands.begin_again(local, stored);
@@ -211,10 +233,11 @@ pub(super) async fn write(
     }
     let bad = bad_writes(local, &mut commands);
     if !bad.is_empty() {
-        return Written::Stored(Some(Box::pin(blame_all(local, &places, &pieces, bad)).await));
+        let failed = Box::pin(blame_all(local, &places, &pieces, bad)).await;
+        return Written::Stored(Some(failed), recorded);
     }
     keep_blocks(local, &mut pieces);
-    Written::Stored(None)
+    Written::Stored(None, recorded)
 }
 
 /// Blocks in their turn.
@@ -222,6 +245,22 @@ async fn wait_for_blocks(local: &LocalArray, places: &mut [Option<BufMut>]) -> L
     let (mut blocks, leave) = local.scratch.take(places.len(), BLOCK_BYTES_USIZE).await;
     places.fill_with(|| blocks.pop());
     leave
+}
+
+/// The record of the update becomes durable on every holder.
+async fn record(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+    update: BlockUpdate,
+    own: &PerStrip<Buf>,
+) -> Result<Update, VolumeErrorKind> {
+    let mut pieces = local.pools.pieces.list();
+    for (strip, bytes) in strips(update).zip(own) {
+        pieces.extend(bytes.clone().map(|bytes| Piece::new(strip, update.rows, bytes)));
+    }
+    let stored = update.parity.with(update.strip);
+    let (kind, rows) = (RecordKind::Full, update.rows);
+    log::record(local, NewUpdate { stripe, kind, rows, stored, pieces }).await
 }
 
 /// The blocks of parity are nobody's again.

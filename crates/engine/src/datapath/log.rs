@@ -6,7 +6,7 @@
 //! on the others.
 
 use crate::array::Array;
-use crate::blame::{FailedMembers, failed_records, take_out_failed};
+use crate::blame::{FailedMembers, take_out_failed};
 use crate::canary::{Canary, sings};
 use crate::coordinator::map_writer;
 use crate::coordinator::messages::on_coordinator;
@@ -42,7 +42,8 @@ pub(super) fn record_kind(local: &LocalArray, stripe: Stripe, asked: Extent) -> 
     Some(RecordKind::Full)
 }
 
-fn is_mirror(array: &Array, stripe: Stripe) -> bool {
+/// Whether its stripes have no parity: each strip is a copy.
+pub(super) fn is_mirror(array: &Array, stripe: Stripe) -> bool {
     array.geometry_of(stripe).data_strips() == 1
 }
 
@@ -148,11 +149,11 @@ pub(super) async fn record(
     // A member that was failing when the update was planned is not named by the record. If it were
     // in service after a crash, the restart would take the record for complete.
     take_out_failing(local).await?;
-    let (update, batches) = log.begin(local, new).await.map_err(|_| VolumeErrorKind::Io)?;
+    let update = log.begin(local, new).await.map_err(|_| VolumeErrorKind::Io)?;
     if sings(Canary::RecordNotAwaited) {
         return Ok(update);
     }
-    let failed = failed_records(local, batches).await;
+    let failed = update.failed_holders().await;
     if !failed.is_empty() || local.array.has_failing_slots() {
         Box::pin(take_out_failed(local, failed)).await?;
     }

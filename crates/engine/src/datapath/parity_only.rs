@@ -52,7 +52,7 @@ pub(super) fn kind_of(
     payload: &Payload,
     old: &RowSet,
 ) -> Option<RecordKind> {
-    let may_be = (local.array.may_be_parity_only() || sings(Canary::ParityOnlyUnstated))
+    let may_be = may_be(local)
         && local.log().is_some_and(|log| {
             log.has_no_copies(payload.stripe()) || sings(Canary::ParityOnlyOverCopies)
         });
@@ -60,6 +60,11 @@ pub(super) fn kind_of(
         return kind;
     }
     change_of(local, plan, payload, old).map(RecordKind::ParityOnly).or(kind)
+}
+
+/// Whether the array has members of which this form can be.
+pub(super) fn may_be(local: &LocalArray) -> bool {
+    local.array.may_be_parity_only() || sings(Canary::ParityOnlyUnstated)
 }
 
 fn change_of(

@@ -19,6 +19,7 @@ use crate::datapath::heal::heal;
 use crate::datapath::payload::Payload;
 use crate::intent::RegionNo;
 use crate::local_array::LocalArray;
+use crate::log::updates::Update;
 use crate::metrics::WriteStage;
 use crate::stripe::lock::{Hold, RowGuard};
 use crate::stripe::work::StripeWrite;
@@ -87,11 +88,14 @@ pub(crate) async fn write_stripe(
         };
         match written {
             block::Written::Unread(missing) => unread = Some(missing.all()),
-            block::Written::Stored(failed) => {
+            block::Written::Unrecorded(error) => {
+                return done_or_distrust(local, stripe, Err(error)).await;
+            }
+            block::Written::Stored(failed, recorded) => {
                 if failed.is_some() || local.array.has_failing_slots() {
                     settle(local, stripe, failed.unwrap_or_default()).await?;
                 }
-                return end_block(local, stripe, &mut clock);
+                return end_block(local, stripe, recorded, &mut clock);
             }
         }
     }
@@ -111,10 +115,11 @@ pub(crate) async fn write_stripe(
 fn end_block(
     local: &LocalArray,
     stripe: Stripe,
+    recorded: Option<Update>,
     clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
     clock.lap(local, WriteStage::Store);
-    note_cached(local, stripe, None);
+    note_cached(local, stripe, recorded.as_ref().map(|_| RecordKind::Full));
     local.counts().rmw_writes.add(1);
     Ok(())
 }

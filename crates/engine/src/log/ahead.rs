@@ -45,25 +45,13 @@ pub(super) struct Ahead {
     ready: BTreeMap<StripeId, Rc<Body>>,
     /// Rises when what is on its way is not wanted any more.
     epoch: u64,
-    /// By stripe: the newest record with data, or of a first write.
-    newest: Places,
     /// By stripe: one that was written whole lately.
     whole: [Option<StripeId>; STREAMS],
 }
 
 impl Ahead {
     pub(super) fn new() -> Ahead {
-        Ahead { ready: BTreeMap::new(), epoch: 0, newest: Places::new(), whole: [None; STREAMS] }
-    }
-
-    /// A record with data, or of a first write, was numbered.
-    pub(super) fn note(&mut self, stripe: StripeId, sequence: u64) {
-        self.newest.note(stripe, sequence);
-    }
-
-    /// The newest such record that the stripe may have; 0 if it has none.
-    pub(super) fn newest(&self, stripe: StripeId) -> u64 {
-        self.newest.newest(stripe)
+        Ahead { ready: BTreeMap::new(), epoch: 0, whole: [None; STREAMS] }
     }
 
     /// A stripe is about to be written whole: which stripes of its geometry may follow, if it
@@ -109,10 +97,15 @@ impl Ahead {
         bodies.into_iter().filter_map(|body| self.ready.insert(body.stripe, body)).collect()
     }
 
-    /// The record of a stripe, if it is there; `Err` if another may have come later.
-    pub(super) fn take(&mut self, stripe: StripeId) -> Option<Result<Rc<Body>, Rc<Body>>> {
+    /// The record of a stripe, if it is there; `Err` if it is not later than `newest`, the newest
+    /// with data or of a first write.
+    pub(super) fn take(
+        &mut self,
+        stripe: StripeId,
+        newest: u64,
+    ) -> Option<Result<Rc<Body>, Rc<Body>>> {
         let body = self.ready.remove(&stripe)?;
-        Some(if self.newest(stripe) < body.sequence { Ok(body) } else { Err(body) })
+        Some(if newest < body.sequence { Ok(body) } else { Err(body) })
     }
 
     /// Nothing of it is wanted any more: what was ready comes back, what is on its way will.
@@ -147,7 +140,7 @@ mod tests {
         assert!(ahead.arrive(ahead.epoch(), bodies(66..96, 1)).is_empty());
         for stripe in 66..64 + STRIPES / 2 {
             assert_eq!(ahead.wanted(at(stripe)), None);
-            assert!(ahead.take(at(stripe)).is_some_and(|taken| taken.is_ok()));
+            assert!(ahead.take(at(stripe), 0).is_some_and(|taken| taken.is_ok()));
         }
         assert_eq!(ahead.wanted(at(80)), Some(96..128));
     }
@@ -155,12 +148,10 @@ mod tests {
     #[test]
     fn each_record_serves_one_write_and_only_if_none_came_later() {
         let mut ahead = Ahead::new();
-        ahead.note(at(2), 4);
         ahead.arrive(ahead.epoch(), bodies(1..4, 5));
-        ahead.note(at(3), 9);
-        assert!(ahead.take(at(2)).is_some_and(|taken| taken.is_ok()), "4 was before it");
-        assert!(ahead.take(at(2)).is_none());
-        assert!(ahead.take(at(3)).is_some_and(|taken| taken.is_err()), "9 came after it");
+        assert!(ahead.take(at(2), 4).is_some_and(|taken| taken.is_ok()), "4 was before it");
+        assert!(ahead.take(at(2), 4).is_none());
+        assert!(ahead.take(at(3), 9).is_some_and(|taken| taken.is_err()), "9 came after it");
     }
 
     #[test]
@@ -169,7 +160,7 @@ mod tests {
         let epoch = ahead.epoch();
         assert!(ahead.give_up().is_empty());
         assert_eq!(ahead.arrive(epoch, bodies(1..4, 5)).len(), 3);
-        assert!(ahead.take(at(2)).is_none());
+        assert!(ahead.take(at(2), 0).is_none());
         assert!(ahead.arrive(ahead.epoch(), bodies(1..4, 8)).is_empty());
         assert_eq!(ahead.give_up().len(), 3);
     }

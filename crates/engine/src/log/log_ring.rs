@@ -12,7 +12,7 @@
 
 use super::ring_space::RingSpace;
 use super::shape::LogShape;
-use super::update::Body;
+use super::update::{Body, Piece};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::room::patience::Patience;
@@ -21,7 +21,7 @@ use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass, PoolUsage};
 use ashlar_ondisk::log::{BATCHES_IN_FLIGHT_MAX, HeaderEncoder, LogIdentity, NewRecord, Part};
 use ashlar_ring::local::Signal;
-use ashlar_ring::{Completion, Completions, PARTS_MAX, Pending};
+use ashlar_ring::{Completions, PARTS_MAX, Pending};
 use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, StripIdx, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -91,20 +91,48 @@ fn batches_in_flight(has_volatile_cache: bool) -> usize {
     if has_volatile_cache { 1 } else { BATCHES_IN_FLIGHT_MAX }
 }
 
-/// A record that waits for its batch.
+/// A record that waits for its batch. Its update learns how it ended when this drops.
 pub(super) struct Item {
-    pub(super) body: Rc<Body>,
-    /// The strip that this device stores.
-    pub(super) strip: StripIdx,
+    body: Option<Rc<Body>>,
+    /// The number of this device among the holders.
+    holder: usize,
+    /// The strip that it stores.
+    strip: StripIdx,
     /// Blocks of payload.
-    pub(super) blocks: usize,
-    pub(super) done: Completion<Outcome>,
+    blocks: usize,
+    result: Result<(), Fault>,
 }
 
 impl Item {
+    /// The record of this holder.
+    pub(super) fn new(body: &Rc<Body>, holder: usize) -> Item {
+        let strip = body.holders[holder].strip;
+        let blocks = body.blocks_of(strip);
+        Item { body: Some(Rc::clone(body)), holder, strip, blocks, result: Err(Fault::GONE) }
+    }
+
+    fn body(&self) -> &Body {
+        self.body.as_deref().expect("until it ends")
+    }
+
+    /// What this device stores of the update.
+    fn parts(&self) -> impl Iterator<Item = &Piece> {
+        self.body().parts_of(self.strip)
+    }
+
     /// Bytes of its batch if it went alone.
     pub(super) fn bytes_alone(blocks: usize) -> u64 {
         to_u64(HEADER_BYTES + blocks * BLOCK_BYTES_USIZE)
+    }
+}
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take() else { return };
+        let waiter = body.arrivals.end(self.holder, self.result);
+        // Before the waiter hears of it: the body is used again.
+        drop(body);
+        waiter.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -296,21 +324,21 @@ impl LogRing {
         let mut encoder = HeaderEncoder::new(&mut header, bytes_max, self.identity());
         let (mut newest_update, mut promised, mut pieces) = (0, 0, 0);
         while let Some(item) = queue.front() {
-            let body = &item.body;
-            let (holders, parts) = (body.holders.len(), body.parts_of(item.strip).count());
+            let body = item.body();
+            let (holders, parts) = (body.holders.len(), item.parts().count());
             // The first one goes in any case, in more than one call if need be.
             let is_too_many = pieces > 0 && pieces + parts >= PARTS_MAX;
             if is_too_many || !encoder.fits(body.kind, (holders, parts), item.blocks) {
                 break;
             }
             encode(&mut encoder, item);
-            newest_update = newest_update.max(item.body.sequence);
+            newest_update = newest_update.max(body.sequence);
             promised += Item::bytes_alone(item.blocks);
             pieces += parts;
             items.extend(queue.pop_front());
         }
         let log_ring = u16::try_from(self.common.worker).expect("workers are few");
-        let payload = || items.iter().flat_map(|item| item.body.parts_of(item.strip));
+        let payload = || items.iter().flat_map(|item| item.parts());
         let bytes = encoder.finish(
             log_ring,
             number,
@@ -370,7 +398,7 @@ impl LogRing {
     /// Start to write a batch; `None` if the log ring has let its device go.
     fn start(&self, batch: &Batch) -> Option<Pending<Outcome>> {
         let device = self.device.borrow().clone()?;
-        let payload = batch.items.iter().flat_map(|item| item.body.parts_of(item.strip));
+        let payload = batch.items.iter().flat_map(|item| item.parts());
         let parts = std::iter::once(&batch.header).chain(payload.map(|piece| &piece.bytes));
         let parts: Vec<Buf> = parts.cloned().collect();
         let is_durable = device.facts().has_volatile_cache && !sings(Canary::RecordNotForced);
@@ -397,18 +425,15 @@ impl LogRing {
             // Waiters for space look again: it came back, or there will be no more on this device.
             self.common.changed.notify_all();
         }
-        for Item { body, done, .. } in items.drain(..) {
-            // Before the waiter hears of it: the body is used again.
-            drop(body);
-            done.complete(Outcome { result, buffer: None });
-        }
+        items.iter_mut().for_each(|item| item.result = result);
+        items.clear();
         items
     }
 }
 
 fn encode(encoder: &mut HeaderEncoder<'_>, item: &Item) {
-    let body = &item.body;
-    let parts: SmallVec<[Part; 16]> = body.parts_of(item.strip).map(|piece| piece.part).collect();
+    let body = item.body();
+    let parts: SmallVec<[Part; 16]> = item.parts().map(|piece| piece.part).collect();
     let record = NewRecord {
         sequence: body.sequence,
         stripe: body.stripe.number(),

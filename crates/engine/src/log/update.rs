@@ -3,13 +3,17 @@
 //! What must stay true: pieces are in the order of the record. Each device's record carries what
 //! that device stores, and nothing else.
 
+use super::arrivals::Arrivals;
 use crate::lists::List;
+use crate::slot::WriteTarget;
+use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
 use ashlar_layout::Stripe;
 use ashlar_layout::{RowRange, StripeId};
 use ashlar_ondisk::log::{Holder, Part, RecordKind};
 use ashlar_units::StripSet;
 use ashlar_units::{StripIdx, to_usize};
+use std::future::poll_fn;
 
 /// New content of some rows of one strip.
 #[derive(Clone)]
@@ -59,6 +63,9 @@ pub(super) struct Body {
     pub(super) kind: RecordKind,
     pub(super) rows: RowRange,
     pub(super) holders: Vec<Holder>,
+    /// The same devices, to be blamed if their records fail.
+    pub(super) targets: Vec<WriteTarget>,
+    pub(super) arrivals: Arrivals,
     /// New content, strips rising; data strips before parity strips. Empty if the kind has no
     /// payload.
     pub(super) pieces: Vec<Piece>,
@@ -72,8 +79,17 @@ impl Body {
             kind: RecordKind::Full,
             rows: RowRange::default(),
             holders: Vec::new(),
+            targets: Vec::new(),
+            arrivals: Arrivals::default(),
             pieces: Vec::new(),
         }
+    }
+
+    /// Wait until every holder has its record or has failed it. Those that failed.
+    pub(super) async fn failed_records(&self) -> impl Iterator<Item = (WriteTarget, Fault)> {
+        poll_fn(|context| self.arrivals.poll(context)).await;
+        let failed = self.arrivals.take_failed().into_iter();
+        failed.map(|(holder, fault)| (self.targets[holder], fault))
     }
 
     /// What the device that stores `strip` keeps of it.

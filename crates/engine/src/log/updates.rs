@@ -5,15 +5,13 @@
 use super::Log;
 use super::holders::Held;
 use super::log_ring::Item;
+use super::places::Numbered;
 use super::space::NoLogSpace;
 use super::update::Body;
-use crate::in_flight::StoreWrite;
-use crate::lists::List;
+use crate::blame::{FailedMembers, blame};
 use crate::local_array::LocalArray;
 use crate::log::update::NewUpdate;
-use ashlar_device::Outcome;
 use ashlar_ondisk::log::RecordKind;
-use ashlar_ring::Pending;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -25,8 +23,7 @@ pub(crate) struct Update {
 }
 
 impl Log {
-    /// Number an update and hand its record to the log rings of its holders; waits for space. What
-    /// comes back besides are the batches, one for each holder, to be waited for.
+    /// Number an update and hand its record to the log rings of its holders; waits for space.
     ///
     /// # Errors
     /// [`NoLogSpace`]: then it has no number and no record.
@@ -34,7 +31,7 @@ impl Log {
         &self,
         local: &Rc<LocalArray>,
         mut new: NewUpdate,
-    ) -> Result<(Update, List<StoreWrite>), NoLogSpace> {
+    ) -> Result<Update, NoLogSpace> {
         let body = self.body_of(&mut new);
         let held = self.space_for(local, &new, &body).await?;
         Ok(self.number(local, body, held))
@@ -47,36 +44,54 @@ impl Log {
         local: &Rc<LocalArray>,
         mut body: Rc<Body>,
         held: SmallVec<[Held; 8]>,
-    ) -> (Update, List<StoreWrite>) {
+    ) -> Update {
         {
             let body = Rc::get_mut(&mut body).expect("not handed out yet");
             body.sequence = self.window.borrow_mut().begin();
             body.holders.extend(held.iter().map(|(_, _, holder)| *holder));
+            body.targets.extend(held.iter().map(|(_, target, _)| *target));
+            body.arrivals.begin(held.len());
         }
+        let mut numbers = self.numbers.borrow_mut();
         if body.kind != RecordKind::InDoubt {
-            self.ahead.borrow_mut().note(body.stripe, body.sequence);
+            numbers.note(body.stripe, Numbered::Record, body.sequence);
         }
         if body.kind == RecordKind::Full {
-            self.newest_full.borrow_mut().note(body.stripe, body.sequence);
+            numbers.note(body.stripe, Numbered::Full, body.sequence);
         }
+        drop(numbers);
         local.counts().log_records.add(1);
         if body.kind.change().is_some() {
             local.counts().parity_only_records.add(1);
         }
-        let mut batches = local.pools.writes.list();
-        for (log_ring, target, holder) in held {
-            let (done, pending): (_, Pending<Outcome>) = local.worker.outcomes.pair();
-            let (strip, blocks) = (holder.strip, body.blocks_of(holder.strip));
-            log_ring.push(Item { body: Rc::clone(&body), strip, blocks, done });
-            batches.push((target, pending, None));
+        for (at, (log_ring, ..)) in held.into_iter().enumerate() {
+            log_ring.push(Item::new(&body, at));
         }
-        (Update { local: Rc::clone(local), body: Some(body) }, batches)
+        Update { local: Rc::clone(local), body: Some(body) }
     }
 
     /// The update has ended.
     fn end(&self, local: &Rc<LocalArray>, body: Rc<Body>) {
         self.recycle(body);
         self.settle_if_awaited(local);
+    }
+}
+
+impl Update {
+    /// Wait until every holder has its record, and blame those that failed it.
+    pub(crate) async fn failed_holders(&self) -> FailedMembers {
+        let mut failed = FailedMembers::new();
+        if let Some(body) = &self.body {
+            blame_failed(&self.local, body, &mut failed).await;
+        }
+        failed
+    }
+}
+
+/// The same for an update that has no owner yet.
+pub(super) async fn blame_failed(local: &Rc<LocalArray>, body: &Body, failed: &mut FailedMembers) {
+    for (target, fault) in body.failed_records().await {
+        blame(local, target, fault, failed).await;
     }
 }
 

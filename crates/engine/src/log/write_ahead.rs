@@ -6,10 +6,11 @@
 //! is durable.
 
 use super::Log;
-use crate::blame::{failed_records, take_out_failed};
+use super::places::Numbered;
+use crate::blame::{FailedMembers, take_out_failed};
 use crate::local_array::LocalArray;
 use crate::log::update::NewUpdate;
-use crate::log::updates::Update;
+use crate::log::updates::{Update, blame_failed};
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::StripeNo;
@@ -25,7 +26,8 @@ impl Log {
         if let Some(numbers) = wanted {
             self.write_ahead(local, stripe, numbers);
         }
-        let taken = self.ahead.borrow_mut().take(stripe.id())?;
+        let newest = self.newest(stripe, Numbered::Record);
+        let taken = self.ahead.borrow_mut().take(stripe.id(), newest)?;
         match taken {
             Ok(body) => Some(Update { local: Rc::clone(local), body: Some(body) }),
             Err(body) => {
@@ -42,7 +44,6 @@ impl Log {
         let geometry = array.geometry_of(first);
         let rows = RowRange::new(0, geometry.strip_blocks());
         let (mut bodies, mut held_rows) = (Vec::new(), Vec::new());
-        let mut batches = local.pools.writes.list();
         for number in numbers.start..numbers.end.min(geometry.stripe_count()) {
             let stripe = geometry.stripe(StripeNo(number));
             if !self.may_be_ahead(stripe) {
@@ -54,9 +55,8 @@ impl Log {
             let mut new = NewUpdate { stripe, kind, rows, stored, pieces };
             let Some(held) = self.space_at_once(local, &new) else { break };
             let body = self.body_of(&mut new);
-            let (mut update, mut own) = self.number(local, body, held);
+            let mut update = self.number(local, body, held);
             bodies.extend(update.body.take());
-            batches.append(&mut own);
             held_rows.push(guard);
         }
         if bodies.is_empty() {
@@ -67,7 +67,10 @@ impl Log {
         let handle = local.worker.handle.clone();
         handle.spawn(async move {
             let _under_way = local.begin();
-            let failed = failed_records(&local, batches).await;
+            let mut failed = FailedMembers::new();
+            for body in &bodies {
+                blame_failed(&local, body, &mut failed).await;
+            }
             let is_good = failed.is_empty() || take_out_failed(&local, failed).await.is_ok();
             let Some(log) = local.log() else { return };
             if !is_good {
