@@ -7,14 +7,17 @@
 //! - `clients` who asks
 //! - `figures` what is reported
 //! - `hollow`  members that forget
+//! - `rebuild` members that are rebuilt instead of a load
 //! - [`via`]   the same through an export
 
 mod clients;
 mod figures;
 mod hollow;
+mod rebuild;
 pub mod via;
 
 pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
+pub use rebuild::RebuildResult;
 
 use crate::{config, convert};
 use ashlar_api::v1::array::{Policy, Switch};
@@ -132,11 +135,33 @@ pub struct Load {
     pub depth: usize,
 }
 
-/// Measure.
+/// Measure the load.
 ///
 /// # Errors
 /// The array cannot be, a device is refused, or a request failed.
 pub fn run(spec: &BenchSpec) -> Result<BenchResult, ApiError> {
+    on_own_engine(spec, async |engine, spec| {
+        let span = fill_span(engine, spec).await?;
+        measure(engine, spec, span).await
+    })
+}
+
+/// Measure a rebuild of the members that are to be lost, of one at least, each in its own place.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_rebuild(spec: &BenchSpec) -> Result<RebuildResult, ApiError> {
+    on_own_engine(spec, async |engine, spec| {
+        fill_span(engine, spec).await?;
+        rebuild::measure(engine, spec).await
+    })
+}
+
+/// Do something with the array on an engine in this process.
+fn on_own_engine<T>(
+    spec: &BenchSpec,
+    act: impl AsyncFnOnce(&Engine, &BenchSpec) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
     let fault = |what: &str, error: std::io::Error| {
         ApiError::new(codes::SYSTEM_FAULT, format!("{what}: {error}"), "see limits of this user")
     };
@@ -158,7 +183,7 @@ pub fn run(spec: &BenchSpec) -> Result<BenchResult, ApiError> {
     make_room(&mut config, spec.load)?;
     let engine =
         Engine::start(config).map_err(|error| fault("the workers cannot be started", error))?;
-    let result = runtime.block_on(on_engine(&engine, spec, &hollow));
+    let result = runtime.block_on(on_array(&engine, spec, &hollow, act));
     engine.shut_down();
     result
 }
@@ -177,11 +202,12 @@ fn make_room(config: &mut EngineConfig, load: Load) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn on_engine(
+async fn on_array<T>(
     engine: &Engine,
     spec: &BenchSpec,
     hollow: &HollowOpener,
-) -> Result<BenchResult, ApiError> {
+    act: impl AsyncFnOnce(&Engine, &BenchSpec) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
     let devices = devices(spec);
     let create = CreateSpec {
         enclosures: None,
@@ -213,7 +239,7 @@ async fn on_engine(
     hollow.forget_from(created.data_offset);
     let assemble = AssembleSpec { devices, ..AssembleSpec::default() };
     engine.assemble(assemble).await.map_err(convert::refusal)?;
-    let measured = measure(engine, spec).await;
+    let measured = act(engine, spec).await;
     let stopped = engine.stop(NAME).await.map_err(convert::refusal);
     stopped.and(measured)
 }
@@ -230,7 +256,9 @@ fn devices(spec: &BenchSpec) -> Vec<String> {
     }
 }
 
-async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiError> {
+/// Write all that will be touched once, and take out the members that are to be lost. How many
+/// bytes were written.
+async fn fill_span(engine: &Engine, spec: &BenchSpec) -> Result<u64, ApiError> {
     let volume_bytes = Look::at(engine).await?.array.geometry.volume_bytes();
     let span = volume_bytes.min(spec.span_bytes) / FILL_BYTES * FILL_BYTES;
     if spec.load.bytes > span {
@@ -247,6 +275,10 @@ async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiEr
     for slot in 0..spec.lost {
         engine.fail(NAME, MemberIdx(slot)).await.map_err(convert::refusal)?;
     }
+    Ok(span)
+}
+
+async fn measure(engine: &Engine, spec: &BenchSpec, span: u64) -> Result<BenchResult, ApiError> {
     let before = Look::at(engine).await?;
     let mut running = Vec::new();
     let clients_on = if spec.clients_on == 0 { usize::MAX } else { spec.clients_on };
@@ -277,7 +309,7 @@ fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BenchSpec, Load, Members, run};
+    use super::{BenchSpec, Load, Members, run, run_rebuild};
     use ashlar_layout::Level;
     use std::time::Duration;
 
@@ -325,6 +357,22 @@ mod tests {
         // Three of each for a write, one for a read.
         let (reads, writes) = (result.member_reads_per_request, result.member_writes_per_request);
         assert!(reads > writes && writes > 0.0, "{reads} reads, {writes} writes");
+    }
+
+    #[test]
+    fn a_rebuild_reads_four_strips_of_each_stripe_and_writes_one() {
+        for members in [Members::Memory, Members::Null] {
+            for lost in [1, 2] {
+                let spec = BenchSpec { lost, workers: 1, ..spec(members.clone()) };
+                let result = run_rebuild(&spec).expect("measured");
+                let strips = (16 << 20) / (4 * spec.strip_bytes);
+                assert_eq!(result.member_bytes, strips * spec.strip_bytes, "{result:?}");
+                let lost = u64::from(lost);
+                let counts = (result.member_reads, result.member_writes);
+                assert_eq!(counts, (4 * lost * strips, lost * strips), "{result:?}");
+                assert!(result.seconds > 0.0 && result.cpu_seconds > 0.0);
+            }
+        }
     }
 
     #[test]

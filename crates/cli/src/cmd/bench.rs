@@ -7,7 +7,7 @@ use ashlar_api::codes;
 use ashlar_api::v1::array::{Policy, Switch};
 use ashlar_api::words::grouped;
 use ashlar_daemon::bench::via::{self, Figures, Via, ViaResult, ViaSpec};
-use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members};
+use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members, RebuildResult};
 use ashlar_layout::Level;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ use std::time::Duration;
     "\n\nExamples:
   ashlar bench -n 6 --write --random --bytes 4K --depth 32 --workers 1
   ashlar bench -n 6 --write --random --bytes 4K --workers 1 --policy bitmap
+  ashlar bench -n 6 --rebuild --span 4G --workers 1
   ashlar bench --via nbd --random --depth 1 --turns 5"
 ))]
 pub struct Args {
@@ -108,6 +109,10 @@ pub struct Args {
     /// Measure degraded: take this many members out of service first.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     lost: u16,
+
+    /// Measure a rebuild instead of requests: of one member, or of as many as --lost says.
+    #[arg(long, conflicts_with_all = ["write", "reads", "fua", "random", "via", "seconds"])]
+    rebuild: bool,
 
     /// Size of the part of the volume to use. This part is written once before the measurement.
     #[arg(long, value_name = "SIZE", default_value = "256M")]
@@ -208,7 +213,7 @@ impl Args {
             policy: self.policy,
             checksums: self.checksums,
             writes_whole: self.atomic_write,
-            lost: self.lost,
+            lost: self.lost.max(self.rebuild.into()),
             load: Load {
                 is_write: self.write,
                 reads_percent: self.reads,
@@ -229,6 +234,9 @@ impl Args {
 
 pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     let spec = args.spec()?;
+    if args.rebuild {
+        return reach.print(&bench::run_rebuild(&spec)?, rebuild_text);
+    }
     let Some(name) = args.via else {
         return reach.print(&bench::run(&spec)?, text);
     };
@@ -244,6 +252,25 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
         program,
     };
     reach.print(&via::measure(&spec)?, via_text)
+}
+
+fn rebuild_text(result: &RebuildResult) -> String {
+    let bytes = result.member_bytes * u64::from(result.members);
+    format!(
+        "{:.2} GB/s into each of {} members, {:.2} s for {} MiB, {} workers, kernel {}\n\
+         members {} reads, {} writes\n\
+         CPU     {:.2} cores busy, {:.2} ns a byte",
+        result.member_bytes_per_second / 1e9,
+        result.members,
+        result.seconds,
+        grouped(result.member_bytes >> 20),
+        result.workers,
+        result.kernel,
+        grouped(result.member_reads),
+        grouped(result.member_writes),
+        result.cpu_seconds / result.seconds,
+        result.cpu_seconds * 1e9 / bytes.max(1) as f64,
+    )
 }
 
 /// An export beside the engine and its peers.

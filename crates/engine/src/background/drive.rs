@@ -64,6 +64,8 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -
             continue;
         }
         absorb(&local.array, job, &mut under_way).await;
+        // Members that answer within the call would keep clients waiting until the job ends.
+        local.worker.handle.yield_now().await;
         meter.tick(local, job);
         if meter.checkpoint_is_due(local) {
             table::checkpoint(local, job).await;

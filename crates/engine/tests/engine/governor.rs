@@ -8,11 +8,13 @@
 use crate::world::jobs::{filled_to_the_brim, job, ms, raid6};
 use crate::world::{DISK_BYTES, add_disks, assemble_spec, create_spec, read, submit};
 use ashlar_device::{
-    Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome, Owed,
+    Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome, Owed, PathOpener,
 };
-use ashlar_engine::{ArrayTuning, AssembleSpec, Engine, EngineConfig};
+use ashlar_engine::{
+    ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig, SlotState,
+};
 use ashlar_ondisk::JobKind;
-use ashlar_ring::{Completion, Handle};
+use ashlar_ring::{Completion, Executor, Handle, Schedule, VirtualReactor};
 use ashlar_sim::{DiskOptions, Latency, Random, SimOpener, SimWorld};
 use ashlar_units::{Extent, MemberIdx, Nanos};
 use ashlar_volume::{Command as Ask, Volume};
@@ -142,6 +144,44 @@ impl Clients {
         waits.sort();
         waits.get((waits.len() * 95 / 100).min(waits.len().saturating_sub(1))).copied()
     }
+}
+
+/// Members that answer within the call leave a rebuild nothing to wait for.
+#[test]
+fn others_have_a_turn_after_each_stripe_of_a_rebuild_in_memory() {
+    const STRIPES: u64 = 64;
+    let mut executor = Executor::new(Box::new(VirtualReactor::new()), Schedule::InOrder);
+    let handle = executor.handle();
+    let config = EngineConfig { worker_count: 1, ..EngineConfig::new(Arc::new(PathOpener::new())) };
+    let engine = Engine::on_executor(config, &handle).expect("memory for pools");
+    let devices: Vec<String> = (0..6).map(|at| format!("mem:turns{at}:64MiB")).collect();
+    let turns = executor.block_on(async {
+        let create = CreateSpec { devices: devices.clone(), ..create_spec(raid6()) };
+        engine.create(create).await.expect("created");
+        let name = engine.assemble(AssembleSpec { devices, ..assemble_spec(6) }).await;
+        let name = name.expect("assembled");
+        let fill = async move |volume: ArrayVolume| {
+            for stripe in 0..STRIPES {
+                let bytes = u64::from(volume.facts().optimal_bytes);
+                let mut buffer = volume.buffer(usize::try_from(bytes).expect("small")).await;
+                buffer.fill(7);
+                let extent = Extent::new(stripe * bytes, bytes);
+                submit(&volume, Ask::Write(buffer.freeze()), extent, false).await;
+            }
+        };
+        engine.with_volume(0, &name, fill).await.expect("filled");
+        engine.fail(&name, MemberIdx(1)).await.expect("one can be lost");
+        engine.replace(&name, MemberIdx(1), "mem:turns6:64MiB", true).await.expect("replaced");
+        let mut turns = 0;
+        let array = engine.array(&name).expect("runs");
+        while array.slot_states().iter().any(|state| *state != SlotState::InSync) {
+            handle.yield_now().await;
+            turns += 1;
+        }
+        engine.stop(&name).await.expect("stopped");
+        turns
+    });
+    assert!(turns >= STRIPES / 2, "{turns} turns for {STRIPES} stripes");
 }
 
 /// What was measured in one world.
