@@ -42,6 +42,30 @@ fn the_parity_kernel_is_visible_everywhere_and_can_be_forced_by_name() {
 }
 
 #[test]
+fn workers_are_bound_to_the_cores_that_are_named() {
+    let own = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let allowed = own.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let last = allowed.and_then(|list| list.trim().rsplit([',', '-']).next()).expect("a core");
+    let mut world = World::without_daemon();
+    let line = world.refused(&["serve", "--workers", "8191-8191"]);
+    assert!(line.contains("may not use core 8191; nothing was started"), "{line}");
+    let line = world.refused(&["serve", "--workers", &format!("{last}-{last}"), "--no-pin"]);
+    assert!(line.contains("cores are named, and workers are not to be bound"), "{line}");
+    world.start(&["--workers", &format!("{last}-{last}")]);
+    let tasks = format!("/proc/{}/task", world.status()["process_id"]);
+    let bound: Vec<String> = std::fs::read_dir(tasks)
+        .expect("it runs")
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+        .filter(|status| status.starts_with("Name:\tashlar-worker-"))
+        .filter_map(|status| {
+            let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            cores.map(|cores| cores.trim().to_owned())
+        })
+        .collect();
+    assert_eq!(bound, [last], "one worker, and its core");
+}
+
+#[test]
 fn a_member_in_use_is_examined_as_one() {
     let world = World::new();
     world.create("tank0", 3, &["--level", "5"]);

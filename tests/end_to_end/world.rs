@@ -38,8 +38,10 @@ impl World {
 
     /// The same by a command line that begins so.
     pub fn start_by(&mut self, mut program: Command, arguments: &[&str]) {
+        let are_workers_said = arguments.contains(&"--workers");
         let mut daemon = program
-            .args(["serve", "--no-pin", "--workers", "2", "--pool", "96MiB"])
+            .args(["serve", "--pool", "96MiB"])
+            .args(["--no-pin", "--workers", "2"].iter().filter(|_| !are_workers_said))
             .args(["--nbd", &self.nbd_address()])
             .args(arguments)
             .stdout(Stdio::piped())

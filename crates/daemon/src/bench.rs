@@ -175,7 +175,7 @@ fn on_own_engine<T>(
         Members::Memory | Members::Devices(_) => Arc::new(PathOpener::new()),
     };
     let mut config = EngineConfig::new(opener);
-    config.pin_cores = affinity::cores().is_ok_and(|cores| cores.len() > 1);
+    config.cores = affinity::cores().ok().filter(|cores| cores.len() > 1).unwrap_or_default();
     config.signatures = config::foreign_signatures();
     if spec.workers > 0 {
         config.worker_count = spec.workers;

@@ -29,6 +29,7 @@ use std::time::Duration;
 pub use drives::DrivesConfig;
 pub use events::{EventsConfig, NotifyConfig};
 pub use nvme::{HostConfig, NvmeConfig};
+pub use workers::Workers;
 
 /// Everything a file may say; all of it is optional.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -83,8 +84,8 @@ pub struct Serve {
     pub state: Option<PathBuf>,
     /// Address of the metrics listener; default none.
     pub metrics: Option<SocketAddr>,
-    /// Workers; default one for each core.
-    pub workers: Option<u16>,
+    /// How many workers, or on which cores; default one for each core.
+    pub workers: Option<Workers>,
     /// Whether each worker is bound to a core; default yes.
     pub pin: Option<bool>,
     /// How long an idle worker looks for work before it sleeps, at most, in microseconds; 0 is
@@ -654,3 +655,4 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod workers;

@@ -5,7 +5,7 @@
 //! assembled is reported and does not stop the others.
 
 use crate::arrays::{Arrays, ListenerSeats};
-use crate::config::{Config, NbdLimits};
+use crate::config::{Config, NbdLimits, Workers};
 use crate::configured::Configured;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::drives::watch::Watch;
@@ -24,7 +24,7 @@ use crate::{begin, config, control, convert, process, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{Engine, EngineConfig, Event, KeptMemory, Runner};
-use ashlar_ring::EntryBytes;
+use ashlar_ring::{EntryBytes, affinity};
 use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -277,11 +277,8 @@ const SPIN_US: u16 = 50;
 fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiError> {
     let mut engine = EngineConfig::new(Arc::new(waits.clone()));
     engine.signatures = config::foreign_signatures();
-    if let Some(workers) = config.serve.workers {
-        engine.worker_count = usize::from(workers);
-    }
+    place_workers(&config.serve, &mut engine)?;
     engine.runner = Some(runner());
-    engine.pin_cores = config.serve.pin.unwrap_or(true);
     engine.spin_most = Duration::from_micros(config.serve.spin_us.unwrap_or(SPIN_US).into());
     if config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring) {
         engine.ring_entry_bytes = EntryBytes::Wide;
@@ -297,6 +294,40 @@ fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiErro
     })?;
     engine.payload_bytes = convert::payload_bytes(ByteSize(payload), engine.worker_count);
     Ok(engine)
+}
+
+/// How many workers there are, and the cores that they are bound to.
+///
+/// # Errors
+/// A core is named that this process may not use, or cores are named and no worker is to be bound.
+fn place_workers(serve: &config::Serve, engine: &mut EngineConfig) -> Result<(), ApiError> {
+    let allowed = affinity::cores().map_err(|error| fault("no cores are known", &error))?;
+    let is_bound = serve.pin.unwrap_or(true);
+    let refused = |what: String, next: &str| {
+        let message = format!("{what}; nothing was started");
+        Err(ApiError::new(codes::REQUEST_MALFORMED, message, next))
+    };
+    match &serve.workers {
+        None => {}
+        Some(Workers::Count(count)) => engine.worker_count = usize::from(*count),
+        Some(Workers::Cores(_)) if !is_bound => {
+            let next = "say how many workers, or let them be bound";
+            return refused("cores are named, and workers are not to be bound".to_owned(), next);
+        }
+        Some(Workers::Cores(cores)) => {
+            if let Some(core) = cores.iter().find(|core| !allowed.contains(core)) {
+                let next = "see the cores of this process with 'taskset -pc $$'";
+                return refused(format!("this process may not use core {core}"), next);
+            }
+            engine.worker_count = cores.len();
+            engine.cores.clone_from(cores);
+            return Ok(());
+        }
+    }
+    if is_bound {
+        engine.cores = allowed;
+    }
+    Ok(())
 }
 
 /// The most that memory devices may take, in bytes.

@@ -31,8 +31,9 @@ pub type Signatures = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 pub struct EngineConfig {
     /// Workers, one thread and one ring each.
     pub worker_count: usize,
-    /// Bind each worker to a core of its own.
-    pub pin_cores: bool,
+    /// Cores that workers are bound to, in turn; if it is empty, none is bound. What a bound worker
+    /// allocates lies on the NUMA node of its core.
+    pub cores: Vec<usize>,
     /// Memory for request payloads on each worker, bytes.
     pub payload_bytes: usize,
     /// Entries of each worker's ring.
@@ -68,7 +69,7 @@ impl EngineConfig {
     pub fn new(opener: Arc<dyn Opener>) -> Self {
         EngineConfig {
             worker_count: affinity::cores().map_or(1, |cores| cores.len()),
-            pin_cores: false,
+            cores: Vec::new(),
             payload_bytes: 64 << 20,
             ring_entries: 1024,
             ring_entry_bytes: EntryBytes::Narrow,

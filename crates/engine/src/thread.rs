@@ -154,9 +154,8 @@ fn run_thread(index: usize, config: &EngineConfig, ends: ThreadEnds) {
 type Made = (Executor, Sender<Message>, Receiver<Message>);
 
 fn make_executor(index: usize, config: &EngineConfig) -> io::Result<Made> {
-    if config.pin_cores {
-        let cores = affinity::cores()?;
-        affinity::pin_to(cores[index % cores.len()])?;
+    if let Some(core) = config.cores.get(index % config.cores.len().max(1)) {
+        affinity::pin_to(*core)?;
     }
     let (entries, entry_bytes) = (config.ring_entries, config.ring_entry_bytes);
     let ring = Ring::new(RingConfig { entries, entry_bytes })?;

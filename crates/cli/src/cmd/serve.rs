@@ -5,7 +5,7 @@ use crate::reach::{Reach, absolute, devices, make_usual_folder};
 use crate::say;
 use crate::sizes::sizes;
 use ashlar_daemon::config::{
-    ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning, VhostConfig,
+    ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning, VhostConfig, Workers,
 };
 use ashlar_daemon::events::usual_state;
 use ashlar_daemon::serve::{ServeOptions, serve};
@@ -93,9 +93,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
 
-    /// Number of workers [default: one for each core].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
-    workers: Option<u16>,
+    /// Number of workers, or the cores to bind one worker to each, for instance 0-3,8-11 [default:
+    /// one for each core].
+    #[arg(long, value_name = "COUNT|CORES")]
+    workers: Option<Workers>,
 
     /// Do not bind workers to cores.
     #[arg(long)]
@@ -163,7 +164,7 @@ impl Args {
             config.fuse = Some(FuseConfig { folder: absolute(folder)?, keeper_wait_s, io_uring });
         }
         config.serve.metrics = self.metrics.or(config.serve.metrics);
-        config.serve.workers = self.workers.or(config.serve.workers);
+        config.serve.workers = self.workers.clone().or(config.serve.workers);
         config.serve.spin_us = self.spin_us.or(config.serve.spin_us);
         config.serve.pool = self.pool.or(config.serve.pool);
         config.serve.memory_devices = self.memory_devices.or(config.serve.memory_devices);

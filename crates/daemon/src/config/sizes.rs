@@ -3,7 +3,7 @@
 //! What must stay true: only settings that could not take effect are refused. A worker has a pool
 //! of a least size, and more workers than cores only wait for each other.
 
-use super::Serve;
+use super::{Serve, Workers};
 use ashlar_engine::EngineConfig;
 use ashlar_units::{ByteSize, to_u64};
 
@@ -19,7 +19,7 @@ const WORKERS_ALWAYS: usize = 16;
 pub(super) fn check(serve: &Serve) -> Result<(), String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let most = (cores * WORKERS_PER_CORE).max(WORKERS_ALWAYS);
-    let workers = serve.workers.map_or(cores, usize::from);
+    let workers = serve.workers.as_ref().map_or(cores, Workers::count);
     if workers == 0 || serve.workers.is_some() && workers > most {
         return Err(format!(
             "{workers} workers are not possible on {cores} cores: take 1 to {most}; \
@@ -39,13 +39,16 @@ pub(super) fn check(serve: &Serve) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::config::Serve;
+    use crate::config::{Serve, Workers};
     use ashlar_units::ByteSize;
 
     #[test]
     fn sizes_beyond_sense_are_refused_with_the_range() {
-        let serve =
-            |workers, pool| Serve { workers, pool: Some(ByteSize(pool)), ..Serve::default() };
+        let serve = |workers: Option<u16>, pool| Serve {
+            workers: workers.map(Workers::Count),
+            pool: Some(ByteSize(pool)),
+            ..Serve::default()
+        };
         assert_eq!(check(&serve(Some(2), 96 << 20)), Ok(()));
         let told = check(&serve(Some(2), 1 << 10)).expect_err("refused");
         assert!(told.contains("a pool of 1 KiB is not possible for 2 workers: take"), "{told}");

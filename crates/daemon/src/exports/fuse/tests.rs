@@ -87,7 +87,7 @@ async fn engine(folder: &Path) -> Engine {
     });
     let devices = devices.to_vec();
     let mut config = EngineConfig::new(Arc::new(PathOpener::new()));
-    (config.worker_count, config.pin_cores) = (2, false);
+    config.worker_count = 2;
     let engine = Engine::start(config).expect("started");
     let spec = CreateSpec {
         name: "tank".to_owned(),
