@@ -11,7 +11,8 @@ use ashlar_api::ApiError;
 use ashlar_engine::{Engine, SlotState};
 use ashlar_units::MemberIdx;
 use rustix::time::ClockId;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Time between two looks whether it has ended.
 const POLL: Duration = Duration::from_millis(1);
