@@ -6,6 +6,8 @@
 mod drives;
 mod events;
 mod nvme;
+mod polling;
+mod workers;
 
 use crate::exports::address;
 use crate::memory_devices;
@@ -29,6 +31,7 @@ use std::time::Duration;
 pub use drives::DrivesConfig;
 pub use events::{EventsConfig, NotifyConfig};
 pub use nvme::{HostConfig, NvmeConfig};
+pub use polling::Polling;
 pub use workers::Workers;
 
 /// Everything a file may say; all of it is optional.
@@ -85,12 +88,13 @@ pub struct Serve {
     /// Address of the metrics listener; default none.
     pub metrics: Option<SocketAddr>,
     /// How many workers, or on which cores; default one for each core.
+    #[serde(deserialize_with = "number_or_text")]
     pub workers: Option<Workers>,
     /// Whether each worker is bound to a core; default yes.
     pub pin: Option<bool>,
-    /// How long an idle worker looks for work before it sleeps, at most, in microseconds; 0 is
-    /// never; default 50.
-    pub spin_us: Option<u16>,
+    /// How long an idle worker polls before it sleeps, at most.
+    #[serde(deserialize_with = "number_or_text")]
+    pub spin_us: Option<Polling>,
     /// Bytes of buffers, for all workers together.
     #[serde(deserialize_with = "size")]
     pub pool: Option<ByteSize>,
@@ -647,6 +651,25 @@ pub(crate) fn foreign_signatures() -> Signatures {
     })
 }
 
+/// What is a number in the usual case, and may be words.
+fn number_or_text<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: std::str::FromStr<Err = String>,
+{
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number or a text")]
+    enum Said {
+        Number(i64),
+        Text(String),
+    }
+    let text = match Said::deserialize(from)? {
+        Said::Number(number) => number.to_string(),
+        Said::Text(text) => text,
+    };
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
 fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
@@ -655,4 +678,3 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D
 mod sizes;
 #[cfg(test)]
 mod tests;
-mod workers;

@@ -268,10 +268,6 @@ fn recording(opener: Arc<dyn Opener>, record: &Path) -> Result<Arc<dyn Opener>, 
     Ok(Arc::new(RecordingOpener::new(opener, Arc::new(recorder))))
 }
 
-/// How long a worker looks for work before it sleeps unless told otherwise, in microseconds: longer
-/// than a client on this machine needs for its next request, shorter than a drive for a read.
-const SPIN_US: u16 = 50;
-
 /// # Errors
 /// More memory is asked for than this process may have.
 fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiError> {
@@ -279,7 +275,7 @@ fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiErro
     engine.signatures = config::foreign_signatures();
     place_workers(&config.serve, &mut engine)?;
     engine.runner = Some(runner());
-    engine.spin_most = Duration::from_micros(config.serve.spin_us.unwrap_or(SPIN_US).into());
+    engine.spin_most = config.serve.spin_us.unwrap_or_default().most();
     if config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring) {
         engine.ring_entry_bytes = EntryBytes::Wide;
     }

@@ -41,7 +41,7 @@ pub struct EngineConfig {
     /// How large each entry is.
     pub ring_entry_bytes: EntryBytes,
     /// How long a worker that has nothing to do looks for completions before it sleeps, at most,
-    /// as long as that is of use. Zero: it sleeps at once.
+    /// as long as that is of use. Zero: it sleeps at once. [`Duration::MAX`]: it never sleeps.
     pub spin_most: Duration,
     /// How devices are opened.
     pub opener: Arc<dyn Opener>,

@@ -300,6 +300,28 @@ fn a_thread_whose_waits_are_long_never_looks_for_work() {
 }
 
 #[test]
+fn a_thread_that_always_looks_never_sleeps() {
+    let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
+    let mut executor = Executor::new(ring.spinning_reactor(Duration::MAX), Schedule::InOrder);
+    let handle = executor.handle();
+    let (sender, mut receiver) = mailbox::mailbox(&handle);
+    let far = std::thread::spawn(move || {
+        for message in 0..100_u32 {
+            sender.send(message);
+        }
+    });
+    executor.block_on(async {
+        for message in 0..100_u32 {
+            handle.sleep(Duration::from_micros(100)).await;
+            assert_eq!(receiver.receive().await, message);
+        }
+    });
+    far.join().expect("the thread ended well");
+    let calls = ring.load().calls;
+    assert!(calls.looks >= 100 && calls.sleeps == 0, "{calls:?}");
+}
+
+#[test]
 fn a_look_for_work_ends_with_the_time_that_is_waited_for() {
     let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
     let mut executor =

@@ -5,7 +5,7 @@ use crate::reach::{Reach, absolute, devices, make_usual_folder};
 use crate::say;
 use crate::sizes::sizes;
 use ashlar_daemon::config::{
-    ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning, VhostConfig, Workers,
+    ArrayConfig, Config, FuseConfig, NbdConfig, Polling, TlsConfig, Tuning, VhostConfig, Workers,
 };
 use ashlar_daemon::events::usual_state;
 use ashlar_daemon::serve::{ServeOptions, serve};
@@ -103,9 +103,10 @@ pub struct Args {
     no_pin: bool,
 
     /// Maximum time in microseconds that an idle worker polls for work before the worker sleeps; 0
-    /// turns polling off. A worker whose last polls found no work sleeps at once [default: 50].
-    #[arg(long, value_name = "MICROSECONDS")]
-    spin_us: Option<u16>,
+    /// turns polling off. A worker whose last polls found no work sleeps at once. With `always`,
+    /// workers never sleep, and each takes a whole core [default: 50].
+    #[arg(long, value_name = "MICROSECONDS|always")]
+    spin_us: Option<Polling>,
 
     /// Code for parity, by SIMD instruction set: avx512+gfni, avx2+gfni, avx512bw, avx2, ssse3,
     /// neon or portable [default: the fastest that this CPU supports].

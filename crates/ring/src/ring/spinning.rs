@@ -4,7 +4,8 @@
 //! A sleep and its end cost some microseconds on both sides, and on virtual machines more. A wait
 //! that is shorter than that is better spent awake.
 //!
-//! What must stay true: a look is never longer than the setting says. Where waits are long, or
+//! What must stay true: a look is never longer than the setting says. If that sets no bound, every
+//! wait is a look. Where waits are long, or
 //! somebody else needs this core to bring what is waited for, looks end in vain; then they become
 //! rare, and a thread that has nothing to do does not look at all. Not here: the looking itself
 //! (`parking`).
@@ -23,6 +24,7 @@ const CREDIT_LOST: u32 = 2;
 /// Whether and how long to look before the next sleep. Times are nanoseconds.
 pub(super) struct Spinning {
     most: u64,
+    is_always: bool,
     /// About the mean of the last waits, long ones cut.
     wait_mean: u64,
     credit: u32,
@@ -34,9 +36,10 @@ pub(super) struct Spinning {
 
 impl Spinning {
     /// Looks take at most this long; zero: there are none.
-    pub(super) fn new(most: Duration) -> Spinning {
-        let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).min(1_000_000_000);
-        Spinning { most, wait_mean: 2 * most, credit: 0, rest: 0, rest_next: REST_MIN }
+    pub(super) fn new(limit: Duration) -> Spinning {
+        let most = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).min(1_000_000_000);
+        let is_always = limit == Duration::MAX;
+        Spinning { most, is_always, wait_mean: 2 * most, credit: 0, rest: 0, rest_next: REST_MIN }
     }
 
     /// Whether there can be looks at all.
@@ -46,6 +49,9 @@ impl Spinning {
 
     /// How long to look now; `None`: sleep at once.
     pub(super) fn begin(&mut self) -> Option<u64> {
+        if self.is_always {
+            return Some(u64::MAX);
+        }
         if self.wait_mean >= self.most {
             return None;
         }

@@ -88,7 +88,7 @@ impl Ring {
     }
 
     /// As [`Ring::reactor`]; before it sleeps it looks for completions for at most `spin_most`,
-    /// as long as waits are mostly shorter than that.
+    /// as long as waits are mostly shorter than that. With [`Duration::MAX`] it never sleeps.
     pub fn spinning_reactor(&self, spin_most: Duration) -> Box<dyn Reactor> {
         Box::new(UringReactor::new(self.clone(), spin_most))
     }
