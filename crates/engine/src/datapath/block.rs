@@ -43,7 +43,7 @@ const TIMED_EVERY: u64 = 4;
 pub(super) enum Written {
     /// Every write has ended; these members failed theirs, if any did. The update that the log
     /// has, if there is one, ends when it drops.
-    Stored(Option<FailedMembers>, Option<Update>),
+    Stored(Option<Box<FailedMembers>>, Option<Update>),
     /// Its record is on some devices and not on others, and no member could be put out for that.
     /// Nothing is in place.
     Unrecorded(VolumeErrorKind),
@@ -128,7 +128,7 @@ pub(super) fn plan(local: &LocalArray, payload: &Payload, is_written: bool) -> O
         return None;
     }
     let update = plan_block(array.geometry_of(stripe), payload.extent, &array.view(stripe))?;
-    (strips(update).count() <= GROUP_MAX).then_some(update)
+    (update.parity.count() < GROUP_MAX).then_some(update)
 }
 
 /// Whether the record of one block has the new content of all its strips.
@@ -201,12 +201,11 @@ pub(super) async fn write(
     let mut pieces = pieces(local, update, payload, blocks);
     clock.lap(local, WriteStage::Parity);
     let recorded = match local.log() {
-        None => Ok(None),
-        Some(_) => pin!(record(local, stripe, update, &pieces)).await.map(Some),
-    };
-    let recorded = match recorded {
-        Ok(recorded) => recorded,
-        Err(error) => return Written::Unrecorded(error),
+        None => None,
+        Some(_) => match pin!(record(local, stripe, update, &pieces)).await {
+            Ok(recorded) => Some(recorded),
+            Err(error) => return Written::Unrecorded(error),
+        },
     };
     clock.lap(local, WriteStage::Log);
     // Where there are spare cells, that is asked anew: since it was read there, a strip may have
@@ -223,7 +222,7 @@ pub(super) async fn write(
         || local.has_replacements() && places.iter().flatten().any(is_replaced);
     if is_elsewhere {
         let failed = Box::pin(store_twice(local, stripe, update, pieces)).await;
-        return Written::Stored(Some(failed), recorded);
+        return Written::Stored(Some(failed.into()), recorded);
     }
     let stored = pieces.iter().map(|piece| usize::from(piece.is_some())).sum();
     commands.begin_again(local, stored);
@@ -234,7 +233,7 @@ pub(super) async fn write(
     let bad = bad_writes(local, &mut commands);
     if !bad.is_empty() {
         let failed = Box::pin(blame_all(local, &places, &pieces, bad)).await;
-        return Written::Stored(Some(failed), recorded);
+        return Written::Stored(Some(failed.into()), recorded);
     }
     keep_blocks(local, &mut pieces);
     Written::Stored(None, recorded)

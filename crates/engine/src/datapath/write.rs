@@ -93,7 +93,8 @@ pub(crate) async fn write_stripe(
             }
             block::Written::Stored(failed, recorded) => {
                 if failed.is_some() || local.array.has_failing_slots() {
-                    settle(local, stripe, failed.unwrap_or_default()).await?;
+                    let failed = failed.map_or_else(FailedMembers::new, |failed| *failed);
+                    settle(local, stripe, failed).await?;
                 }
                 return end_block(local, stripe, recorded, &mut clock);
             }
