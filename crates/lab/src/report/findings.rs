@@ -5,7 +5,8 @@
 //! compared; losses are told like gains.
 
 use super::points::{Point, in_turns, of_arrays};
-use crate::metrics::efficiency::{relative_cpu, relative_latency};
+use crate::metrics::efficiency::ratio;
+use crate::metrics::latency::to_f64;
 use crate::metrics::pairs::{self, Comparison, Decision};
 use crate::order::distinct;
 use crate::record::{Check, Record};
@@ -77,8 +78,8 @@ fn duel<'a>(one: &'a Point, other: &'a Point) -> Duel<'a> {
         relative_cpu: one
             .cpu_efficiency()
             .zip(other.cpu_efficiency())
-            .and_then(|(one, other)| relative_cpu(one, other)),
-        relative_latency: both(0.999).and_then(|(one, other)| relative_latency(one, other)),
+            .and_then(|(one, other)| ratio(one, other)),
+        relative_latency: both(0.999).and_then(|(one, other)| ratio(to_f64(other), to_f64(one))),
         is_usable: one.mark() != Mark::Invalid && other.mark() != Mark::Invalid,
     }
 }

@@ -78,12 +78,12 @@ impl Point {
 
     /// RAID efficiency against its BASELINE.
     pub fn efficiency(&self) -> Option<f64> {
-        efficiency::raid(self.rate(), self.baseline.as_ref()?.value)
+        efficiency::ratio(self.rate(), self.baseline.as_ref()?.value)
     }
 
     /// Rate for each busy core.
     pub fn cpu_efficiency(&self) -> Option<f64> {
-        efficiency::cpu(self.rate(), self.cpu.as_ref()?.busy_cores, 1.0)
+        efficiency::ratio(self.rate(), self.cpu.as_ref()?.busy_cores)
     }
 
     /// A latency percentile in nanoseconds, if enough I/Os lie beyond it.
@@ -105,7 +105,7 @@ impl Point {
     /// The same of its worst and its best round, if there are several.
     pub fn efficiencies(&self) -> Option<(f64, f64)> {
         let baseline = self.baseline.as_ref()?.value;
-        let shares = || self.samples.iter().filter_map(|it| efficiency::raid(*it, baseline));
+        let shares = || self.samples.iter().filter_map(|it| efficiency::ratio(*it, baseline));
         let least = shares().min_by(f64::total_cmp)?;
         shares().max_by(f64::total_cmp).filter(|_| self.samples.len() > 1).map(|most| (least, most))
     }
@@ -113,6 +113,23 @@ impl Point {
     /// Whether it is of drives without an array.
     pub fn is_raw(&self) -> bool {
         self.condition == ArrayCondition::Raw
+    }
+
+    /// Its rate for people; a load that ended with an error in every round has none.
+    pub fn rate_told(&self) -> String {
+        match self.rate() {
+            rate if rate > 0.0 => units::rate(rate, self.unit()),
+            _ => "failed".to_owned(),
+        }
+    }
+
+    /// CPU time for people: mean of all cores, the busiest cores, time of an I/O.
+    pub fn cpu_told(&self) -> [String; 3] {
+        let not_taken = || "not taken".to_owned();
+        let Some(cpu) = &self.cpu else { return [not_taken(), not_taken(), not_taken()] };
+        let us = |ns: f64| format!("{} us", units::three_digits(ns / 1e3));
+        let each = cpu.ns_per_io.map_or_else(not_taken, us);
+        [units::percent(cpu.mean), cores(&cpu.per_core), each]
     }
 
     /// What it is, without the engine: `4K random reads, 2 x 16, healthy`.

@@ -6,7 +6,7 @@ use super::chart::Lines;
 use super::charts::{self, Chart, ChartRow, Curves};
 use super::points::Point;
 use crate::fio::value;
-use crate::metrics::knee;
+use crate::metrics::cliff;
 use crate::metrics::latency::to_f64;
 use crate::metrics::slow_member::median;
 use crate::record::{ArrayCondition, RateUnit};
@@ -56,7 +56,7 @@ fn working_sets(points: &[Point], name: &str, unit: RateUnit) -> Chart {
     }
     let mark = |(line, sizes): (&String, &mut Vec<(u64, f64)>)| {
         sizes.sort_by_key(|(bytes, _)| *bytes);
-        let knee = knee::find(sizes)?;
+        let knee = cliff::knee(sizes)?;
         let (fits, beyond) = (to_f64(knee.fits), to_f64(knee.beyond));
         let (in_it, out) = (units::bytes(fits), units::bytes(beyond));
         let said = format!("knee of {line}: {in_it} still fit, {out} do not");

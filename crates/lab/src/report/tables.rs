@@ -14,25 +14,15 @@ use crate::metrics::share::Share;
 use crate::order::one_of;
 use crate::record::{ArrayCondition, Check, Record, Workload};
 use crate::units;
-use crate::validity::{Mark, Outcome};
+use crate::validity::Outcome;
 use std::path::Path;
 
-/// Every engine at every case: rate, average CPU, most consumed cores.
-pub struct SideBySide {
+/// Every engine at every case.
+pub struct SideBySide<'a> {
     /// Engines, in the order of their columns.
-    pub engines: Vec<String>,
-    /// Case, and for each engine rate, CPU and cores, each with the figure's mark.
-    pub rows: Vec<(String, Vec<Cell>)>,
-}
-
-/// What one engine did in one case.
-pub struct Cell {
-    pub rate: String,
-    /// Mean of all cores.
-    pub cpu: String,
-    pub cores: String,
-    /// Its mark; `None` if it was not measured.
-    pub mark: Option<Mark>,
+    pub engines: Vec<&'a str>,
+    /// Case, and the figure of each engine.
+    pub rows: Vec<(String, Vec<Option<&'a Point>>)>,
 }
 
 /// What stands in one row: the same load, condition and stage.
@@ -41,25 +31,8 @@ fn row(point: &Point) -> (&Workload, ArrayCondition, &str) {
 }
 
 /// The table of all engines; `None` with fewer than two.
-pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
-    let names = engines(points);
-    if names.len() < 2 {
-        return None;
-    }
-    let cell = |like: &Point, engine: &str| {
-        let point = of_arrays(points).find(|it| it.engine == engine && row(it) == row(like));
-        let empty = || "not measured".to_owned();
-        let cpu = point.and_then(|point| point.cpu.as_ref());
-        Cell {
-            rate: point.map_or_else(empty, |point| match point.rate() {
-                rate if rate > 0.0 => units::rate(rate, point.unit()),
-                _ => "failed".to_owned(),
-            }),
-            cpu: cpu.map_or_else(String::new, |cpu| units::percent(cpu.mean)),
-            cores: cpu.map_or_else(String::new, |cpu| cores(&cpu.per_core)),
-            mark: point.map(Point::mark),
-        }
-    };
+pub fn side_by_side(points: &[Point]) -> Option<SideBySide<'_>> {
+    let engines = Some(engines(points)).filter(|engines| engines.len() > 1)?;
     let mut rows: Vec<&Point> = Vec::new();
     for point in of_arrays(points) {
         one_of(&mut rows, |known| row(known) == row(point), || point);
@@ -69,9 +42,12 @@ pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
         true => format!("{}, {} ({})", like.case(), like.workload.name, like.stage),
         false => like.case(),
     };
-    let cells = |like: &Point| names.iter().map(|name| cell(like, name)).collect();
+    let of = |like: &Point, engine: &str| {
+        of_arrays(points).find(|it| it.engine == engine && row(it) == row(like))
+    };
+    let cells = |like: &Point| engines.iter().map(|engine| of(like, engine)).collect();
     let rows = rows.iter().map(|like| (told(like), cells(like))).collect();
-    Some(SideBySide { engines: names.into_iter().map(str::to_owned).collect(), rows })
+    Some(SideBySide { engines, rows })
 }
 
 fn accounts(records: &[Record]) -> impl Iterator<Item = &CpuAccount> {
