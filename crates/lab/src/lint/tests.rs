@@ -155,17 +155,6 @@ fn a_named_target_may_be_destroyed_and_no_other() {
     assert!(says("/dev/sdz"), "a device with a serial is named by it: paths move between boots");
 }
 
-#[test]
-fn a_device_that_is_not_there_is_refused_because_fio_would_make_a_file() {
-    let subject =
-        Subject::read(b"[a]\nfilename=/dev/no-such-disk\nrw=read\n", Intent::default()).unwrap();
-    let remarks = lint(&subject, &Live);
-    assert!(
-        remarks.iter().any(|remark| remark.rule == "L18" && remark.severity == Severity::Error),
-        "{remarks:?}"
-    );
-}
-
 /// fio writes to each of them, whatever the later line says.
 #[test]
 fn every_filename_of_a_job_is_judged() {

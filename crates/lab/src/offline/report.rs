@@ -6,7 +6,7 @@ use crate::record::{ArrayCondition, BaselinePoint, Measurement, RawSum, Record};
 use crate::report::{findings, page, points, text, waterfall};
 use crate::rules;
 use crate::store::Run;
-use made_up::{accounted, invalidate, measurements, round, two_engines, with_everything, workload};
+use made_up::{invalidate, measurements, resource, round, two_engines, with_everything, workload};
 use std::path::Path;
 
 /// The page of a run without a directory.
@@ -48,20 +48,6 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
 }
 
 #[test]
-fn an_engine_that_answered_with_errors_fails_the_case_by_name() {
-    let mut run = two_engines();
-    let finding = rules::of("L28").finding("the load ended with an error");
-    for one in measurements(&mut run.records).filter(|one| one.engine.name == "btrfs") {
-        (one.read, one.write) = Default::default();
-        one.findings.push(finding.clone());
-    }
-    let said = "btrfs fails this: it answered with errors";
-    let cases = findings::cases(&points::of(&run.records));
-    assert!(cases.iter().all(|case| case.ends_with(said)));
-    assert!(html(&run).contains(said));
-}
-
-#[test]
 fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let mut run = two_engines();
     // Each load once more with twice the depth, as a sweep.
@@ -88,18 +74,6 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let baseline = crate::metrics::baseline::Baseline { value: 100.0, derivation: "x".into() };
     (spread.samples, spread.baseline) = (vec![80.0, 90.0, 95.0], Some(baseline));
     assert!(text::efficiency(&spread).ends_with("(80 to 95)"), "{}", text::efficiency(&spread));
-}
-
-#[test]
-fn an_invalid_side_is_not_compared_and_not_drawn() {
-    let mut run = two_engines();
-    invalidate(&mut run, "btrfs");
-    let points = points::of(&run.records);
-    let headline = findings::headline(&points, &[]);
-    assert_eq!(headline.invalid, 3);
-    assert!(findings::cases(&points).iter().all(|case| case.ends_with("a side is INVALID")));
-    assert!(headline.sentence.contains("too few usable rounds"), "{}", headline.sentence);
-    has_all(&html(&run), &["not compared: a side is INVALID", "the area was never written"]);
 }
 
 /// RAID 5 and RAID 6 over the same drives, at the same load: a small write costs 4 or 6.
@@ -171,22 +145,41 @@ fn one_engine_twice_in_turns_is_compared_by_the_names_of_its_arrays() {
     assert!(cases.len() == 3 && cases.iter().all(is_told), "{cases:?}");
 }
 
-/// Only one side had a hog beside it, in one of its rounds.
+/// Every figure of a side has a finding, or one round of one load, as of a hog beside it.
 #[test]
-fn a_hog_beside_one_side_leaves_its_cases_without_a_verdict() {
-    let mut run = two_engines();
-    let hog = rules::of("A15").finding("other programs (cc1) used 48 % of all cores");
-    let reads = |it: &&mut Measurement| it.engine.name == "btrfs" && it.workload.mix == "randread";
-    let one = measurements(&mut run.records).find(reads).expect("a round");
-    one.findings.push(hog);
-    (one.read.iops, one.read.bytes_per_s) = (one.read.iops / 2.0, one.read.bytes_per_s / 2.0);
-    let points = points::of(&run.records);
-    let said = findings::headline(&points, &[]).sentence;
-    let wanted = "Of 2 cases, ashlar against btrfs is faster in 1 (2.00 times the rate) and not \
-                  shown to differ in 1; one more is INVALID and left out.";
-    assert_eq!(said, wanted);
-    let cases = findings::cases(&points);
-    assert_eq!(cases.iter().filter(|it| it.ends_with("a side is INVALID")).count(), 1, "{cases:?}");
+fn what_an_invalid_side_takes_part_in_is_without_a_verdict_and_errors_fail_by_name() {
+    let never = "the area was never written";
+    let invalid = "not compared: a side is INVALID";
+    for (rule, reason, mix, left_out, said, told) in [
+        ("L08", never, "r", 3, "too few usable rounds", invalid),
+        ("A15", "other programs used 48 % of all cores", "randread", 1, "Of 2 cases", invalid),
+        (
+            "L28",
+            "it ended with an error",
+            "r",
+            3,
+            "too few",
+            "btrfs fails this: it answered with errors",
+        ),
+    ] {
+        let mut run = two_engines();
+        let wanted = if left_out == 1 { 1 } else { usize::MAX };
+        let own =
+            |it: &&mut Measurement| it.engine.name == "btrfs" && it.workload.mix.contains(mix);
+        for one in measurements(&mut run.records).filter(own).take(wanted) {
+            one.findings.push(rules::of(rule).finding(reason));
+            if rule == "L28" {
+                (one.read, one.write) = Default::default();
+            }
+        }
+        let points = points::of(&run.records);
+        let headline = findings::headline(&points, &[]);
+        assert_eq!(headline.invalid, left_out, "{rule}");
+        assert!(headline.sentence.contains(said), "{rule}: {}", headline.sentence);
+        let cases = findings::cases(&points);
+        assert_eq!(cases.iter().filter(|it| it.ends_with(told)).count(), left_out, "{cases:?}");
+        has_all(&html(&run), &[told, reason]);
+    }
 }
 
 /// Two of six rounds of one of two like sides were throttled: the first, the last, or any.
@@ -248,6 +241,11 @@ fn the_other_forms_hold_the_same_points() {
     let markdown = text::markdown(&run, &points);
     assert_eq!(markdown.matches("| VALID |").count(), 6, "{markdown}");
     assert!(markdown.contains("| cannot tell | memory.channels_populated |"));
+    // Five rounds of 20,000 I/Os: 100 lie beyond p99.9, 1 beyond p99.999.
+    assert_eq!(
+        (points[0].percentile(0.999), points[0].percentile(0.99999)),
+        (Some(1_500_000), None)
+    );
     let csv = text::csv(&points);
     assert_eq!(csv.lines().count(), 1 + 36);
     let columns = csv.lines().next().expect("a head").split(',').count();
@@ -258,43 +256,7 @@ fn the_other_forms_hold_the_same_points() {
 }
 
 #[test]
-fn a_percentile_that_too_few_ios_lie_beyond_is_not_printed() {
-    let run = two_engines();
-    let points = points::of(&run.records);
-    // Five rounds of 20,000 I/Os: 100 lie beyond p99.9, 1 beyond p99.999.
-    assert_eq!(points[0].percentile(0.999), Some(1_500_000));
-    assert_eq!(points[0].percentile(0.99999), None);
-}
-
-#[test]
-fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
-    use crate::report::cli::{Args, run};
-    use crate::store::RunDir;
-    let place = tempfile::tempdir().expect("a directory");
-    let made = two_engines();
-    let dir = RunDir::create(place.path(), &made.facts).expect("made");
-    let args = Args { run: place.path().into(), html: None, markdown: None, csv: None };
-    assert_eq!(run(&args, false).expect_err("nothing to report").code, "run.empty");
-    assert!(!place.path().join("report.html").exists());
-    made.records.iter().for_each(|record| dir.append(record).expect("written"));
-    let read = dir.read().expect("readable");
-    assert!(read.unread.is_empty(), "{:?}", read.unread.first());
-    assert_eq!(text::csv(&points::of(&read.records)), text::csv(&points::of(&made.records)));
-    run(&args, false).expect("a report");
-    assert!(place.path().join("report.html").exists());
-}
-
-#[test]
-fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
-    let mut run = two_engines();
-    run.records.push(accounted());
-    let told = ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"];
-    has_all(&html(&run), &told);
-}
-
-#[test]
 fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of_the_diagram() {
-    use crate::inspect::resources::Row;
     use crate::meter::{DriveLoad, LinkLoad, PathLoad};
     use crate::record::ResourceTable;
     let mut run = two_engines();
@@ -309,13 +271,8 @@ fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of
     };
     assert_eq!(path.measured().len(), 1);
     measurements(&mut run.records).for_each(|one| one.path = Some(path.clone()));
-    let row = |resource: &str, utilisation: Option<&str>| Row {
-        resource: resource.into(),
-        utilisation: utilisation.map(str::to_owned),
-        saturation: None,
-        errors: None,
-    };
-    let rows = vec![row("processors", Some("load 0.1 on 2 CPUs")), row("memory, bandwidth", None)];
+    let processors = resource("processors", Some("load 0.1 on 2 CPUs"));
+    let rows = vec![processors, resource("memory, bandwidth", None)];
     run.records.push(Record::Resources(ResourceTable { rows }));
     let points = points::of(&run.records);
     let limit = findings::headline(&points, &[]).limit.expect("a limit");
@@ -336,6 +293,10 @@ fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_
         one.read.latency_series = vec![(1000, 2e5), (2000, 3e5)];
         one.read.series = vec![(1000, 2e8), (2000, 3e8)];
     }
+    const P99: &str = "Do the slowest of a hundred wait longer with time?";
+    assert!(!html(&run).contains(P99), "nothing was logged");
+    measurements(&mut run.records)
+        .for_each(|it| it.read.p99_series = vec![(1000, 2e6), (2000, 9e6)]);
     let page = html(&run);
     let charts = page.matches("<svg class=\"chart\"").count();
     assert!(charts >= 7, "{charts} charts");
@@ -344,6 +305,7 @@ fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_
         "Side by side",
         "Whose core does more work?",
         "Does latency hold over time?",
+        P99,
         "lines 7, 7",
     ];
     has_all(&page, &wanted);
@@ -380,6 +342,7 @@ fn accounts_and_resources_are_in_the_page_and_in_markdown() {
     let run = with_everything();
     let points = points::of(&run.records);
     let markdown = text::markdown(&run, &points);
+    has_all(&html(&run), &["Whose CPU time is it?", "md (functions of version"]);
     has_all(&html(&run), &EVERYTHING);
     has_all(&markdown, &EVERYTHING);
     let tables = markdown.lines().filter(|line| line.starts_with("| ") || line.starts_with("|-"));
@@ -397,15 +360,22 @@ fn accounts_and_resources_are_in_the_page_and_in_markdown() {
 }
 
 #[test]
-fn csv_has_a_file_for_each_table_beside_the_rounds() {
+fn the_verb_writes_what_is_asked_beside_the_records_and_refuses_an_empty_run() {
     use crate::report::cli::{Args, run};
     use crate::store::RunDir;
     let place = tempfile::tempdir().expect("a directory");
     let made = with_everything();
     let dir = RunDir::create(&place.path().join("run"), &made.facts).expect("made");
-    made.records.iter().for_each(|record| dir.append(record).expect("written"));
     let csv = place.path().join("first.csv");
-    let args = Args { run: dir.path().into(), html: None, markdown: None, csv: Some(csv) };
+    let mut args = Args { run: dir.path().into(), html: None, markdown: None, csv: None };
+    let page = dir.path().join("report.html");
+    assert_eq!(run(&args, false).expect_err("nothing to report").code, "run.empty");
+    assert!(!page.exists());
+    made.records.iter().for_each(|record| dir.append(record).expect("written"));
+    assert!(dir.read().expect("readable").unread.is_empty());
+    run(&args, false).expect("a report");
+    assert!(page.exists());
+    args.csv = Some(csv);
     run(&args, true).expect("a report");
     let read = |name: &str| std::fs::read_to_string(place.path().join(name)).expect(name);
     assert_eq!(read("first.csv"), text::csv(&points::of(&made.records)));
@@ -432,18 +402,6 @@ fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
     };
     run.records.push(Record::Baseline(point));
     assert!(noted(&run));
-}
-
-#[test]
-fn p99_over_time_is_a_chart_of_its_own() {
-    let mut run = two_engines();
-    let drawn =
-        |run: &Run| html(run).contains("Do the slowest of a hundred wait longer with time?");
-    assert!(!drawn(&run), "nothing was logged");
-    for one in measurements(&mut run.records) {
-        one.read.p99_series = vec![(1000, 2e6), (2000, 9e6)];
-    }
-    assert!(drawn(&run));
 }
 
 #[test]

@@ -134,10 +134,7 @@ mod tests {
     fn a_page_takes_as_many_pictures_as_fit_and_counts_the_others() {
         let size = data_address(&still(LIVE)).len();
         let mut budget = Budget::new(size + 5);
-        assert!(
-            budget.take(LIVE).is_some_and(|address| address.starts_with("data:image/svg+xml,<svg"))
-        );
-        assert!(budget.take(LIVE).is_none());
+        assert!(budget.take(LIVE).is_some() && budget.take(LIVE).is_none());
         assert_eq!((budget.left_out, budget.take("<svg").is_some()), (1, false));
     }
 }

@@ -48,26 +48,3 @@ pub fn all(records: &[Record], points: &[Point]) -> Vec<Section> {
     let all = before.into_iter().chain(duels::sections(points)).chain(after);
     all.filter(|section| !section.rows.is_empty()).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::all;
-    use crate::record::{Record, ResourceTable};
-    use crate::report::points;
-
-    fn made_up() -> Vec<Record> {
-        let text = include_str!("../../tests/data/two-engines/records.jsonl");
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    #[test]
-    fn a_run_without_resources_has_no_such_table_and_rows_are_as_wide_as_their_head() {
-        let sections = all(&made_up(), &points::of(&made_up()));
-        assert!(sections.iter().all(|section| !section.rows.is_empty()));
-        for section in &sections {
-            assert!(section.rows.iter().all(|row| row.len() == section.head.len()), "{section:?}");
-        }
-        let none = all(&[Record::Resources(ResourceTable::default())], &[]);
-        assert_eq!(none, []);
-    }
-}

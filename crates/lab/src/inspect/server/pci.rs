@@ -197,30 +197,3 @@ fn spoken_link(text: &str) -> Option<PcieLink> {
     };
     PcieLink::parse(after("Speed")?, after("Width")?)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{chain, spoken};
-    use crate::metrics::bandwidth::PcieLink;
-
-    #[test]
-    fn a_path_of_sysfs_tells_the_chain() {
-        let path = "../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/target1:0:0/\
-                    1:0:0:0/block/sda";
-        assert_eq!(chain(path), ["0000:00:03.0", "0000:05:00.0"]);
-    }
-
-    #[test]
-    fn lspci_tells_names_packet_sizes_and_links() {
-        let text = "0000:05:00.0 Serial Attached SCSI controller: Broadcom / LSI SAS3008 (rev 02)\n\
-            \t\tDevCap:\tMaxPayload 4096 bytes, PhantFunc 0, Latency L0s <64ns, L1 <1us\n\
-            \t\t\tMaxPayload 256 bytes, MaxReadReq 512 bytes\n\
-            \t\tLnkCap:\tPort #0, Speed 8GT/s, Width x8, ASPM not supported\n\
-            \t\tLnkSta:\tSpeed 5GT/s (downgraded), Width x4 (downgraded)\n";
-        let device = &spoken(text)["0000:05:00.0"];
-        assert_eq!(device.name, "Broadcom / LSI SAS3008 (rev 02)");
-        assert_eq!(device.payload_bytes, Some(256));
-        assert_eq!(device.capable, Some(PcieLink { mega_transfers: 8_000, lanes: 8 }));
-        assert_eq!(device.negotiated, Some(PcieLink { mega_transfers: 5_000, lanes: 4 }));
-    }
-}

@@ -47,25 +47,3 @@ pub fn sentence(rows: &[Row]) -> Option<String> {
         models.iter().map(|(model, count)| format!("{count} x {model}")).collect();
     Some(format!("sg_map: {} disks, {}{uneven}; {}.", rows.len(), told.join(", "), of.join(", ")))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{rows, sentence};
-
-    #[test]
-    fn disks_are_counted_by_host_and_a_transcript_is_no_list() {
-        let text = "/dev/sg0  0 0 0 0  0  /dev/sda  TOSHIBA   MG07SCA14TA       0101\n\
-                    /dev/sg1  0 0 1 0  0  /dev/sdb  TOSHIBA   MG07SCA14TA       0101\n\
-                    /dev/sg2  1 0 8 0  0  /dev/sdi  TOSHIBA   MG07SCA14TA       0102\n\
-                    /dev/sg3  1 0 9 0  13  NEWISYS   NDS-4602-CS       0112\n";
-        let said = sentence(&rows(text)).unwrap();
-        assert_eq!(
-            said,
-            "sg_map: 3 disks, 2 on host 0, 1 on host 1: not balanced; \
-             2 x TOSHIBA MG07SCA14TA 0101, 1 x TOSHIBA MG07SCA14TA 0102."
-        );
-        assert!(rows("# sg_senddiag /dev/sg30  --pf --raw=04,00,00,01,53\n").is_empty());
-        assert!(rows("/dev/sg30  NEWISYS   NDS-4602-CS       0112\n").is_empty());
-        assert_eq!(sentence(&[]), None);
-    }
-}

@@ -165,25 +165,7 @@ fn memory_errors(source: &Source) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{md_jobs, pressure, slabs};
-
-    #[test]
-    fn slabs_are_objects_times_their_size() {
-        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\n\
-                    raid6-md0 10 20 4096 : x\ndentry 1 3 192\n";
-        let slabs: Vec<(String, u64)> = slabs(text).into_iter().collect();
-        assert_eq!(slabs, [("dentry".to_owned(), 576), ("raid6-md0".to_owned(), 81_920)]);
-    }
-
-    #[test]
-    fn md_tells_what_it_is_doing() {
-        let text = "Personalities : [raid6]\nmd0 : active raid6 sdd[3] sdc[2] sdb[1] sda[0]\n      \
-            97656832 blocks level 6, 64k chunk, algorithm 2 [4/4] [UUUU]\n      \
-            [=>...................]  resync =  8.4% (4120576/48828416) finish=7.2min \
-            speed=103014K/sec\n";
-        assert_eq!(md_jobs(text), ["md0: resync = 8.4%"]);
-        assert!(md_jobs("Personalities : [raid6]\nunused devices: <none>").is_empty());
-    }
+    use super::pressure;
 
     #[test]
     fn pressure_is_that_of_the_last_minute() {

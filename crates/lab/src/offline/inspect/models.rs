@@ -57,14 +57,3 @@ fn what_makers_state_is_used_and_who_says_so_is_told() {
     let said = Inspection::of(server(capture(FLASH)), None, given);
     assert_eq!(said.read.demand, Rate::mega(24 * 100));
 }
-
-#[test]
-fn a_library_that_cannot_be_read_is_one_clear_line() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("ours.toml");
-    std::fs::write(&path, OWN_MODELS.replace("its data sheet", "")).expect("written");
-    let refusal = Library::with(&[path]).expect_err("no source");
-    let said = refusal.to_string();
-    assert_eq!((refusal.exit_code(), said.lines().count()), (2, 1), "{said}");
-    assert!(said.contains("EX7: without a source its figures are worth nothing"), "{said}");
-}

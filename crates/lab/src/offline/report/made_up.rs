@@ -3,10 +3,11 @@
 use crate::cpu::account::{CpuAccount, Taken};
 use crate::cpu::files::{How, count};
 use crate::cpu::groups::Groups;
+use crate::inspect::resources::Row;
 use crate::metrics::share::Window;
 use crate::record::{
     ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
-    Record, Workload,
+    Record, ResourceTable, Workload,
 };
 use crate::rules;
 use crate::store::{Run, RunFacts};
@@ -113,7 +114,7 @@ pub fn two_engines() -> Run {
 }
 
 /// A CPU account of a recorded profile.
-pub fn accounted() -> Record {
+fn accounted() -> Record {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
     let groups = Groups::load(&[] as &[&Path]).expect("they ship");
     let client = regex::Regex::new("^fio").expect("sound");
@@ -129,19 +130,17 @@ pub fn accounted() -> Record {
     Record::Cpu(Box::new(CpuAccount::of(&read.counts, &groups, &taken).expect("an account")))
 }
 
+/// A resource whose cells are empty but perhaps the first.
+pub fn resource(name: &str, utilisation: Option<&str>) -> Row {
+    let (resource, utilisation) = (name.into(), utilisation.map(str::to_owned));
+    Row { resource, utilisation, saturation: None, errors: None }
+}
+
 /// The run with everything that stands beside figures: a CPU account and resources.
 pub fn with_everything() -> Run {
-    use crate::inspect::resources::Row;
-    use crate::record::ResourceTable;
     let mut run = two_engines();
-    run.records.push(accounted());
-    let row = Row {
-        resource: "memory, bandwidth".into(),
-        utilisation: None,
-        saturation: None,
-        errors: None,
-    };
-    run.records.push(Record::Resources(ResourceTable { rows: vec![row] }));
+    let rows = vec![resource("memory, bandwidth", None)];
+    run.records.extend([accounted(), Record::Resources(ResourceTable { rows })]);
     run
 }
 
