@@ -15,7 +15,8 @@ use crate::record::RateUnit;
 use crate::units;
 use crate::{AtPath, Refusal};
 use regex::Regex;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -34,17 +35,29 @@ struct File {
     name: String,
     version: u32,
     #[serde(default)]
-    family: Vec<FamilyText>,
+    family: Vec<Family>,
 }
 
-#[derive(Debug, Deserialize)]
+/// What is stated about one family of drives.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FamilyText {
+struct Family {
     name: String,
-    model: String,
+    #[serde(deserialize_with = "whole_name")]
+    model: Regex,
     medium: Medium,
     source: String,
-    capacity: Vec<Figures>,
+    #[serde(rename = "capacity")]
+    capacities: Vec<Figures>,
+    /// Which file has it.
+    #[serde(skip)]
+    file: String,
+}
+
+/// An expression for the whole name of a model.
+fn whole_name<'de, D: Deserializer<'de>>(from: D) -> Result<Regex, D::Error> {
+    let text = String::deserialize(from)?;
+    Regex::new(&format!("^(?:{text})$")).map_err(D::Error::custom)
 }
 
 /// What data lie on.
@@ -74,16 +87,6 @@ pub struct Figures {
     /// At the outer edge of a spinning drive: what its data sheet quotes.
     pub outer: Option<u64>,
     pub inner: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
-struct Family {
-    name: String,
-    model: Regex,
-    medium: Medium,
-    source: String,
-    file: String,
-    capacities: Vec<Figures>,
 }
 
 /// The library: users' own files first, then what comes with the lab.
@@ -291,36 +294,27 @@ fn parse(text: &str, place: &str) -> Result<Vec<Family>, String> {
         "" => format!("library {} {}", file.name, file.version),
         place => format!("{} {} of {place}", file.name, file.version),
     };
-    let family = |it: FamilyText| {
+    let family = |it: Family| {
         if it.source.trim().is_empty() {
             return Err(format!("{}: without a source its figures are worth nothing", it.name));
         }
-        for figures in &it.capacity {
-            let is_known = match it.medium {
+        let needed = match it.medium {
+            Medium::Spinning => "outer",
+            Medium::Flash => "sequential_read or sequential_write",
+        };
+        let is_known = |figures: &Figures| {
+            let rate = match it.medium {
                 Medium::Spinning => figures.outer,
                 Medium::Flash => figures.sequential_read.or(figures.sequential_write),
             };
-            if is_known.is_none_or(|rate| rate == 0) || figures.gigabytes == 0 {
-                return Err(format!(
-                    "{} {} GB: needs gigabytes, and {}",
-                    it.name,
-                    figures.gigabytes,
-                    match it.medium {
-                        Medium::Spinning => "outer",
-                        Medium::Flash => "sequential_read or sequential_write",
-                    }
-                ));
+            rate.is_some_and(|rate| rate > 0) && figures.gigabytes > 0
+        };
+        match it.capacities.iter().find(|figures| !is_known(figures)) {
+            None => Ok(Family { file: label.clone(), ..it }),
+            Some(Figures { gigabytes, .. }) => {
+                Err(format!("{} {gigabytes} GB: needs gigabytes, and {needed}", it.name))
             }
         }
-        let model = Regex::new(&format!("^(?:{})$", it.model));
-        Ok(Family {
-            model: model.map_err(|error| format!("{}: {error}", it.name))?,
-            name: it.name,
-            medium: it.medium,
-            source: it.source,
-            file: label.clone(),
-            capacities: it.capacity,
-        })
     };
     file.family.into_iter().map(family).collect()
 }
@@ -384,7 +378,7 @@ mod tests {
         for (from, to, why) in [
             ("format = 1", "format = 9", "format 9 is not known"),
             ("source = \"ours\"", "source = \" \"", "without a source"),
-            ("MG07.*", "MG07(", "X: regex parse error"),
+            ("MG07.*", "MG07(", "regex parse error"),
             ("outer = 250\n", "", "needs gigabytes, and outer"),
             ("outer = 250", "outr = 250", "unknown field"),
         ] {

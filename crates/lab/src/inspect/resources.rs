@@ -39,9 +39,9 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
         .load
         .filter(|_| threads > 0)
         .map(|load| format!("load {load:.2} on {threads} CPUs"));
-    let memory = software.memory_bytes.filter(|it| it.1 > 0).map(|(available, total)| {
-        let used = u128::from(total.saturating_sub(available)) * 100 / u128::from(total);
-        format!("{used} % of {:.1} GiB", total as f64 / f64::from(1 << 30))
+    let memory = software.memory.as_ref().filter(|it| it.total > 0).map(|it| {
+        let used = u128::from(it.total.saturating_sub(it.available)) * 100 / u128::from(it.total);
+        format!("{used} % of {:.1} GiB", it.total as f64 / f64::from(1 << 30))
     });
     let memory_errors = software.memory_errors.map(|(ce, ue)| format!("{ce} corrected, {ue} not"));
     let mut rows = vec![

@@ -70,15 +70,15 @@ impl Server {
         let cpu = cpu::read(source, &lscpu);
         let pci = pci::read(source);
         let sas = sas::read(source);
-        let found = drives::read(source, &pci, &sas);
+        let (drives, controllers) = drives::read(source, &pci, &sas);
         let irqs = irqs(source);
         let mut server = Server {
             kernel: source.text("/proc/sys/kernel/osrelease"),
             hypervisor: cpu::field(&lscpu, "Hypervisor vendor"),
             memory: memory::read(source, cpu.sockets().len()),
             networks: network::read(source, &pci),
-            controllers: found.controllers,
-            drives: found.drives,
+            controllers,
+            drives,
             listed: Vec::new(),
             is_partial: false,
             expanders: sas.expanders,
@@ -106,11 +106,8 @@ impl Server {
     /// The socket a NUMA node belongs to; with one socket it is that one.
     pub fn socket_of(&self, node: Option<u64>) -> Option<u64> {
         let sockets = self.cpu.sockets();
-        match node {
-            Some(node) => self.cpu.socket_of_node(node),
-            None => None,
-        }
-        .or_else(|| (sockets.len() == 1).then(|| sockets.first().copied()).flatten())
+        let only = || sockets.first().copied().filter(|_| sockets.len() == 1);
+        node.and_then(|node| self.cpu.socket_of_node(node)).or_else(only)
     }
 
     /// The controller at a PCI address.

@@ -1,7 +1,6 @@
 //! The way of every byte from the drives to memory, as a graph with a bandwidth on every link.
 //!
 //! - build: made of what a server says about itself
-//! - group: which drives look the same from above, and are one node
 //! - flow: how much gets through, and which links are the narrowest
 //!
 //! ```text
@@ -13,7 +12,6 @@
 
 mod build;
 pub mod flow;
-mod group;
 
 use super::models::Library;
 use crate::metrics::bandwidth::Rate;

@@ -2,44 +2,70 @@
 //! story's server gives the story's answer; damaged captures are survived.
 //!
 //! - captures: captured servers, and changes to them
-//! - cases: each check where it passes, fails and cannot tell
-//! - models: what makers state about drives
+//! - drives: what makers state about drives, and drives of several namespaces
+//! - outputs: what somebody sent
 
 mod captures;
-mod cases;
-mod models;
-mod namespaces;
+mod drives;
 mod outputs;
-mod sockets;
 
-use crate::inspect::Inspection;
-use crate::inspect::Verdict;
 use crate::inspect::diagram::Measured;
-use crate::inspect::page;
 use crate::inspect::server::Server;
-use crate::inspect::topology::Given;
-use crate::inspect::topology::Topology;
+use crate::inspect::topology::{Given, Topology};
+use crate::inspect::{Inspection, Verdict, page};
 use crate::metrics::bandwidth::Rate;
 use crate::qualify::reference::{Reference, SYNTHETIC};
 use crate::redact::redact;
-use crate::source::Capture;
-use crate::source::Source;
+use crate::source::{Capture, Source};
 use crate::validity::Outcome;
 use captures::{
-    AFTER, ALL, BEFORE, Edits, FLASH, JBOD, capture, check, edited, inspection, server,
+    AFTER, ALL, BEFORE, DESKTOP, Edits, FLASH, JBOD, capture, check, edited, inspection, server,
 };
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// A check with a capture on which it passes, one on which it fails, and one on which it cannot
+/// tell: `tests/data/checks.toml`.
+#[derive(Deserialize)]
+struct Case {
+    pass: Edits,
+    fail: Edits,
+    cannot_tell: Edits,
+}
+
+#[test]
+fn every_check_passes_fails_and_cannot_tell_where_it_must() {
+    let cases: BTreeMap<String, Case> =
+        toml::from_str(include_str!("../../tests/data/checks.toml")).expect("a table of cases");
+    let mut told: Vec<String> = inspection(AFTER).checks.into_iter().map(|it| it.name).collect();
+    told.sort();
+    assert_eq!(told, cases.keys().cloned().collect::<Vec<_>>(), "no check is without its captures");
+    for (name, case) in cases {
+        for (edits, wanted) in [
+            (&case.pass, Outcome::Pass),
+            (&case.fail, Outcome::Fail),
+            (&case.cannot_tell, Outcome::CannotTell),
+        ] {
+            // The capture before the load is the unedited one.
+            let before = server(capture(&edits.of));
+            let now = Inspection::of(server(edited(edits)), Some(&before), Given::default());
+            let (outcome, found) = check(&now, &name);
+            assert_eq!(outcome, wanted, "{name} on {edits:?}: {found}");
+            assert!(!found.is_empty(), "{name} on {edits:?}");
+        }
+    }
+}
+
+fn all_that(inspection: &Inspection, outcome: Outcome) -> Vec<&str> {
+    let checks = inspection.checks.iter().filter(|it| it.outcome == outcome);
+    checks.map(|it| it.name.as_str()).collect()
+}
 
 #[test]
 fn a_server_of_which_nothing_is_known_passes_no_check() {
     let nothing = Inspection::of(Server::default(), None, Given::default());
-    let passed: Vec<&str> = nothing
-        .checks
-        .iter()
-        .filter(|it| it.outcome == Outcome::Pass)
-        .map(|it| it.name.as_str())
-        .collect();
-    assert!(passed.is_empty(), "{passed:?}");
+    assert_eq!(all_that(&nothing, Outcome::Pass), [""; 0]);
     assert_eq!(nothing.verdict, Verdict::Undecided);
     assert!(page::headline(&nothing).starts_with("CANNOT SAY"));
 }
@@ -48,15 +74,9 @@ fn a_server_of_which_nothing_is_known_passes_no_check() {
 fn the_story_s_server_is_refused_for_its_memory_and_for_nothing_else() {
     let story = inspection(BEFORE);
     assert_eq!(story.verdict, Verdict::NotQualified);
-    let failed: Vec<&str> = story
-        .checks
-        .iter()
-        .filter(|it| it.outcome == Outcome::Fail)
-        .map(|it| it.name.as_str())
-        .collect();
     let wanted =
         ["memory.channels_populated", "memory.bandwidth_for_rebuild", "memory.speed_configured"];
-    assert_eq!(failed, wanted);
+    assert_eq!(all_that(&story, Outcome::Fail), wanted);
     // Reading raw drives hides it, as it did in the story; the rebuild shows it.
     assert_eq!(story.read.carried, Rate::mega(15_900));
     assert!(story.read.is_limited_by_drives());
@@ -240,4 +260,18 @@ fn a_capture_of_this_machine_gives_the_same_server() {
     let source = Source::live(Duration::from_secs(120));
     let live = Server::read(&source);
     assert_eq!(server(source.into_capture()), live);
+}
+
+/// A link that no flow is led over was called too narrow, beside a flow that the drives limit.
+#[test]
+fn a_link_over_which_nothing_is_led_is_not_judged_and_the_page_says_what_is_left_out() {
+    let given = Given { inter_socket: Some(Rate::mega(1_000)), ..Given::default() };
+    let after = Inspection::of(server(capture(AFTER)), None, given.clone());
+    let (outcome, found) = check(&after, "controller.oversubscribed");
+    assert_eq!(outcome, Outcome::Pass, "{found}");
+    let left_out = "Not in this figure: what crosses between the sockets.";
+    let text = page::text(&after, false);
+    assert!(text.contains(left_out), "{text}");
+    let desktop = Inspection::of(server(capture(DESKTOP)), None, given);
+    assert!(!page::text(&desktop, false).contains(left_out), "it has one socket");
 }

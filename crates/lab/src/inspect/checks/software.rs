@@ -20,25 +20,24 @@ const AVAILABLE_MIN: f64 = 0.1;
 const KERNEL_GROWTH_MAX: f64 = 0.1;
 
 pub fn memory_space(facts: &Facts<'_>) -> Answer {
-    let software = &facts.server.software;
-    let memory = software.memory_bytes.filter(|it| it.1 > 0);
-    let (available, total) = memory.ok_or_else(Found::blind)?;
-    let of_all = |bytes: u64| to_f64(bytes) / to_f64(total);
+    let memory = facts.server.software.memory.as_ref().filter(|it| it.total > 0);
+    let memory = memory.ok_or_else(Found::blind)?;
+    let of_all = |bytes: u64| to_f64(bytes) / to_f64(memory.total);
     let size = |bytes: u64| units::bytes(to_f64(bytes));
-    let most = software.slabs.iter().max_by_key(|it| it.1);
-    let most =
-        most.map_or(String::new(), |(name, bytes)| format!(", most {name}: {}", size(*bytes)));
-    let kernel = software.kernel_bytes.map_or(String::new(), |bytes| {
-        format!("; the kernel holds {} that it cannot give back{most}", size(bytes))
-    });
-    let found =
-        format!("{} of {} available{kernel}", units::percent(of_all(available)), size(total));
-    if of_all(available) < AVAILABLE_MIN {
+    let most = memory.slabs.iter().max_by_key(|it| it.1);
+    let most = most.map_or(String::new(), |(name, it)| format!(", most {name}: {}", size(*it)));
+    let kernel = match memory.kernel {
+        0 => String::new(),
+        bytes => format!("; the kernel holds {} that it cannot give back{most}", size(bytes)),
+    };
+    let available = units::percent(of_all(memory.available));
+    let found = format!("{available} of {} available{kernel}", size(memory.total));
+    if of_all(memory.available) < AVAILABLE_MIN {
         return Ok(Found::fail(found));
     }
-    let Some(before) = facts.before.map(|it| &it.software) else { return Ok(Found::pass(found)) };
-    let growth = software.kernel_bytes.zip(before.kernel_bytes);
-    let growth = growth.map_or(0, |(now, was)| now.saturating_sub(was));
+    let before = facts.before.and_then(|it| it.software.memory.as_ref());
+    let Some(before) = before else { return Ok(Found::pass(found)) };
+    let growth = memory.kernel.saturating_sub(before.kernel);
     if of_all(growth) <= KERNEL_GROWTH_MAX {
         return Ok(Found::pass(found));
     }
@@ -46,7 +45,7 @@ pub fn memory_space(facts: &Facts<'_>) -> Answer {
         let was = before.slabs.get(name).copied().unwrap_or(0);
         (now.saturating_sub(was), name.clone())
     };
-    let most = software.slabs.iter().map(grown).max();
+    let most = memory.slabs.iter().map(grown).max();
     let most = most.map_or(String::new(), |(by, name)| format!(", most {name} by {}", size(by)));
     let grew = format!("that grew by {} between the two captures{most}", size(growth));
     let next = "an engine that keeps what it reads or logs: look at its cache limits, \

@@ -28,26 +28,7 @@ const LINK_WIDTH_MAX: f64 = 20.0;
 /// How much of a link is drawn straight, so that its label has room.
 const STRAIGHT: f64 = 0.62;
 
-const STYLE: &str = "<style>\
-    svg{--paper:#ffffff;--ink:#1c2430;--soft:#5b6675;--box:#f4f6f9;--edge:#c3cad4;--link:#d5dae2;\
-    --flow:#0072b2;--hot:#d55e00;--good:#007a5a}\
-    @media (prefers-color-scheme:dark){svg{--paper:#14181f;--ink:#e9edf3;--soft:#9aa6b5;\
-    --box:#1e242d;--edge:#3d4756;--link:#333c49;--flow:#56b4e9;--hot:#f0863a;--good:#3cc79a}}\
-    text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:var(--ink)}\
-    .head{font-size:21px;font-weight:700}.sub{font-size:14px;fill:var(--soft)}\
-    .title{font-size:13px;font-weight:600}.small{font-size:11.5px;fill:var(--soft)}\
-    .rate{font-size:13px;font-weight:600;paint-order:stroke;stroke:var(--paper);stroke-width:4px;\
-    stroke-linejoin:round}\
-    .what{font-size:11px;fill:var(--soft);paint-order:stroke;stroke:var(--paper);stroke-width:4px;\
-    stroke-linejoin:round}\
-    .hot{fill:var(--hot)}.box{fill:var(--box);stroke:var(--edge)}\
-    .boxhot{fill:var(--box);stroke:var(--hot);stroke-width:2.5}\
-    .paper{fill:var(--paper)}.link{fill:none;stroke:var(--link)}.flow{fill:none;stroke:var(--flow)}\
-    .narrow{fill:none;stroke:var(--hot)}\
-    .open{fill:none;stroke:var(--edge);stroke-width:2;stroke-dasharray:5 5}\
-    .seen{fill:none;stroke:var(--ink);stroke-width:2;stroke-dasharray:2 4}\
-    .drive{fill:var(--flow)}.gauge{fill:var(--link)}.fill{fill:var(--flow)}\
-    .fillhot{fill:var(--hot)}.good{fill:var(--good)}</style>";
+const STYLE: &str = concat!("<style>", include_str!("../../../assets/diagram.css"), "</style>");
 
 pub fn draw(inspection: &Inspection, measured: &Measured) -> String {
     let topology = &inspection.topology;

@@ -111,24 +111,18 @@ pub struct Controller {
     pub node: Option<u64>,
 }
 
-/// What was found.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Found {
-    pub drives: Vec<Drive>,
-    /// Controllers that have drives, in order of address.
-    pub controllers: Vec<Controller>,
-}
-
 /// Ask for drives and their controllers.
-pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>, sas: &Sas) -> Found {
-    let mut found = Found::default();
+pub fn read(
+    source: &Source,
+    pci: &BTreeMap<String, PciDevice>,
+    sas: &Sas,
+) -> (Vec<Drive>, Vec<Controller>) {
+    let mut drives = Vec::new();
     for name in source.names("/sys/block") {
         let Some(path) = source.link(&format!("/sys/block/{name}")) else { continue };
         let paths = paths(source, &path);
-        let mut attachments: Vec<Attachment> = Vec::new();
-        for path in &paths {
-            attachments.extend(attachment(source, path, pci, sas));
-        }
+        let ways = paths.iter().filter_map(|path| attachment(source, path, pci, sas));
+        let attachments: Vec<Attachment> = ways.collect();
         // Without hardware below it, it is no drive: loop, RAM, md, dm.
         if attachments.is_empty() {
             continue;
@@ -136,34 +130,33 @@ pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>, sas: &Sas) -> Fo
         let drive = drive(source, &name, &path, attachments, pci);
         // Drives without a medium: an empty optical drive.
         if drive.size_bytes > 0 && !name.starts_with("sr") {
-            found.drives.push(drive);
+            drives.push(drive);
         }
     }
-    size_whole_drives(source, &mut found.drives);
+    size_whole_drives(source, &mut drives);
     let used = |address: &str| {
-        let mut ways = found.drives.iter().flat_map(|drive| &drive.attachments);
+        let mut ways = drives.iter().flat_map(|drive| &drive.attachments);
         ways.any(|way| way.controller == address)
     };
-    for device in pci.values().filter(|device| used(&device.address)) {
+    let used = pci.values().filter(|device| used(&device.address));
+    let controller = |device: &PciDevice| {
         let (address, name) = (device.address.clone(), device.label());
-        found.controllers.push(Controller { address, name, node: device.node });
-    }
-    found
+        Controller { address, name, node: device.node }
+    };
+    let controllers = used.map(controller).collect();
+    (drives, controllers)
 }
 
 /// What the controller says, or all namespaces that are here.
 fn size_whole_drives(source: &Source, drives: &mut [Drive]) {
-    let sizes: Vec<(Vec<String>, u64)> = whole(drives)
-        .into_iter()
-        .map(|all| {
-            let sum = all.iter().map(|it| it.size_bytes).fold(0, u64::saturating_add);
-            let told = capacity(source, all[0]).filter(|bytes| *bytes >= sum);
-            (all.iter().map(|it| it.name.clone()).collect(), told.unwrap_or(sum))
-        })
-        .collect();
+    let mut sizes = BTreeMap::new();
+    for all in whole(drives) {
+        let sum = all.iter().map(|it| it.size_bytes).fold(0, u64::saturating_add);
+        let told = capacity(source, all[0]).filter(|bytes| *bytes >= sum).unwrap_or(sum);
+        sizes.extend(all.iter().map(|it| (it.name.clone(), told)));
+    }
     for drive in drives {
-        let own = sizes.iter().find(|(names, _)| names.contains(&drive.name));
-        drive.drive_bytes = own.map_or(drive.size_bytes, |(_, bytes)| *bytes);
+        drive.drive_bytes = sizes.get(&drive.name).copied().unwrap_or(drive.size_bytes);
     }
 }
 
@@ -221,8 +214,7 @@ fn drive(
     let at = |file: &str| format!("/sys/block/{name}/{file}");
     let number = |file: &str| source.number(&at(file));
     let text = |file: &str| source.text(&at(file)).filter(|text| !text.is_empty());
-    let words: Vec<String> =
-        ["device/vendor", "device/model"].into_iter().filter_map(text).collect();
+    let words = ["device/vendor", "device/model"].map(|file| text(file).unwrap_or_default());
     // Virtio has a number for a vendor.
     let words = words.iter().map(|word| word.trim());
     let words: Vec<&str> = words.filter(|it| !it.is_empty() && !it.starts_with("0x")).collect();
@@ -235,11 +227,8 @@ fn drive(
     Drive {
         name: name.to_owned(),
         kind,
-        model: match kind {
-            // libata's word for the vendor of every SATA drive.
-            _ if words.first() == Some(&"ATA") => words[1..].join(" "),
-            _ => words.join(" "),
-        },
+        // libata's word for the vendor of every SATA drive.
+        model: words.strip_prefix(&["ATA"]).unwrap_or(&words).join(" "),
         firmware: text("device/rev").or_else(|| text("device/firmware_rev")),
         size_bytes: number("size").unwrap_or(0).saturating_mul(512),
         drive_bytes: 0,
@@ -254,12 +243,10 @@ fn drive(
         partitions: partitions(source, name),
         is_healthy: health(source, name, kind),
         is_shared: shared(source, name, kind),
+        // Reads and writes.
         in_flight: text("inflight").and_then(|it| {
-            // Reads and writes.
-            let parts = it.split_whitespace().map(|part| part.parse::<u64>().ok());
-            parts
-                .collect::<Option<Vec<u64>>>()
-                .map(|all| all.into_iter().fold(0, u64::saturating_add))
+            let mut parts = it.split_whitespace().map(|part| part.parse::<u64>().ok());
+            parts.try_fold(0, |sum: u64, part| Some(sum.saturating_add(part?)))
         }),
         attachments,
     }

@@ -9,6 +9,7 @@ mod boards;
 
 use crate::metrics::bandwidth::{Rate, ddr};
 use crate::source::Source;
+use itertools::Itertools;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +50,7 @@ const PER_CHANNEL_MAX: u64 = 3;
 /// The memory of one socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Bank {
+    pub slots: u64,
     /// Channels that the board has here.
     pub channels: u64,
     /// Channels with at least one module.
@@ -87,55 +89,46 @@ impl Memory {
             return Some(format!("the board's name '{name}' does not tell socket and channel"));
         }
         let banks = self.placed().unwrap_or_default();
-        let sockets = u64::try_from(banks.len()).unwrap_or(0);
-        if self.socket_count > 0 && sockets != self.socket_count {
-            let has = self.socket_count;
+        let (sockets, has) = (banks.len() as u64, self.socket_count);
+        if has > 0 && sockets != has {
             return Some(format!("slots are named for {sockets} sockets, and there are {has}"));
         }
-        banks.iter().find_map(|(socket, bank)| {
-            let slots = self.slots.iter().filter(|it| it.socket == Some(*socket)).count();
-            let slots = u64::try_from(slots).unwrap_or(0);
-            let is_even = bank.channels > 0 && slots % bank.channels == 0;
-            let fits = is_even && slots / bank.channels <= PER_CHANNEL_MAX;
-            let is_known = CHANNELS.contains(&bank.channels) && fits;
-            let channels = bank.channels;
-            let noun = if channels == 1 { "channel" } else { "channels" };
-            (!is_known).then(|| {
+        banks.iter().find_map(|(socket, Bank { slots, channels, .. })| {
+            let is_even = *channels > 0 && slots % channels == 0;
+            let fits = is_even && slots / channels <= PER_CHANNEL_MAX;
+            let noun = if *channels == 1 { "channel" } else { "channels" };
+            (!(CHANNELS.contains(channels) && fits)).then(|| {
                 format!("by their names the {slots} slots of socket {socket} are {channels} {noun}")
             })
         })
     }
 
     fn placed(&self) -> Option<BTreeMap<u64, Bank>> {
-        let mut all: BTreeMap<u64, (BTreeSet<&str>, BTreeSet<&str>, Bank)> = BTreeMap::new();
+        let mut all: BTreeMap<u64, Vec<&Slot>> = BTreeMap::new();
         for slot in &self.slots {
-            let (channels, used, bank) = all.entry(slot.socket?).or_default();
-            let channel = slot.channel.as_deref()?;
-            channels.insert(channel);
-            if slot.size_bytes > 0 {
-                used.insert(channel);
-                bank.modules += 1;
-                bank.kind.clone_from(&slot.kind);
-                let speed = slot.configured.or(slot.rated);
-                bank.configured = [bank.configured, speed].into_iter().flatten().min();
-            }
+            slot.channel.as_ref()?;
+            all.entry(slot.socket?).or_default().push(slot);
         }
-        let finish =
-            |(socket, (channels, used, bank)): (u64, (BTreeSet<&str>, BTreeSet<&str>, Bank))| {
-                let (channels, populated) = (count(&channels), count(&used));
-                (socket, Bank { channels, populated, ..bank })
-            };
-        Some(all.into_iter().map(finish).collect())
-            .filter(|banks: &BTreeMap<u64, Bank>| !banks.is_empty())
+        let bank = |slots: Vec<&Slot>| {
+            let channels = |of: &[&Slot]| of.iter().map(|it| &it.channel).unique().count() as u64;
+            let modules: Vec<&Slot> =
+                slots.iter().copied().filter(|it| it.size_bytes > 0).collect();
+            Bank {
+                slots: slots.len() as u64,
+                channels: channels(&slots),
+                populated: channels(&modules),
+                modules: modules.len() as u64,
+                configured: modules.iter().filter_map(|it| it.configured.or(it.rated)).min(),
+                kind: modules.last().map_or(String::new(), |it| it.kind.clone()),
+            }
+        };
+        let banks = all.into_iter().map(|(socket, slots)| (socket, bank(slots)));
+        Some(banks.collect()).filter(|banks: &BTreeMap<u64, Bank>| !banks.is_empty())
     }
 
     pub fn modules(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| slot.size_bytes > 0)
     }
-}
-
-fn count(set: &BTreeSet<&str>) -> u64 {
-    u64::try_from(set.len()).unwrap_or(0)
 }
 
 /// Ask the firmware's tables. None if there are none or they may not be read.
@@ -146,8 +139,7 @@ pub fn read(source: &Source, socket_count: usize) -> Option<Memory> {
 
 /// Out of what `dmidecode -t memory` printed.
 pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
-    let socket_total = u64::try_from(socket_count).unwrap_or(0);
-    let mut memory = Memory { socket_count: socket_total, ..Memory::default() };
+    let mut memory = Memory { socket_count: socket_count as u64, ..Memory::default() };
     let mut places = Vec::new();
     // A block begins with "Handle 0x..." and the next line names its kind.
     for block in text.split("\nHandle ") {
@@ -174,9 +166,9 @@ pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
         // Boards count sockets from 0 or from 1: take their order.
         let order = place.socket.and_then(|socket| named.iter().position(|it| *it == socket));
         let only = (named.is_empty() && socket_count <= 1).then_some(0);
-        slot.socket = order.and_then(|order| u64::try_from(order).ok()).or(only);
+        slot.socket = order.map(|order| order as u64).or(only);
         let alike = places.iter().filter(|it| it.socket == place.socket && it.number.is_some());
-        let slots = u64::try_from(alike.count()).unwrap_or(0);
+        let slots = alike.count() as u64;
         let is_interleaved = !slot.locator.starts_with("PROC");
         let by_number = || boards::numbered(place.number?, slots, &of_kind, is_interleaved);
         slot.channel = place.channel.clone().or_else(by_number);
@@ -187,11 +179,8 @@ pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
 fn slot(value: &impl Fn(&str) -> Option<String>) -> Slot {
     let speed = |names: &[&str]| {
         let text = names.iter().find_map(|name| value(name))?;
-        text.split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
-            .filter(|rate| (100..50_000).contains(rate))
+        let rate = text.split_whitespace().next()?.parse().ok()?;
+        (100..50_000).contains(&rate).then_some(rate)
     };
     Slot {
         locator: value("Locator").unwrap_or_default(),

@@ -3,6 +3,7 @@
 //! What must stay true: only lines with a device, its four numbers and its type count; a transcript
 //! that names a device is no list.
 
+use itertools::Itertools;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -34,16 +35,12 @@ fn row(line: &str) -> Option<Row> {
 
 /// What the list shows, in a sentence; none if it is empty.
 pub fn sentence(rows: &[Row]) -> Option<String> {
-    let (mut hosts, mut models) = (BTreeMap::new(), BTreeMap::new());
-    for row in rows {
-        *hosts.entry(row.host).or_insert(0_u64) += 1;
-        *models.entry(row.model.as_str()).or_insert(0_u64) += 1;
-    }
-    let (least, most) = (hosts.values().min()?, hosts.values().max()?);
-    let uneven = if least == most { "" } else { ": not balanced" };
-    let told: Vec<String> =
-        hosts.iter().map(|(host, count)| format!("{count} on host {host}")).collect();
-    let of: Vec<String> =
-        models.iter().map(|(model, count)| format!("{count} x {model}")).collect();
-    Some(format!("sg_map: {} disks, {}{uneven}; {}.", rows.len(), told.join(", "), of.join(", ")))
+    let hosts: BTreeMap<u64, usize> =
+        rows.iter().map(|row| row.host).counts().into_iter().collect();
+    let models: BTreeMap<&String, usize> =
+        rows.iter().map(|row| &row.model).counts().into_iter().collect();
+    let uneven = if hosts.values().all_equal() { "" } else { ": not balanced" };
+    let told = hosts.iter().map(|(host, count)| format!("{count} on host {host}")).join(", ");
+    let of = models.iter().map(|(model, count)| format!("{count} x {model}")).join(", ");
+    (!rows.is_empty()).then(|| format!("sg_map: {} disks, {told}{uneven}; {of}.", rows.len()))
 }

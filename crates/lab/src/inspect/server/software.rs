@@ -19,18 +19,13 @@ pub struct Software {
     pub pressure: BTreeMap<String, f64>,
     /// Mean runnable tasks over one minute.
     pub load: Option<f64>,
-    /// Memory available, bytes of total bytes.
-    pub memory_bytes: Option<(u64, u64)>,
-    /// Memory in the kernel's slabs that it cannot give back, bytes.
-    pub kernel_bytes: Option<u64>,
-    /// The largest slabs: name -> bytes. Only root may read them.
-    pub slabs: BTreeMap<String, u64>,
+    pub memory: Option<Memory>,
     /// Memory errors: (corrected, uncorrected); None without an EDAC driver.
     pub memory_errors: Option<(u64, u64)>,
 }
 
 /// Memory at one moment.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Memory {
     /// Available, bytes.
     pub available: u64,
@@ -46,8 +41,8 @@ impl Memory {
     /// As the kernel says it; None if it does not.
     pub fn read(source: &Source) -> Option<Memory> {
         let text = source.text("/proc/meminfo")?;
-        let (available, total) = memory(&text)?;
-        let kernel = kibibytes(&text, "SUnreclaim")?;
+        let (available, total) = (kibibytes(&text, "MemAvailable")?, kibibytes(&text, "MemTotal")?);
+        let kernel = kibibytes(&text, "SUnreclaim").unwrap_or(0);
         let slabs = source.text("/proc/slabinfo").map(|text| slabs(&text)).unwrap_or_default();
         Some(Memory { available, total, kernel, slabs })
     }
@@ -58,9 +53,7 @@ pub fn read(source: &Source) -> Software {
         aio_max: source.number("/proc/sys/fs/aio-max-nr"),
         aio_used: source.number("/proc/sys/fs/aio-nr"),
         load: source.text("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
-        memory_bytes: source.text("/proc/meminfo").and_then(|text| memory(&text)),
-        kernel_bytes: source.text("/proc/meminfo").and_then(|text| kibibytes(&text, "SUnreclaim")),
-        slabs: source.text("/proc/slabinfo").map(|text| slabs(&text)).unwrap_or_default(),
+        memory: Memory::read(source),
         memory_errors: memory_errors(source),
         ..Software::default()
     };
@@ -123,10 +116,6 @@ fn md_jobs(text: &str) -> Vec<String> {
 fn pressure(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("avg60="))?.parse().ok()
-}
-
-fn memory(text: &str) -> Option<(u64, u64)> {
-    Some((kibibytes(text, "MemAvailable")?, kibibytes(text, "MemTotal")?))
 }
 
 /// `SUnreclaim:  1234 kB`, in bytes.

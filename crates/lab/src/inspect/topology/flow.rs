@@ -72,7 +72,7 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
                 all * u128::from(step) / u128::from(STEPS) - all * before / u128::from(STEPS);
             free[at][0] += u64::try_from(part).unwrap_or(0);
         }
-        while let Some(path) = path(&edges, &free, source, sink) {
+        while let Some(path) = path(&edges, &free, source) {
             let amount = path.iter().map(|(at, way)| free[*at][*way]).min().unwrap_or(0);
             for (at, way) in path {
                 free[at][way] -= amount;
@@ -80,7 +80,8 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
             }
         }
     }
-    let reached = reach(&edges, &free, source, sink);
+    let came = search(&edges, &free, source);
+    let is_reached = |place: usize| place == source || came[place].is_some();
     let mut flow = Flow { passes, ..Flow::default() };
     flow.by_link = free.iter().map(|it| Rate(it[1])).collect();
     for (at, link) in topology.links.iter().enumerate() {
@@ -88,7 +89,7 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
         if link.is_media() {
             flow.demand.0 += usable(link, passes).map_or(0, |rate| rate.0.min(UNLIMITED));
             flow.carried.0 += flow.by_link[at].0;
-        } else if reached[from] && !reached[to] && link.capacity.is_some() {
+        } else if is_reached(from) && !is_reached(to) && link.capacity.is_some() {
             flow.narrowest.push(at);
         }
     }
@@ -103,30 +104,27 @@ const STEPS: u64 = 128;
 const UNLIMITED: u64 = u64::MAX / 65_536;
 
 fn fullest(topology: &Topology, flow: &Flow) -> Option<usize> {
-    let mut best: Option<(usize, f64)> = None;
-    for (at, link) in topology.links.iter().enumerate() {
+    let share = |(at, link): (usize, &Link)| {
         // A drive's own link says nothing new: where nothing else is known, it is what the drive is
         // taken for.
         let is_own = link.from.is_none_or(|from| topology.nodes[from].place == Place::Drives);
-        let Some(capacity) = usable(link, flow.passes).filter(|_| !is_own) else {
-            continue;
-        };
-        let share = flow.by_link[at].share_of(capacity);
-        if share > 0.0 && best.is_none_or(|(_, most)| share > most) {
-            best = Some((at, share));
-        }
-    }
-    best.map(|(at, _)| at)
+        let capacity = usable(link, flow.passes).filter(|_| !is_own)?;
+        Some((at, flow.by_link[at].share_of(capacity))).filter(|(_, share)| *share > 0.0)
+    };
+    let shares = topology.links.iter().enumerate().filter_map(share);
+    // Of equals the first.
+    shares.reduce(|most, it| if it.1 > most.1 { it } else { most }).map(|(at, _)| at)
 }
 
-/// The shortest way with something free on it: links with their direction, 0 forward, 1 back.
-fn path(
+/// Where each place is reached from over links with something free on them, the shortest way: a
+/// link with its direction, 0 forward, 1 back.
+fn search(
     edges: &[(usize, usize)],
     free: &[[u64; 2]],
     source: usize,
-    sink: usize,
-) -> Option<Vec<(usize, usize)>> {
-    let mut came: Vec<Option<(usize, usize)>> = vec![None; sink + 1];
+) -> Vec<Option<(usize, usize)>> {
+    // Behind all nodes stand source and sink.
+    let mut came: Vec<Option<(usize, usize)>> = vec![None; source + 2];
     let mut waiting = VecDeque::from([source]);
     while let Some(place) = waiting.pop_front() {
         for (at, way, next) in steps(edges, free, place) {
@@ -136,29 +134,19 @@ fn path(
             }
         }
     }
-    let mut path = Vec::new();
-    let mut place = sink;
+    came
+}
+
+/// The way from source to sink; None if there is none.
+fn path(edges: &[(usize, usize)], free: &[[u64; 2]], source: usize) -> Option<Vec<(usize, usize)>> {
+    let came = search(edges, free, source);
+    let (mut path, mut place) = (Vec::new(), source + 1);
     while place != source {
         let (at, way) = came[place]?;
         path.push((at, way));
         place = if way == 0 { edges[at].0 } else { edges[at].1 };
     }
     Some(path)
-}
-
-fn reach(edges: &[(usize, usize)], free: &[[u64; 2]], source: usize, sink: usize) -> Vec<bool> {
-    let mut reached = vec![false; sink + 1];
-    reached[source] = true;
-    let mut waiting = vec![source];
-    while let Some(place) = waiting.pop() {
-        for (_, _, next) in steps(edges, free, place) {
-            if !reached[next] {
-                reached[next] = true;
-                waiting.push(next);
-            }
-        }
-    }
-    reached
 }
 
 fn steps(edges: &[(usize, usize)], free: &[[u64; 2]], place: usize) -> Vec<(usize, usize, usize)> {
