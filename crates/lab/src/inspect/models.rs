@@ -14,6 +14,7 @@ use crate::order::one_of;
 use crate::record::RateUnit;
 use crate::units;
 use crate::{AtPath, Refusal};
+use itertools::Itertools;
 use regex::Regex;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -215,11 +216,11 @@ impl Known {
         match self {
             Known::Exactly(_) => None,
             Known::OtherCapacities { family, gigabytes } => {
-                let list: Vec<String> = gigabytes.iter().map(u64::to_string).collect();
+                let list = gigabytes.iter().map(u64::to_string).join(", ");
                 Some(format!(
                     "{family} is in the library of drive models with {} GB only, \
                      and capacity changes the figures; add it (--models)",
-                    list.join(", ")
+                    list
                 ))
             }
             Known::Nothing => Some(
@@ -273,14 +274,10 @@ impl Entry {
             count("random reads", random_read),
             count("random writes", random_write),
         ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let parts = parts.into_iter().flatten().join(", ");
         format!(
             "{} {} GB: {} ({}: {})",
-            self.family,
-            self.figures.gigabytes,
-            parts.join(", "),
-            self.file,
-            self.source
+            self.family, self.figures.gigabytes, parts, self.file, self.source
         )
     }
 }

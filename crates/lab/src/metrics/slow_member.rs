@@ -3,6 +3,7 @@
 //! What must stay true: a component is named only if all its members are slow and no member outside
 //! it is; otherwise the members are named one by one.
 
+use itertools::Itertools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -57,8 +58,8 @@ impl Finding {
                 format!("all {many} slow members share {kind} {name}: look there first")
             }
             (None, _) => {
-                let names: Vec<&str> = self.slow.iter().map(|slow| slow.name.as_str()).collect();
-                format!("slow, with nothing that only they share: {}", names.join(", "))
+                let names = self.slow.iter().map(|slow| slow.name.as_str()).join(", ");
+                format!("slow, with nothing that only they share: {}", names)
             }
         })
     }

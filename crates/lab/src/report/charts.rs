@@ -14,6 +14,7 @@ use crate::order::one_of;
 use crate::record::{Measurement, RateUnit};
 use crate::units;
 use crate::validity::Mark;
+use itertools::Itertools;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -277,12 +278,12 @@ pub(super) fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
         let at = if *at >= 10.0 { format!("{at:.0}") } else { units::three_digits(*at) };
         format!("{at} {unit}: {}", units::three_digits(value / scale))
     };
-    let all: Vec<String> = points.iter().take(SAMPLES_SHOWN).map(sample).collect();
+    let all = points.iter().take(SAMPLES_SHOWN).map(sample).join(", ");
     let more = match points.len().saturating_sub(SAMPLES_SHOWN) {
         0 => String::new(),
         more => format!(", and {more} more in records.jsonl"),
     };
-    format!("{}{more}", all.join(", "))
+    format!("{}{more}", all)
 }
 
 /// What x is where a line goes over time.

@@ -13,6 +13,7 @@ use crate::record::{Check, Record};
 use crate::units;
 use crate::validity::{Finding, Mark, Outcome, Severity};
 use crate::verdict::{self, Evidence, Factor, Verdict};
+use itertools::Itertools;
 
 /// Two engines at the same workload point, in turns.
 #[derive(Clone, Debug)]
@@ -155,7 +156,6 @@ pub fn headline(points: &[Point], records: &[Record]) -> Headline {
                 let names = (short(one, &rivals), short(other, &rivals));
                 against(names, &duels(points, other))
             })
-            .collect::<Vec<_>>()
             .join(" "),
         (_, []) if points.is_empty() => "Nothing was measured.".to_owned(),
         (_, []) => raw_only(records),

@@ -20,6 +20,7 @@ use crate::validity::{Mark, Severity};
 use crate::verdict::Factor;
 use crate::watch::TOPOLOGY;
 use askama::Template;
+use itertools::Itertools;
 use sha2::{Digest, Sha256};
 use std::borrow::Borrow;
 use std::path::Path;
@@ -180,7 +181,7 @@ fn more(point: &Point) -> String {
     let even = point.unevenness().map(|(share, seconds)| {
         format!("rate of a second: standard deviation {} over {seconds} s", units::percent(share))
     });
-    far.into_iter().chain(even).collect::<Vec<_>>().join("; ")
+    far.into_iter().chain(even).join("; ")
 }
 
 /// What it shows, and its address.

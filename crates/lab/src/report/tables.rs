@@ -15,6 +15,7 @@ use crate::order::one_of;
 use crate::record::{ArrayCondition, Check, Record, Workload};
 use crate::units;
 use crate::validity::Outcome;
+use itertools::Itertools;
 use std::path::Path;
 
 /// Every engine at every case.
@@ -109,14 +110,15 @@ fn cpu_rows(account: &CpuAccount) -> Vec<Vec<String>> {
         let name = |context| CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |it| it.1);
         let contexts = group.contexts.iter();
         let contexts = contexts
-            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)));
+            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)))
+            .join(", ");
         vec![
             account.of.clone(),
             format!("{} (functions of version {})", group.name, group.version),
             of_machine(&group.share),
             of_machine(&group.useful),
             of_machine(&group.overhead),
-            contexts.collect::<Vec<_>>().join(", "),
+            contexts,
         ]
     };
     let told = |what: String, share: String| {
@@ -124,8 +126,8 @@ fn cpu_rows(account: &CpuAccount) -> Vec<Vec<String>> {
         vec![account.of.clone(), what, share, nothing(), nothing(), nothing()]
     };
     let threads = account.threads.iter().take(6);
-    let threads = threads.map(|it| format!("{} {:.2} cores", it.name, it.cores));
-    let threads = format!("busiest threads: {}", threads.collect::<Vec<_>>().join(", "));
+    let threads = threads.map(|it| format!("{} {:.2} cores", it.name, it.cores)).join(", ");
+    let threads = format!("busiest threads: {threads}");
     let cost = account.profiler.as_ref().map_or_else(String::new, |cost| {
         format!("; the sampler itself took {}", units::percent(cost.own_share))
     });

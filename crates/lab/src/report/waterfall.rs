@@ -14,6 +14,7 @@ use crate::pen::Pen;
 use crate::record::{ArrayCondition, RateUnit, RawSum};
 use crate::units;
 use crate::validity::Mark;
+use itertools::Itertools;
 
 /// A step of a fall.
 #[derive(Clone, Debug)]
@@ -124,7 +125,7 @@ fn top(points: &[Point], raw: &RawSum, ceiling: f64, of: &Point) -> Vec<Step> {
         mark: runs.iter().map(|point| point.mark()).fold(Mark::Valid, worst),
         commands: match runs.as_slice() {
             [] => format!("raw run {} is not among the records", raw.workload),
-            runs => runs.iter().map(|it| charts::lines_of(it)).collect::<Vec<_>>().join("; "),
+            runs => runs.iter().map(|it| charts::lines_of(it)).join("; "),
         },
         first: runs.first().map_or_else(String::new, |point| charts::first_of(point)),
     };

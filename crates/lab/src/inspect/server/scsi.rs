@@ -29,7 +29,7 @@ fn row(line: &str) -> Option<Row> {
     let numbers = numbers.filter(|it| it.len() == 5)?;
     let device = words.next().filter(|word| word.starts_with("/dev/sd"))?;
     // Type 0 is a disk.
-    let model = words.collect::<Vec<_>>().join(" ");
+    let model = words.join(" ");
     (numbers[4] == 0).then(|| Row { host: numbers[0], device: device.to_owned(), model })
 }
 

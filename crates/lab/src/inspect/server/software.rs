@@ -1,6 +1,7 @@
 //! What software adds: limits, background work, pressure.
 
 use crate::source::Source;
+use itertools::Itertools;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -104,8 +105,8 @@ fn md_jobs(text: &str) -> Vec<String> {
         // The last is md's word for what we call a rebuild.
         for word in ["resync", "check", "reshape", "repair", concat!("reco", "very")] {
             if let Some(at) = line.find(&format!("{word} =")) {
-                let progress: Vec<&str> = line[at..].split_whitespace().take(3).collect();
-                jobs.push(format!("{array}: {}", progress.join(" ")));
+                let progress = line[at..].split_whitespace().take(3).join(" ");
+                jobs.push(format!("{array}: {}", progress));
             }
         }
     }

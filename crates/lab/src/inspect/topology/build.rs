@@ -4,6 +4,7 @@ use super::super::server::drives::whole;
 use super::super::server::{Attachment, Drive, DriveKind, Memory, PciDevice, Server, sas::Lanes};
 use super::{Given, Link, Node, Place, Topology};
 use crate::metrics::bandwidth::{Rate, sas};
+use itertools::Itertools;
 use std::collections::BTreeMap;
 
 /// Controllers whose own limit lies below their link's.
@@ -352,7 +353,7 @@ fn short_cpu(name: &str) -> String {
     let name = name.split(" @").next().unwrap_or(name);
     let is_filling = |word: &str| ["Intel", "AMD", "CPU", "Processor"].contains(&word);
     let clean = name.replace("(R)", "").replace("(TM)", "");
-    clean.split_whitespace().filter(|word| !is_filling(word)).collect::<Vec<_>>().join(" ")
+    clean.split_whitespace().filter(|word| !is_filling(word)).join(" ")
 }
 
 /// Drives that look the same from above are one node.

@@ -5,6 +5,7 @@ use super::super::{Case, subject};
 use crate::fio::{Job, value};
 use crate::metrics::latency::to_f64;
 use crate::validity::Severity::{Error, Warning};
+use itertools::Itertools;
 use std::collections::BTreeMap;
 
 /// What fio takes for `rw`.
@@ -197,9 +198,8 @@ pub(super) fn several_devices(case: &mut Case<'_>) {
                 "{} targets in one job: the slow one is hidden and holds up the others",
                 names.len()
             );
-            let jobs: Vec<String> =
-                names.iter().map(|name| format!("[{name}] filename={name}")).collect();
-            case.say(job, "filename", reason).better(jobs.join("; ")).weighs(severity);
+            let jobs = names.iter().map(|name| format!("[{name}] filename={name}")).join("; ");
+            case.say(job, "filename", reason).better(jobs).weighs(severity);
         }
     }
 }
