@@ -103,7 +103,6 @@ fn random() -> Result<String, Refusal> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// The capture without identifiers, and how many of each kind there were.
 pub fn redact(capture: &Capture, salt: &str) -> (Capture, BTreeMap<&'static str, usize>) {
     let found = find::identifiers(capture);
     let counts = found.counts();

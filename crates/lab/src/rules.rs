@@ -9,10 +9,8 @@ use crate::validity::{Finding, Outcome, Severity};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// The table.
 const TABLE: &str = include_str!("../rules/rules.toml");
 
-/// A rule.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -20,7 +18,6 @@ pub struct Rule {
     pub id: String,
     /// What it is about, half a sentence.
     pub title: String,
-    /// How much it usually weighs.
     pub weight: Severity,
     /// What it needs to know; without that it cannot tell.
     #[serde(default)]
@@ -33,7 +30,6 @@ pub struct Rule {
     pub ask: String,
     /// Its threshold, in the unit that the title or the reason names.
     pub limit: Option<f64>,
-    /// Why it matters.
     #[serde(default)]
     pub why: String,
     /// The next step, unless the case has one of its own.
@@ -59,7 +55,6 @@ static RULES: LazyLock<Vec<Rule>> =
 static UNKNOWN: LazyLock<Rule> =
     LazyLock::new(|| Rule { id: "unknown".to_owned(), ..Rule::default() });
 
-/// All rules, in the order of the table.
 pub fn all() -> &'static [Rule] {
     &RULES
 }
@@ -69,7 +64,6 @@ pub fn named(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
 }
 
-/// The rule called `id`.
 pub fn of(id: &str) -> &'static Rule {
     named(id).unwrap_or(&UNKNOWN)
 }
@@ -107,7 +101,6 @@ impl Rule {
         self.check(target, Outcome::Pass, found)
     }
 
-    /// It fails, with its next step.
     pub fn fail(&self, target: impl Into<String>, found: impl Into<String>) -> Check {
         self.check(target, Outcome::Fail, found)
     }
@@ -122,7 +115,6 @@ impl Rule {
         self.check(target, if passes { Outcome::Pass } else { Outcome::Fail }, found)
     }
 
-    /// It cannot be told.
     pub fn blind(&self, target: impl Into<String>, why: impl Into<String>) -> Check {
         self.check(target, Outcome::CannotTell, why)
     }

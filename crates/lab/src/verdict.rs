@@ -9,7 +9,6 @@ use crate::record::Measurement;
 use crate::validity::{Mark, Severity};
 use serde::{Deserialize, Serialize};
 
-/// What limits a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Factor {
@@ -19,17 +18,14 @@ pub enum Factor {
     Client,
     /// One core is saturated while others idle.
     OneCore,
-    /// All cores are busy.
     AllCores,
     /// The drives do no more.
     Drives,
-    /// A link carries no more.
     Link,
     /// No evidence for any of them.
     Unknown,
 }
 
-/// A limiting factor with its evidence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Verdict {
     pub factor: Factor,
@@ -39,12 +35,10 @@ pub struct Verdict {
     pub next: String,
 }
 
-/// What is known beside the measurement itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Evidence<'a> {
     /// What the raw drives do at the same point, in the unit of the figure.
     pub baseline: Option<f64>,
-    /// The figure, in the same unit as the baseline.
     pub figure: f64,
     /// The fullest link under this load, and the share it carried of what it can.
     pub link: Option<(&'a str, f64)>,

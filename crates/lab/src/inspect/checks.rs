@@ -21,7 +21,6 @@ use crate::rules;
 use crate::validity::Outcome;
 use std::collections::BTreeSet;
 
-/// What checks look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub server: &'a Server,
@@ -31,7 +30,6 @@ pub struct Facts<'a> {
     pub read: &'a Flow,
     /// All drives in a rebuild.
     pub rebuild: &'a Flow,
-    /// What makers state about the drives.
     pub models: &'a [ModelLine],
 }
 
@@ -61,7 +59,6 @@ fn blind() -> Check {
     blind_for("")
 }
 
-/// The same, with the reason.
 fn blind_for(found: impl Into<String>) -> Check {
     with(Outcome::CannotTell, found)
 }
@@ -78,10 +75,8 @@ impl Check {
     }
 }
 
-/// What looks.
 type Look = fn(&Facts<'_>) -> Answer;
 
-/// All checks, in the order in which they are told.
 const LOOKS: [(&str, Look); 29] = [
     ("memory.channels_populated", host::channels_populated),
     ("memory.sockets_balanced", host::sockets_balanced),
@@ -154,7 +149,6 @@ fn is_given(check: &str, server: &Server) -> bool {
     }
 }
 
-/// Names for a sentence: the first few, and how many more.
 fn some_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
     match names.len() {

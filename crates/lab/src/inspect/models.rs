@@ -39,7 +39,6 @@ struct File {
     family: Vec<Family>,
 }
 
-/// What is stated about one family of drives.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Family {
@@ -61,7 +60,6 @@ fn whole_name<'de, D: Deserializer<'de>>(from: D) -> Result<Regex, D::Error> {
     Regex::new(&format!("^(?:{text})$")).map_err(D::Error::custom)
 }
 
-/// What data lie on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Medium {
@@ -77,7 +75,6 @@ pub enum Medium {
 pub struct Figures {
     /// Capacity, GB of 10^9 bytes.
     pub gigabytes: u64,
-    /// Sequential reads of a flash drive.
     pub sequential_read: Option<u64>,
     /// Sequential writes of a flash drive, while its cache lasts if it has one.
     pub sequential_write: Option<u64>,
@@ -96,11 +93,9 @@ pub struct Library {
     own: Arc<Vec<Family>>,
 }
 
-/// What the library knows about a drive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Known {
-    /// This model in this capacity.
     Exactly(Entry),
     /// The family, but in these capacities only, GB: their figures say nothing about this one.
     OtherCapacities {
@@ -139,7 +134,6 @@ impl Library {
         Ok(Library { own: Arc::new(own) })
     }
 
-    /// What is known about `drive`.
     pub fn find(&self, drive: &Drive) -> Known {
         self.look(&drive.model, drive.drive_bytes)
     }
@@ -171,14 +165,11 @@ impl Library {
     }
 }
 
-/// Drives of one model in one capacity, and what the library knows about them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ModelLine {
-    /// As the kernel names it.
     pub model: String,
     pub size_bytes: u64,
     pub drives: Vec<String>,
-    /// What is stated about them.
     pub known: Known,
 }
 
@@ -203,7 +194,6 @@ impl Library {
 }
 
 impl Known {
-    /// The entry, if there is one for exactly this model and capacity.
     pub fn entry(&self) -> Option<&Entry> {
         match self {
             Known::Exactly(entry) => Some(entry),
@@ -211,7 +201,6 @@ impl Known {
         }
     }
 
-    /// Why there is no entry, and what to do.
     pub fn why_not(&self) -> Option<String> {
         match self {
             Known::Exactly(_) => None,
@@ -250,7 +239,6 @@ impl Entry {
         zones::mean_of(mega(self.figures.outer)?, mega(self.figures.inner)?).map(Rate::nearest)
     }
 
-    /// Its figures for people, with their source.
     pub fn sentence(&self) -> String {
         let Figures { sequential_read, sequential_write, sustained_write, .. } = self.figures;
         let Figures { random_read, random_write, outer, inner, .. } = self.figures;

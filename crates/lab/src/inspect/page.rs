@@ -12,7 +12,6 @@ use crate::rules;
 use crate::validity::{Outcome, Severity};
 use std::fmt::Write;
 
-/// The page; `all` shows passing checks too.
 pub fn text(inspection: &Inspection, all: bool) -> String {
     let mut out = headline(inspection);
     out.push('\n');
@@ -49,7 +48,6 @@ pub fn text(inspection: &Inspection, all: bool) -> String {
     out
 }
 
-/// The verdict in one line.
 pub fn headline(inspection: &Inspection) -> String {
     let count = |outcome: Outcome, severity: Severity| {
         let checks = inspection.checks.iter();
@@ -145,7 +143,6 @@ fn counted(count: usize, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What makers state about each model, or that nobody knows it.
 fn models(inspection: &Inspection) -> Vec<String> {
     let line = |it: &ModelLine| {
         let stated = match it.known.entry() {

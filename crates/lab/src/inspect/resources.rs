@@ -10,19 +10,14 @@ use super::server::{DriveKind, PhyErrors, Server};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One resource.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Row {
     pub resource: String,
-    /// How much of it is used.
     pub utilisation: Option<String>,
-    /// How much waits for it.
     pub saturation: Option<String>,
-    /// What went wrong with it.
     pub errors: Option<String>,
 }
 
-/// Every resource of a server; `before` is the same one earlier.
 pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
     let software = &server.software;
     let waits = |name: &str| {

@@ -31,7 +31,6 @@ use serde::Serialize;
 pub use software::Software;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One server.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Server {
     pub kernel: Option<String>,
@@ -48,13 +47,10 @@ pub struct Server {
     pub listed: Vec<scsi::Row>,
     /// Whether only some outputs were given: what is missing here may be there.
     pub is_partial: bool,
-    /// SAS expanders.
     pub expanders: Vec<Expander>,
     pub enclosures: Vec<Enclosure>,
-    /// SAS phys of controllers and expanders.
     pub phys: Vec<Phy>,
     pub drives: Vec<Drive>,
-    /// Network interfaces of this server.
     pub networks: Vec<network::Network>,
     /// Interrupts: number -> CPUs that serve it.
     pub irqs: BTreeMap<u64, BTreeSet<u64>>,
@@ -64,7 +60,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Ask `source` for everything.
     pub fn read(source: &Source) -> Server {
         let lscpu = source.output("lscpu", &["lscpu"]).unwrap_or_default();
         let cpu = cpu::read(source, &lscpu);
@@ -110,7 +105,6 @@ impl Server {
         node.and_then(|node| self.cpu.socket_of_node(node)).or_else(only)
     }
 
-    /// The controller at a PCI address.
     pub fn controller(&self, address: &str) -> Option<&Controller> {
         self.controllers.iter().find(|controller| controller.address == address)
     }

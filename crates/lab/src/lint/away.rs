@@ -5,7 +5,6 @@
 
 use super::machine::{HostFacts, Machine, TargetFacts};
 
-/// Machines that are not this one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Away;
 

@@ -20,7 +20,6 @@ use std::time::Duration;
 /// Bytes of a sector in sysfs.
 const SECTOR_BYTES: u64 = 512;
 
-/// The machine we are on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live;
 
@@ -52,10 +51,8 @@ impl Machine for Live {
     }
 }
 
-/// Where sysfs keeps a block device: its own directory, and that of its whole disk.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
-    /// Of the device or partition.
     pub own: PathBuf,
     pub disk: PathBuf,
 }

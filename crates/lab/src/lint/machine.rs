@@ -5,31 +5,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A fact, or why it cannot be told.
 pub type Known<T> = Result<T, String>;
 
-/// Where facts come from.
 pub trait Machine {
-    /// Facts of one target.
     fn target(&self, path: &str) -> TargetFacts;
-    /// Facts of the host.
     fn host(&self) -> HostFacts;
 }
 
-/// What a target is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A block device.
     Block,
-    /// A regular file.
     File,
-    /// Nothing of that name.
     Missing,
     /// Something else: a character device, a directory.
     Other,
 }
 
-/// Facts of a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TargetFacts {
     pub kind: Known<Kind>,
@@ -38,10 +29,7 @@ pub struct TargetFacts {
     pub logical_block_bytes: Known<u64>,
     /// Where the partition begins on its disk, bytes; 0 for a whole disk or file.
     pub start_bytes: Known<u64>,
-    /// `optimal_io_size`, bytes: the full stripe of an array that says so; 0 if the device says
-    /// nothing.
     pub optimal_bytes: Known<u64>,
-    /// Whether it spins.
     pub rotational: Known<bool>,
     pub serial: Known<String>,
     /// What is in its way: mounted, held, a signature, a partition table.
@@ -52,11 +40,8 @@ pub struct TargetFacts {
     pub discarded_sectors: Known<u64>,
     /// Whether samples spread over it read as nothing but zeros.
     pub reads_zeros: Known<bool>,
-    /// Whether it compresses or deduplicates.
     pub compresses: Known<bool>,
-    /// Requests it takes at once.
     pub queue_requests: Known<u64>,
-    /// Whether a volatile write cache is on.
     pub volatile_cache: Known<bool>,
     /// Whether completions can be polled for.
     pub polls: Known<bool>,
@@ -89,7 +74,6 @@ impl TargetFacts {
     }
 }
 
-/// Facts of the host.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostFacts {
     pub memory_bytes: Known<u64>,

@@ -20,10 +20,8 @@ use super::Case;
 
 pub(super) use cpu::parse_version;
 
-/// What looks at a case.
 type Look = fn(&mut Case<'_>);
 
-/// What looks for each rule.
 pub(super) const LOOKS: [(&str, Look); 31] = [
     ("L01", caching::direct),
     ("L02", caching::libaio),

@@ -28,7 +28,6 @@ impl Programs {
     }
 }
 
-/// The program that a command line measures with: behind those that only start it.
 fn program(command: &[String]) -> String {
     let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();
     let is_known = |name: &String| name == "fio" || PROGRAMS.has(name);

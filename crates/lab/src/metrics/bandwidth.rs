@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Bytes a second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub u64);
@@ -29,7 +28,6 @@ impl Rate {
         Rate(mega.saturating_mul(1_000_000))
     }
 
-    /// The whole number of bytes nearest to `bytes_per_s`; 0 for what is below it.
     pub fn nearest(bytes_per_s: f64) -> Rate {
         Rate(format!("{:.0}", bytes_per_s.max(0.0)).parse().unwrap_or(0))
     }
@@ -39,7 +37,6 @@ impl Rate {
         self.0 as f64 / 1e9
     }
 
-    /// So many of them together.
     pub fn times(self, count: u64) -> Rate {
         Rate(self.0.saturating_mul(count))
     }
@@ -50,7 +47,6 @@ impl Rate {
     }
 }
 
-/// A PCI Express link at some speed and width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PcieLink {
     /// Mega-transfers a second of one lane: 8000 for generation 3.

@@ -5,7 +5,6 @@
 //! raw run and which penalty it came from; it is never a datasheet figure and never a single
 //! drive's figure times the number of drives.
 
-/// A baseline and how it came about.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Baseline {
     /// IOPS or bytes a second, as the raw figure was.
@@ -17,9 +16,7 @@ pub struct Baseline {
 /// Redundancy that decides what a small write costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Code {
-    /// Members that hold data of a stripe.
     pub data: u32,
-    /// Members that hold parity of a stripe.
     pub parity: u32,
 }
 

@@ -4,12 +4,10 @@
 //! What must stay true: a fall lasts to the end, a dip is none. Least squares with two levels find
 //! it: the split that explains most of the variance.
 
-/// A lasting fall of a series.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cliff {
     /// Index of the first point after the fall.
     pub at: usize,
-    /// Mean before, in the unit of the series.
     pub before: f64,
     pub after: f64,
     /// Bytes moved before the fall.
@@ -21,7 +19,6 @@ pub struct Cliff {
 pub struct Knee {
     /// The largest size that still fits, bytes.
     pub fits: u64,
-    /// The smallest that does not.
     pub beyond: u64,
     /// What is left of the rate beyond it.
     pub ratio: f64,
@@ -67,7 +64,6 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Sum of squared distances from the mean.
 fn spread(values: &[f64]) -> f64 {
     let middle = mean(values);
     values.iter().map(|value| (value - middle).powi(2)).sum()

@@ -11,14 +11,12 @@ pub type Bins = BTreeMap<u64, u64>;
 /// I/Os that must lie beyond a percentile for it to be given.
 pub const BEYOND_MIN: f64 = 10.0;
 
-/// Add the I/Os of `more` to `bins`.
 pub fn merge(bins: &mut Bins, more: &Bins) {
     for (latency_ns, count) in more {
         *bins.entry(*latency_ns).or_default() += count;
     }
 }
 
-/// I/Os in `bins`.
 pub fn count(bins: &Bins) -> u64 {
     bins.values().sum()
 }

@@ -10,12 +10,10 @@ use crate::rules;
 use crate::validity::Finding;
 use serde::{Deserialize, Serialize};
 
-/// CPU time over work.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PerWork {
     pub ios: u64,
     pub bytes: u64,
-    /// CPU time of all cores in the same time, nanoseconds.
     pub busy_ns: f64,
     /// CPU nanoseconds the load generator takes for an I/O that does nothing, if that was measured.
     pub generator_ns_per_io: Option<f64>,

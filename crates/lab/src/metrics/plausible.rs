@@ -34,7 +34,6 @@ pub fn little_finding(jobs: u32, depth: u32, iops: f64, latency_mean_ns: f64) ->
 pub struct Ceiling {
     /// `PCIe 3.0 x8 of 0000:3b:00.0`, `raw sum of 10 drives`, `fio on the array`.
     pub name: String,
-    /// Same unit as the figure.
     pub value: f64,
 }
 

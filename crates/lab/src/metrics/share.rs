@@ -7,7 +7,6 @@
 use crate::metrics::latency::to_f64;
 use serde::{Deserialize, Serialize};
 
-/// What a count of a folded stack is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -18,7 +17,6 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// How the unit is called in files and tables.
     pub fn word(self) -> &'static str {
         match self {
             Unit::Samples => "samples",
@@ -33,7 +31,6 @@ pub struct Window {
     pub cores: u32,
     /// Samples a second on each busy core.
     pub hz: f64,
-    /// Wall time, seconds.
     pub seconds: f64,
 }
 

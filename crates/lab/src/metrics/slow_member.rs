@@ -16,10 +16,8 @@ const NEAR_SHARE: f64 = 0.97;
 /// Scales a median absolute deviation to a standard deviation of a normal distribution.
 const MAD_SCALE: f64 = 0.6745;
 
-/// A member measured together with all others.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
-    /// `nvme3n1`.
     pub name: String,
     /// Bytes a second, or IOPS; the same for all.
     pub rate: f64,
@@ -31,13 +29,11 @@ pub struct Member {
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Slow {
     pub name: String,
-    /// Its rate over the median of all.
     pub share: f64,
     /// Robust z-score; absent when all others are equal.
     pub z: Option<f64>,
 }
 
-/// What is slow, and where to look.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Finding {
     /// The slow members, slowest first.

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 /// Points by which the busiest core must stand out of the middle one to be called a spike.
 pub const SPIKE_POINTS: f64 = 10.0;
 
-/// A load over cores.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Spread {
     /// `9x100%`: so many cores stand out, at so many percent on average; or `No spikes`.
@@ -18,7 +17,6 @@ pub struct Spread {
     pub hot_cores: usize,
     /// Their mean load, percent; the mean of all when none stands out.
     pub hot_percent: f64,
-    /// Mean load of all cores, percent.
     pub mean_percent: f64,
     /// Load of the busiest core over the mean: 1 is even.
     pub max_over_mean: f64,

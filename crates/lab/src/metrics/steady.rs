@@ -4,7 +4,6 @@
 //! five rounds in which the range is at most 20 % of the average and the best straight line rises
 //! or falls by at most 10 % of the average.
 
-/// Rounds in the window.
 pub const WINDOW: usize = 5;
 /// Rounds after which a run gives up.
 pub const ROUNDS_MAX: usize = 25;
@@ -13,10 +12,8 @@ pub const RANGE_MAX: f64 = 0.20;
 /// Excursion of the fitted line over the window allowed, share of the average.
 pub const EXCURSION_MAX: f64 = 0.10;
 
-/// How the last five rounds stand.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Window {
-    /// Mean of the rounds.
     pub average: f64,
     /// Highest minus lowest, share of the average.
     pub range: f64,
@@ -25,7 +22,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// Both criteria hold.
     pub fn is_steady(self) -> bool {
         self.range <= RANGE_MAX && self.excursion <= EXCURSION_MAX
     }

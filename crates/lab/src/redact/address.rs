@@ -7,7 +7,6 @@
 use super::find::Found;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Every address of a text.
 pub fn find(text: &str, found: &mut Found) {
     for (at, _) in text.match_indices(|c: char| c.is_ascii_digit()) {
         if let Some(it) = v4_at(text, at) {
@@ -45,9 +44,7 @@ fn ends_with_ip(before: &str) -> bool {
     is_ip && !rest.last().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// An address of version 4 as it stands in a text.
 pub struct V4 {
-    /// Its numbers in the order of the text.
     pub address: Ipv4Addr,
     pub end: usize,
     /// What is between its numbers.

@@ -10,7 +10,6 @@ use crate::fio::value::is_among;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Names of fields and columns that hold one, without signs and in small letters.
 const NAMES: &str = "\
     serial serialnumber serialno serialnum sn unitserialnumber deviceserialnumber \
     productserial boardserial chassisserial idserial idserialshort idscsiserial assettag wwn \
@@ -35,7 +34,6 @@ fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// A serial number, if it is one.
 pub fn serial(text: &str, found: &mut Found) {
     let text = text.trim().trim_matches(['"', '\'']).trim();
     let is_blank = BLANKS.contains(&format!("|{}|", text.to_ascii_lowercase()));

@@ -8,20 +8,15 @@ use crate::source::tree::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What an identifier names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// One device, by its vendor.
     Serial,
-    /// A port or device of a fabric.
     Wwn,
     /// Anything, by chance.
     Uuid,
-    /// A network card.
     Mac,
-    /// An address of version 4.
     Ipv4,
-    /// An address of version 6.
     Ipv6,
     /// A host, or a person on it.
     Host,
@@ -47,26 +42,21 @@ impl Kind {
     }
 }
 
-/// Every identifier, each once, however it is written.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Of hexadecimal digits: the digits alone, in lower case.
     pub hex: BTreeMap<String, Kind>,
-    /// Addresses of version 4.
     pub v4: BTreeSet<Ipv4Addr>,
-    /// Addresses of version 6.
     pub v6: BTreeSet<Ipv6Addr>,
     /// The others, as they are written.
     pub texts: BTreeMap<String, Kind>,
 }
 
 impl Found {
-    /// One that is known by how it is written.
     pub fn text(&mut self, text: &str, kind: Kind) {
         self.texts.entry(text.to_owned()).or_insert(kind);
     }
 
-    /// How many of each kind there are.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for kind in self.hex.values().chain(self.texts.values()) {
@@ -84,7 +74,6 @@ impl Found {
 const SERIAL_FILES: [&str; 6] =
     ["serial", "wwid", "product_serial", "board_serial", "chassis_serial", "enclosure_identifier"];
 
-/// Every identifier of a capture.
 pub fn identifiers(capture: &Capture) -> Found {
     let mut found = Found::default();
     for (path, entry) in capture.tree.iter() {

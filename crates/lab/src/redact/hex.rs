@@ -9,14 +9,12 @@ use super::find::{Found, Kind};
 /// What a card's name by its MAC address begins with.
 const CARD_NAMES: [&str; 5] = ["enx", "wlx", "wwx", "slx", "ibx"];
 
-/// A word of letters and digits.
 struct Word<'a> {
     at: usize,
     text: &'a str,
     is_hex: bool,
 }
 
-/// The words of a text, in order.
 fn words(text: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut at = 0;
@@ -32,7 +30,6 @@ fn words(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Every identifier of a text.
 pub fn find(text: &str, found: &mut Found) {
     let words = words(text);
     for word in &words {

@@ -41,7 +41,6 @@ fn expression(text: &str) -> Regex {
     Regex::new(text).expect("it is an expression")
 }
 
-/// Every name of a text that has the shape of one.
 pub fn find(text: &str, found: &mut Found) {
     for name in FULL_NAME.find_iter(text) {
         full_name(name.as_str(), found);
@@ -64,7 +63,6 @@ fn is_nobody(name: &str) -> bool {
     NOBODY.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// What is said to be the name of a host.
 pub fn named(text: &str, found: &mut Found) {
     let name = text.trim().trim_matches(['.', '"', '\'']);
     if name.len() < 3 || is_nobody(name) || name.parse::<f64>().is_ok() {

@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Everything that is replaced, and by what.
 pub struct Names {
     found: Found,
     salt: String,
@@ -22,7 +21,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names for all that was found.
     pub fn new(found: Found, salt: &str) -> Names {
         let mut by_first: BTreeMap<u8, Vec<(String, String)>> = BTreeMap::new();
         let mut add = |text: String, name: String| {
@@ -49,7 +47,6 @@ impl Names {
         Names { salt: salt.to_owned(), by_first, lengths, heads, found }
     }
 
-    /// The text with names for all identifiers.
     pub fn clean(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
@@ -68,7 +65,6 @@ impl Names {
         out
     }
 
-    /// The name of what begins at `at`, and where that ends.
     fn at(&self, text: &str, at: usize) -> Option<(String, usize)> {
         let longest =
             |one: Option<(String, usize)>, other: Option<(String, usize)>| match (one, other) {

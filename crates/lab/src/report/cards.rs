@@ -14,13 +14,11 @@ use crate::record::{RateUnit, Record, Workload};
 use crate::units;
 use crate::validity::Mark;
 
-/// What the drives of a run did at one load, each by itself and all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Card {
     pub load: Workload,
     /// Each drive alone: its path and its rate.
     pub alone: Vec<(String, f64)>,
-    /// Each drive while all ran.
     pub together: Vec<(String, f64)>,
     /// Lines of the forensic log of the drives alone.
     commands: Vec<String>,
@@ -58,7 +56,6 @@ impl Card {
         self.load.unit()
     }
 
-    /// The median drive alone.
     pub fn one(&self) -> f64 {
         median(self.alone.iter().map(|(_, rate)| *rate))
     }
@@ -76,7 +73,6 @@ impl Card {
         all.then(|| self.together.iter().map(|(_, rate)| rate).sum())
     }
 
-    /// The drive that loses most while the others run, and what it keeps.
     pub fn worst_neighbour(&self) -> Option<(&str, f64)> {
         let kept = self.together.iter().filter_map(|(drive, rate)| {
             let (_, alone) = self.alone.iter().find(|(other, _)| other == drive)?;
@@ -86,7 +82,6 @@ impl Card {
     }
 }
 
-/// The card of one drive.
 pub fn one_drive(records: &[Record]) -> Section {
     let row = |card: &Card| {
         let rate = |value: f64| units::rate(value, card.unit());
@@ -114,7 +109,6 @@ pub fn one_drive(records: &[Record]) -> Section {
     )
 }
 
-/// The card of the whole bay.
 pub fn bay(records: &[Record]) -> Section {
     let row = |card: &Card| {
         let rate = |value: f64| units::rate(value, card.unit());

@@ -6,15 +6,12 @@
 use crate::order::one_of;
 use crate::pen::{At, COLOURS, Pen, count, folded, legend_height};
 
-/// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// Which series it belongs to: index into [`Bars::series`].
     pub series: usize,
     pub value: f64,
-    /// What is written at its end, with the unit.
     pub label: String,
-    /// Every round, in the unit of the height.
     pub samples: Vec<f64>,
 }
 
@@ -42,7 +39,6 @@ impl Bars {
         one_of(&mut self.groups, |(group, _)| group == name, none).1.push(bar);
     }
 
-    /// The picture; empty without groups.
     pub fn svg(&self, title: &str) -> String {
         let rows: usize = self.groups.iter().map(|(_, bars)| bars.len()).sum();
         if rows == 0 {
@@ -116,11 +112,9 @@ fn draw_bar(pen: &mut Pen, bar: &Bar, y: f64, scale: f64) {
     pen.text((LEFT + end + 8.0, y + BAR / 2.0 + 4.0), "start", "value halo", &bar.label);
 }
 
-/// One line of a line chart.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    /// Its points, x rising.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -140,7 +134,6 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The picture; empty without a line of two points.
     pub fn svg(&self, title: &str) -> String {
         let place = |x: f64| if self.is_log2 { x.max(1.0).log2() } else { x };
         let all = || self.lines.iter().flat_map(|line| &line.points);

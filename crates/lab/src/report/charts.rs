@@ -31,14 +31,11 @@ static WORDS: LazyLock<BTreeMap<String, Words>> = LazyLock::new(|| {
     toml::from_str(include_str!("../../templates/charts.toml")).unwrap_or_default()
 });
 
-/// One chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it asks, and how it is read.
     pub words: Words,
     /// The picture; empty if there is nothing to draw.
     pub svg: String,
-    /// The worst mark of what is drawn.
     pub mark: Mark,
     /// What is drawn, as a table.
     pub rows: Vec<ChartRow>,
@@ -46,7 +43,6 @@ pub struct Chart {
     pub left_out: Vec<String>,
 }
 
-/// A figure behind a chart.
 #[derive(Clone, Debug)]
 pub struct ChartRow {
     pub case: String,
@@ -61,7 +57,6 @@ pub struct ChartRow {
 
 /// Samples of a series that are printed in its table.
 const SAMPLES_SHOWN: usize = 40;
-/// Series that fit into one chart over time.
 const LINES_MAX: usize = 6;
 
 /// All charts that have something to show.

@@ -7,7 +7,6 @@ use super::points::Point;
 use super::sections::Section;
 use crate::metrics::pairs;
 
-/// A table for each other engine.
 pub fn sections(points: &[Point]) -> Vec<Section> {
     let names = rivals(points);
     let others = names.iter().skip(1);

@@ -24,7 +24,6 @@ pub struct Duel<'a> {
     pub rate: Option<Comparison>,
     /// First engine's rate for each busy core over the second's.
     pub relative_cpu: Option<f64>,
-    /// The second's p99.9 over the first's.
     pub relative_latency: Option<f64>,
     pub is_usable: bool,
 }
@@ -33,21 +32,17 @@ pub struct Duel<'a> {
 #[derive(Clone, Debug)]
 pub struct Headline {
     pub sentence: String,
-    /// What limits, with its evidence.
     pub limit: Option<LimitedPoint>,
-    /// Figures in all, and how many of them are invalid.
     pub figures: usize,
     pub invalid: usize,
 }
 
-/// A limiting factor and the point it belongs to.
 #[derive(Clone, Debug)]
 pub struct LimitedPoint {
     pub of: String,
     pub verdict: Verdict,
 }
 
-/// Engines of a run, raw drives left out, in the order in which they came.
 pub fn engines(points: &[Point]) -> Vec<&str> {
     distinct(of_arrays(points).map(|point| point.engine.as_str()))
 }
@@ -129,7 +124,6 @@ impl Duel<'_> {
     }
 }
 
-/// What limits `point`.
 pub fn limit(point: &Point) -> Option<Verdict> {
     let last = point.rounds.last()?;
     let evidence = Evidence {
@@ -145,7 +139,6 @@ pub fn limit(point: &Point) -> Option<Verdict> {
     Some(verdict::judge(&middle, &evidence))
 }
 
-/// What the page says first.
 pub fn headline(points: &[Point], records: &[Record]) -> Headline {
     let invalid = points.iter().filter(|point| point.mark() == Mark::Invalid).count();
     let (rivals, names) = (rivals(points), engines(points));
@@ -186,7 +179,6 @@ fn raw_only(records: &[Record]) -> String {
     }
 }
 
-/// What checks of these names could tell, what failed first.
 fn telling(records: &[Record], names: &[&str]) -> Vec<String> {
     let checks = records.iter().filter_map(Record::check);
     let told = checks.filter(|it| it.outcome != Outcome::CannotTell);
@@ -220,7 +212,6 @@ pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
     if alike == 1 { own } else { label }
 }
 
-/// Whose figure a point is: the engine, or the raw drive.
 pub fn whose(point: &Point, points: &[Point]) -> String {
     let own = point.target();
     if point.is_raw() {
@@ -287,7 +278,6 @@ fn listed(parts: &[String]) -> String {
     }
 }
 
-/// The first engine's point that reaches least of its baseline, or its first one.
 fn weakest(points: &[Point]) -> Option<LimitedPoint> {
     let names = engines(points);
     let first = names.first()?;

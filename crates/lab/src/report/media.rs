@@ -19,7 +19,6 @@ const DRIVES_MAX: usize = 6;
 /// Targets whose two fills fit into one picture.
 const FILLED_MAX: usize = 24;
 
-/// All of them; those with nothing to show have no picture.
 pub fn all(points: &[Point]) -> Vec<Chart> {
     vec![first_writes(points), fills(points), zones(points), cliffs(points), pace(points)]
 }

@@ -51,7 +51,6 @@ struct Page<'a> {
     run: &'a Run,
 }
 
-/// A table of figures.
 struct Figures<'a> {
     name: &'static str,
     is_folded: bool,
@@ -67,7 +66,6 @@ const FLAME_BYTES_MAX: usize = 1_200_000;
 /// The page's policy lets nothing else run.
 const SCRIPT: &str = include_str!("../../assets/report.js");
 
-/// The picture that a run directory holds beside its records, and what it is called on the page.
 const PICTURE: (&str, &str) =
     ("bottleneck.svg", "The way from the drives to the processor, and its narrowest link");
 
@@ -139,7 +137,6 @@ fn figures(points: &[Point]) -> Vec<Figures<'_>> {
     all.map(|(name, is_folded, points)| Figures { name, is_folded, points }).collect()
 }
 
-/// Notes that every figure has: said once, above the table.
 fn shared_notes(points: &[Point]) -> Vec<String> {
     let Some(first) = points.first().filter(|_| points.len() > 1) else { return Vec::new() };
     let is_shared = |note: &String| points.iter().all(|point| notes(point).contains(note));
@@ -156,7 +153,6 @@ fn notes(point: &Point) -> Vec<String> {
         .collect()
 }
 
-/// Those of its notes that not all figures have.
 fn own_notes(point: &Point, shared: &[String]) -> Vec<String> {
     notes(point).into_iter().filter(|note| !shared.contains(note)).collect()
 }

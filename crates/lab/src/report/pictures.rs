@@ -20,12 +20,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of `bytes`.
     pub fn new(bytes: usize) -> Budget {
         Budget { left: bytes, left_out: 0 }
     }
 
-    /// The picture as an address, if it fits.
     pub fn take(&mut self, svg: &str) -> Option<String> {
         let address = data_address(&still(svg));
         match self.left.checked_sub(address.len()) {

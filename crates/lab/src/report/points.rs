@@ -16,14 +16,12 @@ use crate::validity::{Finding, Mark, Severity};
 use crate::verdict::BASELINE_BELIEVED;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One workload on one engine in one condition.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
     /// Name, version and whether it was tuned; which array, if it has several.
     pub engine: String,
     pub workload: Workload,
     pub condition: ArrayCondition,
-    /// Its stage in the plan.
     pub stage: String,
     /// The rate of each round, in the unit of the workload, in order.
     pub samples: Vec<f64>,
@@ -35,7 +33,6 @@ pub struct Point {
     pub busiest: Option<String>,
     /// The fullest link and its share, the worst of all rounds.
     pub link: Option<(String, f64)>,
-    /// What the raw drives allow at this point.
     pub baseline: Option<Baseline>,
     /// The raw run that the baseline came from.
     pub raw: Option<RawSum>,
@@ -44,25 +41,20 @@ pub struct Point {
     pub rounds: Vec<Measurement>,
 }
 
-/// CPU of a point, over all rounds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cpu {
     /// Mean busy share of all cores, 0 to 1.
     pub mean: f64,
-    /// Mean busy share of each core.
     pub per_core: Vec<f64>,
     pub busy_cores: f64,
-    /// CPU nanoseconds of all cores for each I/O.
     pub ns_per_io: Option<f64>,
 }
 
 impl Point {
-    /// The median of the rounds.
     pub fn rate(&self) -> f64 {
         median(self.samples.iter().copied())
     }
 
-    /// What was measured: a device path, or an array's name.
     pub fn target(&self) -> &str {
         self.rounds.first().map_or("", |round| round.target.as_str())
     }
@@ -71,7 +63,6 @@ impl Point {
         self.workload.unit()
     }
 
-    /// The mark that its findings amount to.
     pub fn mark(&self) -> Mark {
         Mark::of(&self.findings)
     }
@@ -81,12 +72,10 @@ impl Point {
         efficiency::ratio(self.rate(), self.baseline.as_ref()?.value)
     }
 
-    /// Rate for each busy core.
     pub fn cpu_efficiency(&self) -> Option<f64> {
         efficiency::ratio(self.rate(), self.cpu.as_ref()?.busy_cores)
     }
 
-    /// A latency percentile in nanoseconds, if enough I/Os lie beyond it.
     pub fn percentile(&self, fraction: f64) -> Option<u64> {
         percentile(&self.bins, fraction)
     }
@@ -110,7 +99,6 @@ impl Point {
         shares().max_by(f64::total_cmp).filter(|_| self.samples.len() > 1).map(|most| (least, most))
     }
 
-    /// Whether it is of drives without an array.
     pub fn is_raw(&self) -> bool {
         self.condition == ArrayCondition::Raw
     }
@@ -138,7 +126,6 @@ impl Point {
     }
 }
 
-/// Reads and writes of each second together.
 fn sum_of(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<f64> {
     let mut seconds: BTreeMap<u64, f64> = BTreeMap::new();
     read.iter().chain(write).for_each(|(at, rate)| *seconds.entry(*at).or_default() += rate);
@@ -250,7 +237,6 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
     point.rounds.push(measurement.clone());
 }
 
-/// The link that was fullest in any round.
 fn fullest(rounds: &[Measurement]) -> Option<(String, f64)> {
     let shares = rounds.iter().filter_map(|round| round.path.as_ref()?.fullest());
     let worst = shares.max_by(|one, other| one.1.total_cmp(&other.1))?;
@@ -277,7 +263,6 @@ fn inversions(points: &mut [Point]) {
     }
 }
 
-/// What fio says about its own CPU at a point.
 fn client(point: &Point) -> Option<ClientCpu> {
     let round = point.rounds.last()?;
     let cost = round.cpu.as_ref()?;

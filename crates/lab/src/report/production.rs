@@ -35,7 +35,6 @@ pub fn why(name: &str) -> Option<&str> {
     profile::production(name).or_else(own)
 }
 
-/// The table: each profile of the run once.
 pub fn section(points: &[Point]) -> Section {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for point in points {

@@ -7,10 +7,8 @@ use super::points::Point;
 use super::{cards, duels, production, tables};
 use crate::record::Record;
 
-/// A table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// One word for the name of a file: `cpu`.
     pub word: &'static str,
     pub title: String,
     pub head: Vec<&'static str>,

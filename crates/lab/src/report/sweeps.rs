@@ -23,7 +23,6 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
     ]
 }
 
-/// Points of a stage, each with its line and its size in bytes.
 fn swept<'a>(points: &'a [Point], stage: &str, word: &str) -> Vec<(&'a Point, String, u64)> {
     let own = points.iter().filter(|it| it.stage == stage && it.mark() != Mark::Invalid);
     let sized = own.filter_map(|point| {

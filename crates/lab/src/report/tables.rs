@@ -18,7 +18,6 @@ use crate::validity::Outcome;
 use itertools::Itertools;
 use std::path::Path;
 
-/// Every engine at every case.
 pub struct SideBySide<'a> {
     /// Engines, in the order of their columns.
     pub engines: Vec<&'a str>,
@@ -31,7 +30,6 @@ fn row(point: &Point) -> (&Workload, ArrayCondition, &str) {
     (&point.workload, point.condition, &point.stage)
 }
 
-/// The table of all engines; `None` with fewer than two.
 pub fn side_by_side(points: &[Point]) -> Option<SideBySide<'_>> {
     let engines = Some(engines(points)).filter(|engines| engines.len() > 1)?;
     let mut rows: Vec<&Point> = Vec::new();
@@ -94,7 +92,6 @@ fn of_machine(share: &Share) -> String {
     format!("{} ± {}", units::percent(share.share), units::percent(share.error))
 }
 
-/// Whose CPU time each measurement was.
 pub fn cpu(records: &[Record]) -> Section {
     let head = "measurement|functions of|of all cores|useful work|overhead|in whose context";
     let section = Section::new("cpu", "Whose CPU time is it?", head).note(
@@ -235,7 +232,6 @@ pub fn checks(records: &[Record]) -> Section {
 /// Checks whose failing changes what every figure means.
 const ALARMS: [&str; 2] = ["machine.idle", "drives.slow_member"];
 
-/// What must be seen beside the verdict.
 pub fn alarms(records: &[Record]) -> Vec<String> {
     let is_alarm =
         |check: &&Check| check.outcome == Outcome::Fail && ALARMS.contains(&check.name.as_str());

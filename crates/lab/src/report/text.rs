@@ -48,7 +48,6 @@ struct Rounds<'a> {
     points: &'a [Point],
 }
 
-/// The whole report in Markdown.
 pub fn markdown(run: &Run, points: &[Point]) -> String {
     let of_point = points.iter().map(|point| (point, &point.findings));
     let text = Text {
@@ -67,7 +66,6 @@ pub fn csv(points: &[Point]) -> String {
     Rounds { points }.to_string()
 }
 
-/// A table as CSV; its first line names the columns.
 pub fn csv_of(section: &Section) -> String {
     let line = |cells: Vec<String>| cells.join(",") + "\n";
     let head = line(section.head.iter().map(quote).collect());
@@ -104,7 +102,6 @@ pub fn efficiency(point: &Point) -> String {
     format!("{}{spread}", units::percent(share))
 }
 
-/// What the run is called.
 pub fn title(run: &Run) -> &str {
     match run.facts.question.as_str() {
         "" => "A run of the lab",

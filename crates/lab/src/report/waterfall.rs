@@ -16,27 +16,21 @@ use crate::units;
 use crate::validity::Mark;
 use itertools::Itertools;
 
-/// A step of a fall.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// What it is: `raw drives`, `RAID ceiling`, an engine.
     pub name: String,
-    /// Its rate, in the unit of the load.
     pub rate: f64,
-    /// The rate of the step that it comes from; `None` for the first.
     pub from: Option<f64>,
     /// Over how many drives it is spread, and what they are called.
     pub drives: (u32, &'static str),
     colour: &'static str,
-    /// The worst mark of what is behind it.
     mark: Mark,
     /// Lines of the forensic log.
     commands: String,
-    /// The first measurement behind it.
     first: String,
 }
 
-/// All steps of one load.
 #[derive(Clone, Debug)]
 pub struct Fall {
     /// The load: `4K random reads, 1 x 32`.
@@ -54,7 +48,6 @@ impl Step {
         self.rate / f64::from(self.drives.0.max(1))
     }
 
-    /// What is left of the step that it comes from.
     pub fn left(&self) -> Option<f64> {
         self.from.filter(|from| *from > 0.0).map(|from| self.rate / from)
     }
@@ -168,7 +161,6 @@ fn spread(point: &Point, raw: &RawSum) -> (u32, &'static str) {
     }
 }
 
-/// The chart, with its figures as a table.
 pub fn chart(points: &[Point]) -> Chart {
     let falls = falls(points);
     let mut rows = Vec::new();

@@ -71,7 +71,6 @@ fn head(pen: &mut Pen, inspection: &Inspection) {
     pen.text((WIDTH - MARGIN, 42.0), "end", "sub", &format!("server {verdict}"));
 }
 
-/// The answer in a few words.
 fn answer(inspection: &Inspection, flow: &Flow) -> String {
     let topology = &inspection.topology;
     if topology.drive_count == 0 || flow.demand.0 == 0 {

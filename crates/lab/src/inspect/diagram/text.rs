@@ -16,7 +16,6 @@ struct Line {
     used: String,
 }
 
-/// Draw it. Each line: a place, its link towards memory, what that carries, how much of it is used.
 pub fn draw(inspection: &Inspection) -> String {
     let topology = &inspection.topology;
     let mut lines = Vec::new();

@@ -5,23 +5,18 @@ use crate::source::Source;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One hardware thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Thread {
     pub cpu: u64,
     pub core: u64,
     pub socket: u64,
-    /// Its NUMA node.
     pub node: Option<u64>,
 }
 
-/// The processors.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Cpu {
-    /// Model name of the first.
     pub model: Option<String>,
     pub threads: Vec<Thread>,
-    /// NUMA nodes with their CPUs.
     pub nodes: BTreeMap<u64, BTreeSet<u64>>,
     /// Frequency governor -> how many CPUs have it; empty if the kernel sets no frequency.
     pub governors: BTreeMap<String, u64>,
@@ -36,13 +31,11 @@ impl Cpu {
         self.threads.iter().map(|thread| thread.socket).collect()
     }
 
-    /// How many cores there are.
     pub fn core_count(&self) -> usize {
         let cores: BTreeSet<_> = self.threads.iter().map(|it| (it.socket, it.core)).collect();
         cores.len()
     }
 
-    /// Threads of each core that are online: count of threads -> count of cores.
     pub fn threads_per_core(&self) -> BTreeMap<u64, u64> {
         let mut of_core: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for thread in &self.threads {

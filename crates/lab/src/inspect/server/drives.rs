@@ -19,19 +19,15 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriveKind {
-    /// NVMe over PCI Express.
     Nvme,
     /// SAS, or SATA behind SAS.
     Sas,
     /// SATA on an AHCI controller.
     Sata,
-    /// A guest's disk.
     Virtual,
-    /// Anything else on a bus.
     Other,
 }
 
-/// One way from the server to a drive.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Attachment {
     /// PCI address of the controller.
@@ -44,7 +40,6 @@ pub struct Attachment {
     pub link: Option<Lanes>,
 }
 
-/// One drive.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Drive {
     /// `sda`, `nvme0n1`.
@@ -55,18 +50,15 @@ pub struct Drive {
     pub size_bytes: u64,
     /// Bytes of the whole drive, of which an NVMe namespace may be a part.
     pub drive_bytes: u64,
-    /// Whether it spins; None if the kernel does not say.
     pub is_rotational: Option<bool>,
     /// Ways to it; two for a drive with two ports that this server uses both.
     pub attachments: Vec<Attachment>,
-    /// NUMA node of its controller.
     pub node: Option<u64>,
     /// Logical and physical block, bytes.
     pub blocks: Option<(u64, u64)>,
     /// `write back`: the kernel flushes it because it has a volatile cache.
     pub write_cache: Option<String>,
     pub scheduler: Option<String>,
-    /// Requests a queue may hold.
     pub nr_requests: Option<u64>,
     /// Largest request now, and what the hardware takes, KiB.
     pub request_kib: Option<(u64, u64)>,
@@ -101,17 +93,13 @@ pub fn whole(devices: &[Drive]) -> Vec<Vec<&Drive>> {
     all
 }
 
-/// One storage controller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Controller {
-    /// PCI address.
     pub address: String,
     pub name: String,
-    /// NUMA node.
     pub node: Option<u64>,
 }
 
-/// Ask for drives and their controllers.
 pub fn read(
     source: &Source,
     pci: &BTreeMap<String, PciDevice>,
@@ -296,7 +284,6 @@ fn shared(source: &Source, name: &str, kind: DriveKind) -> Option<bool> {
     Some(id_ctrl(source, name, kind)?.get("cmic")?.as_u64()? & 2 != 0)
 }
 
-/// What the controller of an NVMe drive says of itself.
 fn id_ctrl(source: &Source, name: &str, kind: DriveKind) -> Option<serde_json::Value> {
     if kind != DriveKind::Nvme {
         return None;

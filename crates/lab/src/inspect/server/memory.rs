@@ -13,18 +13,14 @@ use itertools::Itertools;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Slot {
-    /// What the board calls it: `P1-DIMMA1`.
     pub locator: String,
     /// Its socket, counted from 0 in the order of the board's names.
     pub socket: Option<u64>,
-    /// Its channel: `A`, `2`.
     pub channel: Option<String>,
     /// Bytes of the module; 0 if the slot is empty.
     pub size_bytes: u64,
-    /// `DDR4`.
     pub kind: String,
     /// What the module is made for, mega-transfers a second.
     pub rated: Option<u64>,
@@ -32,7 +28,6 @@ pub struct Slot {
     pub configured: Option<u64>,
 }
 
-/// All slots.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Memory {
     pub slots: Vec<Slot>,
@@ -47,23 +42,19 @@ const CHANNELS: [u64; 6] = [2, 3, 4, 6, 8, 12];
 /// Slots of a channel at most.
 const PER_CHANNEL_MAX: u64 = 3;
 
-/// The memory of one socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Bank {
     pub slots: u64,
     /// Channels that the board has here.
     pub channels: u64,
-    /// Channels with at least one module.
     pub populated: u64,
     pub modules: u64,
     /// The slowest configured speed, mega-transfers a second.
     pub configured: Option<u64>,
-    /// `DDR4`.
     pub kind: String,
 }
 
 impl Bank {
-    /// What the populated channels carry at their configured speed.
     pub fn rate(&self) -> Option<Rate> {
         Some(ddr(self.configured?, self.populated)).filter(|rate| rate.0 > 0)
     }
@@ -137,7 +128,6 @@ pub fn read(source: &Source, socket_count: usize) -> Option<Memory> {
     parse(&text, socket_count)
 }
 
-/// Out of what `dmidecode -t memory` printed.
 pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
     let mut memory = Memory { socket_count: socket_count as u64, ..Memory::default() };
     let mut places = Vec::new();

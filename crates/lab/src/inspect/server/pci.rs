@@ -5,10 +5,8 @@ use crate::source::Source;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One device.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PciDevice {
-    /// `0000:05:00.0`.
     pub address: String,
     /// Class code of 24 bits: 0x010700 for a SAS controller.
     pub class: u64,
@@ -29,17 +27,14 @@ pub struct PciDevice {
 }
 
 impl PciDevice {
-    /// Whether it is a bridge: a root port or part of a switch.
     pub fn is_bridge(&self) -> bool {
         self.class >> 8 == 0x0604
     }
 
-    /// Whether it is a storage controller of any kind.
     pub fn is_storage(&self) -> bool {
         self.class >> 16 == 0x01
     }
 
-    /// Whether it is a network controller of any kind.
     pub fn is_network(&self) -> bool {
         self.class >> 16 == 0x02
     }
@@ -50,7 +45,6 @@ impl PciDevice {
         Some(self.negotiated?.payload(self.payload_bytes.unwrap_or(128)))
     }
 
-    /// Name, or vendor and device numbers.
     pub fn label(&self) -> String {
         match &self.name {
             Some(name) => name.clone(),
@@ -109,7 +103,6 @@ fn class_of(words: &str) -> u64 {
     CLASSES.iter().find(|(name, _)| words.starts_with(name)).map_or(0, |(_, class)| *class)
 }
 
-/// The PCI addresses in a path of sysfs, in order.
 pub fn chain(path: &str) -> Vec<String> {
     path.split('/').filter(|part| is_address(part)).map(str::to_owned).collect()
 }

@@ -40,20 +40,16 @@ impl PhyErrors {
     }
 }
 
-/// One phy of a controller or an expander.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Phy {
-    /// As the kernel names it: `phy-1:4` of a controller, `phy-1:0:52` of an expander.
     pub name: String,
     /// What it runs at, Mbit/s; None if nothing is attached.
     pub negotiated: Option<u64>,
     /// What it could run at, Mbit/s.
     pub capable: Option<u64>,
-    /// Its counters, if they could be read.
     pub errors: Option<PhyErrors>,
 }
 
-/// A link of one or more phys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Lanes {
     /// Mbit/s of one lane, the slowest.
@@ -61,10 +57,8 @@ pub struct Lanes {
     pub count: u64,
 }
 
-/// One expander.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Expander {
-    /// As the kernel names it: `expander-1:0`.
     pub name: String,
     pub product: Option<String>,
     /// How often its topology has changed.
@@ -73,19 +67,15 @@ pub struct Expander {
     pub foreign_initiators: Option<BTreeSet<String>>,
 }
 
-/// An enclosure by its own account.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Enclosure {
-    /// `0:0:4:0`.
     pub name: String,
     /// Elements that are not well: `Power supply 1: Critical`; None if nobody could ask it.
     pub unwell: Option<Vec<String>>,
 }
 
-/// Everything about SAS.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sas {
-    /// Phys, in order of name.
     pub phys: Vec<Phy>,
     pub ports: BTreeMap<String, Lanes>,
     pub expanders: Vec<Expander>,

@@ -7,12 +7,9 @@ use itertools::Itertools;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One disk of the list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Row {
-    /// SCSI host: a controller, or a part of one.
     pub host: u64,
-    /// `/dev/sda`.
     pub device: String,
     pub model: String,
 }

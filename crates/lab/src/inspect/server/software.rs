@@ -5,7 +5,6 @@ use itertools::Itertools;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Software's side.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Software {
     /// Asynchronous requests the whole system may have in flight.
@@ -18,19 +17,16 @@ pub struct Software {
     pub background_asked: Vec<String>,
     /// Percent of the last minute in which something waited: `cpu`, `memory`, `io`.
     pub pressure: BTreeMap<String, f64>,
-    /// Mean runnable tasks over one minute.
     pub load: Option<f64>,
     pub memory: Option<Memory>,
     /// Memory errors: (corrected, uncorrected); None without an EDAC driver.
     pub memory_errors: Option<(u64, u64)>,
 }
 
-/// Memory at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Memory {
-    /// Available, bytes.
+    /// Bytes, as all of them.
     pub available: u64,
-    /// All there is, bytes.
     pub total: u64,
     /// In the kernel's slabs, which cannot give it back, bytes.
     pub kernel: u64,

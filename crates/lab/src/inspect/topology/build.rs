@@ -15,7 +15,6 @@ const KNOWN_CONTROLLERS: [((u64, u64), u64, &str); 1] =
 const SPINNING_MEGA: u64 = 270;
 
 impl Topology {
-    /// The graph of a server.
     pub fn of(server: &Server, given: Given) -> Topology {
         let wanted = given.drive_count;
         let mut build = Build { server, given, out: Topology::default() };
@@ -280,7 +279,6 @@ impl Build<'_> {
         self.out.nodes.iter().position(|node| node.id == id)
     }
 
-    /// The place of one thing.
     fn one(&mut self, place: Place, id: &str, title: String, detail: &str) -> usize {
         let (id, detail) = (id.to_owned(), detail.to_owned());
         self.node(Node { id, place, title, detail, count: 1 })

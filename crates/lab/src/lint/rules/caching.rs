@@ -4,7 +4,7 @@ use super::super::Case;
 use super::super::machine::Kind;
 use crate::fio::{Job, value};
 
-/// Share of a device below which its caches may hold what is touched, percent.
+/// Share of a device below which its caches may hold what is touched.
 const SHARE_MIN_PERCENT: u64 = 10;
 
 pub(super) fn direct(case: &mut Case<'_>) {
@@ -103,7 +103,6 @@ pub(super) fn buffers(case: &mut Case<'_>) {
     }
 }
 
-/// Whether no device is behind the engine.
 fn is_idle_engine(job: &Job) -> bool {
     matches!(job.engine(), "null" | "cpuio")
 }

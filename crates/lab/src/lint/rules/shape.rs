@@ -40,9 +40,7 @@ pub(super) fn understood(case: &mut Case<'_>) {
     }
 }
 
-/// The unit of drives and page cache, bytes.
 const PAGE_BYTES: u64 = 4096;
-/// The etcd recipe's block size, bytes.
 const ETCD_BYTES: u64 = 2300;
 
 pub(super) fn block_size(case: &mut Case<'_>) {

@@ -5,9 +5,7 @@ use crate::fio::Job;
 use crate::metrics::latency::to_f64;
 use crate::validity::Severity::{Error, Warning};
 
-/// Least run time, seconds.
 const FLOOR_S: f64 = 60.0;
-/// Least run time of published figures, seconds.
 const PUBLISH_FLOOR_S: f64 = 300.0;
 
 pub(super) fn runtime(case: &mut Case<'_>) {

@@ -13,7 +13,6 @@ use crate::pen::{Pen, short};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-/// What is drawn: the server, what flows in it, and where everything stands.
 pub(super) struct Parts<'a> {
     pub(super) topology: &'a Topology,
     pub(super) flow: &'a Flow,

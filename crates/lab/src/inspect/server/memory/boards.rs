@@ -9,10 +9,8 @@ use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-/// Where a slot is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Place {
-    /// Socket as the board counts it.
     pub socket: Option<u64>,
     /// Channel: `A`, `2`, or `1.2` for channel 2 of the second memory controller.
     pub channel: Option<String>,
@@ -20,7 +18,6 @@ pub struct Place {
     pub number: Option<u64>,
 }
 
-/// How some makers name their slots.
 #[derive(Deserialize)]
 struct Board {
     bank: Option<String>,
@@ -49,7 +46,6 @@ static ROWS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
     BOARDS.iter().filter_map(row).collect()
 });
 
-/// The place of the slot with these two names.
 pub fn place(bank: &str, locator: &str) -> Place {
     let (bank, locator) = (bank.trim().to_ascii_uppercase(), locator.trim().to_ascii_uppercase());
     let mut place = Place::default();
