@@ -3,7 +3,6 @@
 //! - subject: what is looked at: jobs, perhaps a result, and what it is meant to show
 //! - machine: what rules need to know about targets and host, and may not be able to know
 //! - live: the machine we are on
-//! - away: targets on other hosts, of which nothing can be read here
 //! - rules: the rules, in groups
 //! - syntax: what fio itself says of the jobs
 //! - tools: programs that are no benchmarks of storage
@@ -13,7 +12,6 @@
 //! fails otherwise); what a rule could not find out is said and never passed over. Not here:
 //! results' arithmetic (metrics).
 
-pub mod away;
 pub mod cli;
 pub mod live;
 pub mod machine;

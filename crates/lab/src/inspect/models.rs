@@ -201,6 +201,11 @@ impl Known {
         }
     }
 
+    /// What is stated, or why nothing is.
+    pub fn sentence(&self) -> String {
+        self.entry().map_or_else(|| self.why_not().unwrap_or_default(), Entry::sentence)
+    }
+
     pub fn why_not(&self) -> Option<String> {
         match self {
             Known::Exactly(_) => None,

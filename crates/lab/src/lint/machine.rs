@@ -1,7 +1,7 @@
 //! What rules need to know about targets and host, and may not be able to know.
 //!
 //! What must stay true: a fact that could not be read is an `Err` with the reason; there are no
-//! defaults.
+//! defaults, and no fact of this machine is given for one of theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,3 +86,27 @@ pub struct HostFacts {
     /// Background work going on: resync, scrub, lazy initialisation, trim.
     pub background: Known<Vec<String>>,
 }
+
+/// Targets on other hosts, or of jobs for another machine: nothing about them can be read here, and
+/// what this machine has of the same name is another thing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Away;
+
+impl Machine for Away {
+    fn target(&self, _path: &str) -> TargetFacts {
+        TargetFacts::untold(Err(AWAY.to_owned()), AWAY)
+    }
+
+    fn host(&self) -> HostFacts {
+        let why = || AWAY.to_owned();
+        HostFacts {
+            memory_bytes: Err(why()),
+            aio_max: Err(why()),
+            fio: Err(why()),
+            nodes: Err(why()),
+            background: Err(why()),
+        }
+    }
+}
+
+const AWAY: &str = "it is on another host";

@@ -1,7 +1,7 @@
 //! Every rule against its two examples, on a machine that is made up, and on real files.
 
 use super::live::Live;
-use super::machine::{HostFacts, Kind, Machine, TargetFacts};
+use super::machine::{Away, HostFacts, Kind, Machine, TargetFacts};
 use super::rules::LOOKS;
 use super::subject::{Intent, Subject};
 use super::{Remark, lint};
@@ -155,16 +155,21 @@ fn a_named_target_may_be_destroyed_and_no_other() {
     assert!(says("/dev/sdz"), "a device with a serial is named by it: paths move between boots");
 }
 
-/// fio writes to each of them, whatever the later line says.
+fn judged(text: &str, machine: &dyn Machine) -> Vec<Remark> {
+    lint(&Subject::read(text.as_bytes(), Intent::default()).unwrap(), machine)
+}
+
+/// fio writes to each of them, whatever the later line says, and makes files of those that are not
+/// there.
 #[test]
-fn every_filename_of_a_job_is_judged() {
-    let text = b"[global]\nfilename=/dev/no-first\n[a]\nfilename=/dev/no-second\n\
-                 filename=/dev/no-third\nrw=write\ndirect=1\n";
-    let subject = Subject::read(text, Intent::default()).unwrap();
-    let remarks = lint(&subject, &Live);
+fn every_filename_of_a_job_is_judged_and_a_device_that_is_not_there_is_refused() {
+    let text = "[global]\nfilename=/dev/no-first\n[a]\nfilename=/dev/no-second\n\
+                filename=/dev/no-third\nrw=write\ndirect=1\n";
+    let remarks = judged(text, &Live);
+    let refused = remarks.iter().filter(|it| it.rule == "L18" && it.severity == Severity::Error);
+    let refused: String = refused.map(|it| it.reason.as_str()).collect();
     for name in ["/dev/no-first", "/dev/no-second", "/dev/no-third"] {
-        let is_it = |remark: &&Remark| remark.rule == "L18" && remark.reason.contains(name);
-        assert!(remarks.iter().any(|remark| is_it(&remark)), "{name}: {remarks:?}");
+        assert!(refused.contains(name), "{name}: {remarks:?}");
     }
 }
 
@@ -172,9 +177,7 @@ fn every_filename_of_a_job_is_judged() {
 #[test]
 fn a_file_that_is_not_there_needs_a_size() {
     let reason = |name: &str, line: &str| {
-        let text = format!("[a]\nfilename={name}\nrw=write\n{line}\n");
-        let subject = Subject::read(text.as_bytes(), Intent::default()).unwrap();
-        let remarks = lint(&subject, &Live);
+        let remarks = judged(&format!("[a]\nfilename={name}\nrw=write\n{line}\n"), &Live);
         remarks.into_iter().find(|it| it.rule == "L18").map(|it| it.reason).unwrap_or_default()
     };
     let name = "/nowhere-at-all/file";
@@ -188,16 +191,13 @@ fn a_file_that_is_not_there_needs_a_size() {
 
 #[test]
 fn of_another_machine_s_devices_nothing_is_claimed_and_what_is_missing_is_said() {
-    let text = b"[a]\nfilename=/dev/md0\nrw=write\nbs=128k\ndirect=1\n";
-    let subject = Subject::read(text, Intent::default()).unwrap();
-    let remarks = lint(&subject, &super::away::Away);
+    let remarks = judged("[a]\nfilename=/dev/md0\nrw=write\nbs=128k\ndirect=1\n", &Away);
     let of = |rule: &str| remarks.iter().filter(|it| it.rule == rule).collect::<Vec<_>>();
     assert!(of("L18").iter().all(|it| it.cannot_tell) && !of("L18").is_empty(), "{remarks:?}");
     let stripe = of("L07");
     assert!(stripe[0].cannot_tell && stripe[0].reason.contains("/dev/md0"), "{stripe:?}");
     assert!(stripe[0].reason.contains("give --stripe-data"), "{stripe:?}");
-    let missing = Subject::read(b"[a]\nfilename=/dev/no-such\nrw=write\n", Intent::default());
-    let remarks = lint(&missing.unwrap(), &Live);
+    let remarks = judged("[a]\nfilename=/dev/no-such\nrw=write\n", &Live);
     let is_it = |it: &Remark| it.rule == "L07" && it.reason.contains("give --stripe-data");
     assert!(remarks.iter().any(is_it), "a device that is missing here is one: {remarks:?}");
 }
@@ -223,9 +223,7 @@ fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(8 << 20).unwrap();
     let says = || {
-        let text = format!("[a]\nfilename={}\nrw=randread\n", path.display());
-        let subject = Subject::read(text.as_bytes(), Intent::default()).unwrap();
-        let remarks = lint(&subject, &Live);
+        let remarks = judged(&format!("[a]\nfilename={}\nrw=randread\n", path.display()), &Live);
         remarks.into_iter().filter(|remark| remark.rule == "L08").collect::<Vec<_>>()
     };
     assert!(says().iter().any(|remark| remark.severity == Severity::Error), "{:?}", says());
@@ -267,11 +265,7 @@ fn published_figures_are_held_to_more() {
 fn the_list_of_the_documentation_names_every_rule_as_the_program_does() {
     let text = include_str!("../../../../docs/lab/fio.md");
     for rule in LOOKS.iter().map(|(id, _)| rules::of(id)) {
-        assert!(
-            text.contains(&format!("- {}: {}.\n", rule.id, rule.title)),
-            "{}: {}",
-            rule.id,
-            rule.title
-        );
+        let line = format!("- {}: {}.\n", rule.id, rule.title);
+        assert!(text.contains(&line), "{line}");
     }
 }
