@@ -5,123 +5,83 @@
 //! how somebody writes it.
 
 use super::find::{Found, Kind};
+use super::hosts::expression;
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-/// What a card's name by its MAC address begins with.
-const CARD_NAMES: [&str; 5] = ["enx", "wlx", "wwx", "slx", "ibx"];
-
-struct Word<'a> {
-    at: usize,
-    text: &'a str,
-    is_hex: bool,
-}
-
-fn words(text: &str) -> Vec<Word<'_>> {
-    let mut words = Vec::new();
-    let mut at = 0;
-    for part in text.split(|c: char| !c.is_ascii_alphanumeric()) {
-        if !part.is_empty() {
-            let is_hex = part.bytes().all(|c| c.is_ascii_hexdigit());
-            words.push(Word { at, text: part, is_hex });
-        }
-        // What splits may be longer than a byte.
-        at += part.len();
-        at += text[at..].chars().next().map_or(0, char::len_utf8);
-    }
-    words
-}
-
-pub fn find(text: &str, found: &mut Found) {
-    let words = words(text);
-    for word in &words {
-        single(word.text, found);
-    }
-    for sign in [':', '-', '.', ' '] {
-        let is_next = |pair: &[Word<'_>]| {
-            let end = pair[0].at + pair[0].text.len();
-            end + 1 == pair[1].at && text[end..].starts_with(sign) && pair[1].is_hex
-        };
-        let mut rest = words.as_slice();
-        while let Some(first) = rest.iter().position(|word| word.is_hex) {
-            rest = &rest[first..];
-            let more = rest.windows(2).take_while(|pair| is_next(pair)).count();
-            chain(&rest[..=more], sign, found);
-            rest = &rest[more + 1..];
-        }
-    }
-}
-
-fn insert(parts: &[Word<'_>], kind: Kind, found: &mut Found) {
-    let digits: String = parts.iter().map(|part| part.text).collect();
-    let digits = digits.to_ascii_lowercase();
-    if is_nobody(&digits) {
-        return;
-    }
-    found.hex.entry(digits).or_insert(kind);
-}
-
-/// All zeros, all ones, and what else counts nothing.
-fn is_nobody(digits: &str) -> bool {
-    digits.bytes().all(|c| c == b'0') || digits.bytes().all(|c| c == b'f')
-}
-
-/// Hexadecimal words with `sign` between them.
-fn chain(words: &[Word<'_>], sign: char, found: &mut Found) {
-    const SHAPES: [(char, &[usize], Kind); 6] = [
-        ('-', &[8, 4, 4, 4, 12], Kind::Uuid),
-        (':', &[8, 8, 8, 8], Kind::Uuid),
-        ('.', &[4, 4, 4], Kind::Mac),
-        (':', &[4, 4, 4, 4], Kind::Wwn),
-        ('-', &[4, 4, 4, 4], Kind::Wwn),
+/// Shapes with signs between their digits. What has no dash must have as many different digits as
+/// chance makes.
+static SHAPES: LazyLock<Vec<(Regex, Kind)>> = LazyLock::new(|| {
+    let shapes = [
+        ("X{8}-X{4}-X{4}-X{4}-X{12}", Kind::Uuid),
+        ("X{8}:X{8}:X{8}:X{8}", Kind::Uuid),
+        (r"X{4}\.X{4}\.X{4}", Kind::Mac),
+        ("X{4}:X{4}:X{4}:X{4}", Kind::Wwn),
+        ("X{4}-X{4}-X{4}-X{4}", Kind::Wwn),
         // smartctl: the digit of its kind, the vendor, the rest.
-        (' ', &[1, 6, 9], Kind::Wwn),
+        ("X X{6} X{9}", Kind::Wwn),
     ];
-    for (own, lengths, kind) in SHAPES.iter().filter(|(own, ..)| *own == sign) {
-        for window in words.windows(lengths.len()) {
-            let fits = window.iter().map(|word| word.text.len()).eq(lengths.iter().copied());
-            let all: String = window.iter().map(|word| word.text).collect();
-            if fits && (*own == '-' || is_various(&all)) {
-                insert(window, *kind, found);
-            }
-        }
+    shapes.map(|(text, kind)| (of_hex(text), kind)).into()
+});
+/// Six pairs are a MAC address, more are a WWN.
+static PAIRS: LazyLock<[Regex; 3]> =
+    LazyLock::new(|| [":", "-", r"\."].map(|sign| of_hex(&format!("XX(?:{sign}XX){{5,}}"))));
+/// A word that is one by itself, perhaps behind what tells that it is; names of network cards go on
+/// behind it.
+static WORD: LazyLock<Regex> = LazyLock::new(|| {
+    of_hex("(?:(enx|wlx|wwx|slx|ibx)(X{12})[0-9a-z]*|(0x|eui|naa|wwn)?(X{12}|X{16}|X{32}))")
+});
+
+/// An expression between signs in which `X` is a hexadecimal digit.
+fn of_hex(text: &str) -> Regex {
+    expression(&format!(r"(?i)\b(?:{})\b", text.replace('X', "[0-9a-f]")))
+}
+
+/// Every identifier of a text.
+pub fn find(text: &str, found: &mut Found) {
+    // To an expression the underscore is a letter.
+    let text = &text.replace('_', " ");
+    for (shape, kind) in SHAPES.iter() {
+        let all = shape.find_iter(text).map(|it| it.as_str());
+        all.filter(|it| it.contains('-') || is_various(it)).for_each(|it| insert(it, *kind, found));
     }
-    if sign == ' ' {
-        return;
-    }
-    for pairs in words.split(|word| word.text.len() != 2).filter(|pairs| pairs.len() >= 6) {
-        insert(pairs, if pairs.len() == 6 { Kind::Mac } else { Kind::Wwn }, found);
+    for pairs in PAIRS.iter().flat_map(|pairs| pairs.find_iter(text)) {
+        let pairs: Vec<&str> = pairs.as_str().split([':', '-', '.']).collect();
+        insert(&pairs.concat(), if pairs.len() == 6 { Kind::Mac } else { Kind::Wwn }, found);
         // It may have been run together with what stands around it.
-        pairs.windows(6).for_each(|window| insert(window, Kind::Mac, found));
+        pairs.windows(6).for_each(|window| insert(&window.concat(), Kind::Mac, found));
+    }
+    for word in WORD.captures_iter(text) {
+        let part = |at| word.get(at).map_or("", |it| it.as_str());
+        let (of_card, prefix) = (part(2), part(3));
+        let digits = if of_card.is_empty() { part(4) } else { of_card };
+        let (is_various, is_number) = (is_various(digits), digits.parse::<u128>().is_ok());
+        let is_told = !of_card.is_empty() || !prefix.is_empty() && is_various;
+        // Sizes have as many digits and no letters; masks have few different ones.
+        let is_one = is_told || is_various && (!is_number || digits.starts_with('5'));
+        match digits.len() {
+            12 if is_told || is_various && !is_number => insert(digits, Kind::Mac, found),
+            16 if is_one => insert(digits, Kind::Wwn, found),
+            32 if is_told || is_various && !is_number => insert(digits, Kind::Wwn, found),
+            _ => {}
+        }
     }
 }
 
-/// A word that is one by itself.
-fn single(word: &str, found: &mut Found) {
-    let lower = word.to_ascii_lowercase();
-    let of_card = CARD_NAMES.iter().find_map(|name| lower.strip_prefix(name));
-    let of_card = of_card.and_then(|rest| rest.get(..12));
-    let prefixed = ["0x", "eui", "naa", "wwn"].iter().find_map(|name| lower.strip_prefix(name));
-    let digits = of_card.or(prefixed).unwrap_or(&lower);
-    if !digits.bytes().all(|c| c.is_ascii_hexdigit()) || is_nobody(digits) {
-        return;
+fn insert(written: &str, kind: Kind, found: &mut Found) {
+    let digits: String = written.chars().filter(char::is_ascii_hexdigit).collect();
+    let digits = digits.to_ascii_lowercase();
+    // All zeros and all ones are nobody's.
+    if digits.contains(|c| c != '0') && digits.contains(|c| c != 'f') {
+        found.hex.entry(digits).or_insert(kind);
     }
-    let has_letter = digits.bytes().any(|c| c.is_ascii_alphabetic());
-    let is_told = of_card.is_some() || prefixed.is_some() && is_various(digits);
-    let kind = match digits.len() {
-        12 if is_told || has_letter && is_various(digits) => Kind::Mac,
-        // Sizes have as many digits and no letters; masks have few different ones.
-        16 if is_told || is_various(digits) && (has_letter || digits.starts_with('5')) => Kind::Wwn,
-        32 if is_various(digits) && (has_letter || is_told) => Kind::Wwn,
-        _ => return,
-    };
-    found.hex.entry(digits.to_owned()).or_insert(kind);
 }
 
 /// Whether there are as many different digits as chance would make.
-fn is_various(digits: &str) -> bool {
-    let mut different: Vec<u8> = digits.bytes().map(|c| c.to_ascii_lowercase()).collect();
-    different.sort_unstable();
-    different.dedup();
-    different.len() >= 5
+fn is_various(written: &str) -> bool {
+    let digits = written.bytes().filter(u8::is_ascii_hexdigit).map(|c| c.to_ascii_lowercase());
+    digits.collect::<BTreeSet<u8>>().len() >= 5
 }
 
 /// The digits that begin at the start of `text`, each with where it ends; single signs between them

@@ -37,7 +37,7 @@ const NOBODY: [&str; 6] = [
     "www.smartmontools.org",
 ];
 
-fn expression(text: &str) -> Regex {
+pub fn expression(text: &str) -> Regex {
     Regex::new(text).expect("it is an expression")
 }
 

@@ -3,8 +3,7 @@
 //! What must stay true: text from devices is escaped; the narrowest link is told by more than its
 //! colour: it says "full".
 
-use super::layout::Plan;
-use super::{BOX_HEIGHT, BOX_WIDTH, LINK_WIDTH_MAX, STRAIGHT};
+use super::{BOX_HEIGHT, BOX_WIDTH, LINK_WIDTH_MAX, Plan, STRAIGHT};
 use crate::inspect::diagram::Measured;
 use crate::inspect::topology::flow::{Flow, usable};
 use crate::inspect::topology::{Link, Node, Place, Topology};
