@@ -107,9 +107,9 @@ fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A part of an explanation, in lines of at most 90 characters; nothing of nothing.
+/// A part of an explanation, in lines of at most 91 characters; nothing of nothing.
 fn said(what: &str, text: impl std::fmt::Display) -> String {
-    let rows = folded(&format!("{what}{text}"), 91);
+    let rows = folded(&format!("{what}{text}"), 89);
     let lines: String = rows.iter().map(|line| format!("  {line}\n")).collect();
     if text.to_string().is_empty() { String::new() } else { format!("\n{lines}") }
 }

@@ -414,7 +414,7 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     let told: Vec<(&str, f64, f64)> = falls[0]
         .steps
         .iter()
-        .map(|step| (step.name.as_str(), step.per_drive(), step.left().unwrap_or(1.0)))
+        .map(|step| (step.name(), step.per_drive(), step.left().unwrap_or(1.0)))
         .collect();
     let whole = [
         ("raw drives", 25e3, 1.0),
@@ -460,11 +460,11 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     raws.for_each(|raw| raw.stated = Some(2.6e9));
     let falls_of_makers = waterfall::falls(&points::of(&run.records));
     let [datasheet, raw, ..] = falls_of_makers[1].steps.as_slice() else { panic!("two steps") };
-    assert_eq!((datasheet.name.as_str(), datasheet.per_drive()), ("datasheet", 260e6));
+    assert_eq!((datasheet.name(), datasheet.per_drive()), ("datasheet", 260e6));
     assert!((raw.left().expect("a share") - 2.0 / 2.6).abs() < 1e-9, "{raw:?}");
     invalidate(&mut run, "ashlar");
     let falls = waterfall::falls(&points::of(&run.records));
-    let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name.as_str()).collect();
+    let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name()).collect();
     assert_eq!(
         names,
         ["datasheet", "raw drives", "RAID ceiling", "btrfs"],

@@ -4,15 +4,14 @@
 //! What must stay true: each figure names the drives and rounds it came from; an INVALID one is in
 //! no card; the product of one drive's figure and their number is called theory, never a baseline.
 
-use super::charts::lines_of;
-use super::points::{self, Point};
+use super::points;
 use super::sections::Section;
-use crate::metrics::latency::to_f64;
 use crate::metrics::slow_member::median;
 use crate::order::one_of;
 use crate::record::{RateUnit, Record, Workload};
 use crate::units;
 use crate::validity::Mark;
+use itertools::Itertools;
 
 #[derive(Clone, Debug, Default)]
 pub struct Card {
@@ -38,17 +37,12 @@ pub fn of(records: &[Record]) -> Vec<Card> {
         let side = if is_alone { &mut card.alone } else { &mut card.together };
         side.push((point.target().to_owned(), point.rate()));
         if is_alone {
-            card.commands.push(commands(point));
+            let lines = point.rounds.iter().filter_map(|round| round.evidence);
+            card.commands.push(lines.map(|line| line.to_string()).join(", "));
         }
     }
     cards.retain(|card| !card.alone.is_empty());
     cards
-}
-
-/// Numbers of the lines alone.
-fn commands(point: &Point) -> String {
-    let said = lines_of(point);
-    said.trim_start_matches("evidence.jsonl line").trim_start_matches('s').trim().to_owned()
 }
 
 impl Card {
@@ -64,7 +58,7 @@ impl Card {
     /// does.
     pub fn theory(&self) -> (usize, f64) {
         let drives = self.together.len().max(self.alone.len());
-        (drives, to_f64(u64::try_from(drives).unwrap_or(u64::MAX)) * self.one())
+        (drives, drives as f64 * self.one())
     }
 
     /// What all did at once, if all were measured so.

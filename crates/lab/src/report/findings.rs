@@ -228,45 +228,37 @@ pub fn whose(point: &Point, points: &[Point]) -> String {
 
 fn against((one, other): (&str, &str), duels: &[Duel<'_>]) -> String {
     let usable: Vec<&Duel<'_>> = duels.iter().filter(|duel| duel.is_usable).collect();
-    let shown = |wanted: fn(Comparison) -> bool| {
-        usable.iter().filter(|duel| duel.rate.is_some_and(wanted)).count()
-    };
-    let faster = shown(|rate| rate.decision() == Decision::Faster);
-    let slower = shown(|rate| rate.decision() == Decision::Slower);
-    let drifted = shown(|rate| rate.decision() == Decision::Drifted);
-    let decided = usable.iter().filter(|duel| duel.rate.is_some()).count();
-    let open = decided - faster - slower - drifted;
+    let rates: Vec<Comparison> = usable.iter().filter_map(|duel| duel.rate).collect();
     let left_out = match duels.len() - usable.len() {
         0 => String::new(),
         1 => "; one more is INVALID and left out".to_owned(),
         count => format!("; {count} more are INVALID and left out"),
     };
-    if decided == 0 {
+    if rates.is_empty() {
         return format!(
             "{one} against {other}: too few usable rounds to compare (six decide){left_out}."
         );
     }
-    let range = |wanted: fn(Comparison) -> bool| {
-        let rates = || usable.iter().filter_map(|duel| duel.rate.filter(|rate| wanted(*rate)));
-        let low = rates().map(|rate| rate.ratio).fold(f64::INFINITY, f64::min);
-        let high = rates().map(|rate| rate.ratio).fold(0.0, f64::max);
-        match format!("{low:.2}") == format!("{high:.2}") {
-            true => format!(" ({low:.2} times the rate)"),
-            false => format!(" ({low:.2} to {high:.2} times the rate)"),
-        }
-    };
-    let parts: Vec<String> = [
-        ("faster", faster, range(|rate| rate.decision() == Decision::Faster)),
-        ("slower", slower, range(|rate| rate.decision() == Decision::Slower)),
-        ("not shown to differ", open, String::new()),
-        ("not decided, because a side drifted,", drifted, String::new()),
-    ]
-    .iter()
-    .filter(|(_, count, _)| *count > 0)
-    .map(|(word, count, range)| format!("{word} in {count}{range}"))
-    .collect();
-    let cases = if decided == 1 { "case" } else { "cases" };
-    format!("Of {decided} {cases}, {one} against {other} is {}{left_out}.", listed(&parts))
+    let told = [
+        (Decision::Faster, "faster"),
+        (Decision::Slower, "slower"),
+        (Decision::Open, "not shown to differ"),
+        (Decision::Drifted, "not decided, because a side drifted,"),
+    ];
+    let parts = told.iter().filter_map(|(decision, word)| {
+        let own = rates.iter().filter(|rate| rate.decision() == *decision).map(|rate| rate.ratio);
+        let own: Vec<f64> = own.sorted_by(f64::total_cmp).collect();
+        let (low, high) = (format!("{:.2}", own.first()?), format!("{:.2}", own.last()?));
+        let range = match decision {
+            Decision::Open | Decision::Drifted => String::new(),
+            _ if low == high => format!(" ({low} times the rate)"),
+            _ => format!(" ({low} to {high} times the rate)"),
+        };
+        Some(format!("{word} in {}{range}", own.len()))
+    });
+    let (parts, count): (Vec<String>, usize) = (parts.collect(), rates.len());
+    let cases = if count == 1 { "case" } else { "cases" };
+    format!("Of {count} {cases}, {one} against {other} is {}{left_out}.", listed(&parts))
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -8,9 +8,7 @@ use super::chart::{Bar, Bars, Line, Lines};
 use super::charts::{self, Chart, ChartRow, Curves, SECONDS};
 use super::points::Point;
 use crate::metrics::cliff;
-use crate::metrics::latency::to_f64;
 use crate::order::one_of;
-use crate::record::Measurement;
 use crate::units;
 use crate::validity::Mark;
 
@@ -42,13 +40,8 @@ fn of_stage<'a>(points: &'a [Point], stage: &str) -> impl Iterator<Item = &'a Po
     points.iter().filter(move |point| point.stage == stage && point.mark() != Mark::Invalid)
 }
 
-/// Reads and writes of a round, added: seconds since the beginning -> bytes a second.
-fn rate_series(round: &Measurement) -> Vec<(f64, f64)> {
-    charts::sum(&round.read.series, &round.write.series, 1.0)
-}
-
 fn row(point: &Point, said: String) -> ChartRow {
-    ChartRow { engine: point.target().to_owned(), ..charts::row(point, said) }
+    ChartRow { engine: point.target().to_owned(), ..charts::row(&[point], said) }
 }
 
 /// The chart of `told` on the axes of `picture`: all if they fit; the slowest, the fastest and some
@@ -57,9 +50,8 @@ fn chart(name: &str, mut told: Vec<Told<'_>>, picture: Lines) -> Chart {
     let rows = told.iter().map(|it| row(it.point, it.said.clone())).collect();
     let more = told.len().saturating_sub(DRIVES_MAX);
     if more > 0 {
-        let mean = |it: &Told<'_>| {
-            let count = to_f64(u64::try_from(it.line.points.len()).unwrap_or(u64::MAX));
-            it.line.points.iter().map(|(_, rate)| rate).sum::<f64>() / count.max(1.0)
+        let mean = |Told { line, .. }: &Told<'_>| {
+            line.points.iter().map(|it| it.1).sum::<f64>() / line.points.len().max(1) as f64
         };
         told.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
         let (last, steps) = (told.len() - 1, DRIVES_MAX - 1);
@@ -110,12 +102,11 @@ fn first_writes(points: &[Point]) -> Chart {
 fn fills(points: &[Point]) -> Chart {
     let told = of_stage(points, "precondition").filter_map(|point| {
         let mut written = 0.0;
-        let over_written = |(_, rate): (f64, f64)| {
-            written += rate / 1e9;
-            (written, rate)
-        };
-        let series = rate_series(point.rounds.last()?).into_iter().map(over_written);
-        let series: Vec<(f64, f64)> = series.collect();
+        let mut series = charts::rates_of(point.rounds.last()?, 1.0);
+        for (at, rate) in &mut series {
+            written += *rate / 1e9;
+            *at = written;
+        }
         let which = point.workload.name.replace("fill-", "");
         let said = format!("{which} fill, GB: MB/s: {}", charts::shown(&series, "GB", 1e6));
         Told::of(point, format!("{} {which}", point.target()), series, &said)
@@ -141,7 +132,7 @@ fn zones(points: &[Point]) -> Chart {
 
 fn cliffs(points: &[Point]) -> Chart {
     let told = of_stage(points, "cliff").filter_map(|point| {
-        let series = rate_series(point.rounds.last()?);
+        let series = charts::rates_of(point.rounds.last()?, 1.0);
         let said = format!("MB/s: {}", charts::shown(&series, "s", 1e6));
         Told::of(point, point.target().to_owned(), series, &said)
     });
@@ -161,7 +152,7 @@ fn cliffs(points: &[Point]) -> Chart {
 /// largest blocks.
 fn pace(points: &[Point]) -> Chart {
     let told = of_stage(points, "raw.all").filter_map(|point| {
-        let series = rate_series(point.rounds.last()?);
+        let series = charts::rates_of(point.rounds.last()?, 1.0);
         let load = point.workload.describe();
         let said = format!("{load}, MB/s: {}", charts::shown(&series, "s", 1e6));
         Told::of(point, point.target().to_owned(), series, &said)

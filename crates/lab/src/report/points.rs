@@ -9,7 +9,7 @@ use crate::metrics::spread::{SPIKE_POINTS, Spread};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::order::one_of;
 use crate::plan::file::Kind;
-use crate::record::{ArrayCondition, Measurement, RateUnit, RawSum, Record, Workload};
+use crate::record::{ArrayCondition, CpuCost, Measurement, RateUnit, RawSum, Record, Workload};
 use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
@@ -83,9 +83,9 @@ impl Point {
     /// How far the rate of a second is from the mean, as a share of it (one standard deviation),
     /// and of how many seconds; `None` with fewer than ten.
     pub fn unevenness(&self) -> Option<(f64, usize)> {
-        let of = |round: &Measurement| sum_of(&round.read.series, &round.write.series);
-        let rates: Vec<f64> = self.rounds.iter().flat_map(of).collect();
-        let count = latency::to_f64(u64::try_from(rates.len()).ok().filter(|count| *count >= 10)?);
+        let rates = self.rounds.iter().flat_map(Measurement::rate_series);
+        let rates: Vec<f64> = rates.map(|(_, rate)| rate).collect();
+        let count = Some(rates.len()).filter(|count| *count >= 10)? as f64;
         let mean = rates.iter().sum::<f64>() / count;
         let square = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
         (mean > 0.0).then(|| (square.sqrt() / mean, rates.len()))
@@ -126,10 +126,14 @@ impl Point {
     }
 }
 
-fn sum_of(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<f64> {
-    let mut seconds: BTreeMap<u64, f64> = BTreeMap::new();
-    read.iter().chain(write).for_each(|(at, rate)| *seconds.entry(*at).or_default() += rate);
-    seconds.into_values().collect()
+impl Measurement {
+    /// Reads and writes, added: milliseconds since the beginning -> bytes a second.
+    pub fn rate_series(&self) -> BTreeMap<u64, f64> {
+        let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
+        let both = self.read.series.iter().chain(&self.write.series);
+        both.for_each(|(at_ms, rate)| *sums.entry(*at_ms).or_default() += rate);
+        sums
+    }
 }
 
 pub fn of_arrays(points: &[Point]) -> impl Iterator<Item = &Point> {
@@ -277,18 +281,16 @@ fn client(point: &Point) -> Option<ClientCpu> {
 fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {
     let costs: Vec<_> = rounds.iter().map(|round| round.cpu.as_ref()).collect::<Option<_>>()?;
     let cores = costs.iter().map(|cost| cost.per_core.len()).min().filter(|cores| *cores > 0)?;
-    let wall_s: f64 = costs.iter().map(|cost| cost.wall_s).sum();
-    let busy_s: f64 = costs.iter().map(|cost| cost.busy_s).sum();
+    let sum = |of: fn(&CpuCost) -> f64| costs.iter().map(|cost| of(cost)).sum::<f64>();
+    let (wall_s, busy_s) = (sum(|cost| cost.wall_s), sum(|cost| cost.busy_s));
     // I/Os were counted in the time that the load measured, and CPU time perhaps in more.
     let ios: f64 = rounds.iter().zip(&costs).map(|(round, cost)| round.iops() * cost.wall_s).sum();
-    let rounds_f = latency::to_f64(u64::try_from(costs.len()).ok()?);
-    let per_core: Vec<f64> = (0..cores)
-        .map(|core| costs.iter().map(|cost| cost.per_core[core]).sum::<f64>() / rounds_f)
-        .collect();
+    let mean =
+        |core| costs.iter().map(|cost| cost.per_core[core]).sum::<f64>() / costs.len() as f64;
+    let per_core: Vec<f64> = (0..cores).map(mean).collect();
     let busy_cores = busy_s / wall_s;
-    let cores_f = latency::to_f64(u64::try_from(cores).ok()?);
     (wall_s > 0.0).then(|| Cpu {
-        mean: busy_cores / cores_f,
+        mean: busy_cores / cores as f64,
         busy_cores,
         ns_per_io: (ios > 0.0).then(|| busy_s * 1e9 / ios),
         per_core,
@@ -300,8 +302,8 @@ pub fn cores(per_core: &[f64]) -> String {
     let percents: Vec<f64> = per_core.iter().map(|share| share * 100.0).collect();
     let Some(spread) = Spread::of(&percents, SPIKE_POINTS) else { return "not taken".to_owned() };
     let told = |percents: &[f64]| {
-        let count = latency::to_f64(u64::try_from(percents.len()).unwrap_or(1));
-        format!("{} x {:.0} %", percents.len(), percents.iter().sum::<f64>() / count)
+        let count = percents.len();
+        format!("{count} x {:.0} %", percents.iter().sum::<f64>() / count as f64)
     };
     let mut sorted = percents;
     sorted.sort_by(|one, other| other.total_cmp(one));

@@ -38,7 +38,7 @@ fn swept<'a>(points: &'a [Point], stage: &str, word: &str) -> Vec<(&'a Point, St
 
 fn told(point: &Point, line: &str, bytes: u64, said: &str) -> ChartRow {
     let case = line.to_owned();
-    ChartRow { case, ..charts::row(point, format!("{}: {said}", units::block(bytes))) }
+    ChartRow { case, ..charts::row(&[point], format!("{}: {said}", units::block(bytes))) }
 }
 
 fn working_sets(points: &[Point], name: &str, unit: RateUnit) -> Chart {

@@ -1,5 +1,5 @@
-//! How long and how it is measured, what else goes on, and what came out: L03, L12 to L15, L22, L23,
-//! L28, L29.
+//! How long and how it is measured, what else goes on, and what came out: L03, L12 to L15, L22,
+//! L23, L28, L29.
 
 use super::super::Case;
 use crate::fio::Job;
