@@ -1,6 +1,7 @@
 //! No original identifier survives, wherever it stands; facts stay.
 
 use super::redact;
+use crate::offline::Chance;
 use crate::source::Capture;
 use crate::source::folder;
 use crate::source::tool::{Ending, Run};
@@ -85,19 +86,6 @@ fn no_identifier_survives_facts_stay_and_one_salt_gives_one_name() {
     assert!(text.matches(&rest[..16]).count() >= 3, "{text}");
 }
 
-/// Numbers by chance from a seed.
-struct Chance(u64);
-
-impl Chance {
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let count = u64::try_from(all.len()).expect("few");
-        &all[usize::try_from((self.0 >> 16) % count).expect("few")]
-    }
-}
-
 /// A kind of secret, every way to write one, and texts around it: `tests/data/secrets.toml`.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,7 +103,7 @@ impl Secret {
     fn made(&self, chance: &mut Chance) -> (Vec<String>, Vec<String>) {
         let letters: Vec<char> = self.letters.chars().collect();
         let own = loop {
-            let own: String = (0..self.count).map(|_| *chance.of(&letters)).collect();
+            let own: String = (0..self.count).map(|_| *chance.pick(&letters)).collect();
             let various: BTreeSet<char> = own.chars().collect();
             // Chance makes such a one nearly always; others are told from masks and counts by
             // nobody.
@@ -157,13 +145,13 @@ fn without_signs(text: &str) -> String {
 #[test]
 fn nothing_of_a_secret_is_left_however_it_is_written_and_its_name_is_always_the_same() {
     for seed in 1..=100_u64 {
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut chance = Chance::of(seed);
         let mut capture = Capture::default();
         let mut traces = Vec::new();
         for secret in secrets().values() {
             let (ways, more) = secret.made(&mut chance);
             for at in 0..6 {
-                let (way, frame) = (chance.of(&ways), chance.of(&secret.frames));
+                let (way, frame) = (chance.pick(&ways), chance.pick(&secret.frames));
                 let text = format!("fact 27344764928\n{}\n\nx {at}\n", frame.replace('@', way));
                 capture.runs.insert(format!("tool-{}", capture.runs.len()), run(&text));
             }
@@ -188,7 +176,7 @@ fn nothing_of_a_secret_is_left_however_it_is_written_and_its_name_is_always_the_
 #[test]
 fn one_secret_has_one_name_in_every_way_of_writing() {
     for seed in 1..=200_u64 {
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut chance = Chance::of(seed);
         for kind in ["mac", "guid", "uuid"] {
             let (ways, _) = secrets()[kind].made(&mut chance);
             let mut capture = Capture::default();

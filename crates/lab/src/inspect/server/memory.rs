@@ -217,11 +217,12 @@ mod tests {
         parse(&table(slots), sockets).expect("slots")
     }
 
-    /// The story's fault, one module a processor, on a board that names its slots otherwise.
+    /// The story's fault, one module a processor, on a board that names its slots otherwise; and
+    /// two memory controllers, which have channels of their own.
     #[test]
     fn one_module_of_eight_channels_is_one_of_eight_whatever_the_board_calls_them() {
-        let names: Vec<String> = ["P0", "P1"]
-            .iter()
+        let sockets = ["P0", "P1"].iter();
+        let names: Vec<String> = sockets
             .flat_map(|socket| "ABCDEFGH".chars().map(move |it| format!("DIMM_{socket}_{it}0")))
             .collect();
         let slots: Vec<_> =
@@ -229,29 +230,24 @@ mod tests {
         let banks = memory(2, &slots).banks().expect("places");
         assert_eq!(banks.len(), 2);
         assert!(banks.values().all(|bank| (bank.channels, bank.populated) == (8, 1)), "{banks:?}");
-    }
-
-    #[test]
-    fn two_memory_controllers_have_channels_of_their_own() {
-        let slots: Vec<String> =
-            (0..6).map(|at| format!("P0_Node{}_Channel{}_Dimm0", at / 3, at % 3)).collect();
+        let name = |at: usize| format!("P0_Node{}_Channel{}_Dimm0", at / 3, at % 3);
+        let slots: Vec<String> = (0..6).map(name).collect();
         let slots: Vec<_> = slots.iter().map(|bank| (bank.as_str(), "x", true)).collect();
         assert_eq!(memory(1, &slots).banks().expect("places")[&0].channels, 6);
     }
 
     #[test]
     fn channels_that_no_board_has_are_not_believed() {
-        let alone = memory(1, &[("BANK 0", "DIMM_P0_A0", true)]);
-        assert!(alone.doubt().is_some_and(|why| why.ends_with("are 1 channel")), "{alone:?}");
-        assert_eq!(alone.banks(), None);
-        let odd = memory(1, &[("", "DIMM_A1", true), ("", "DIMM_A2", true), ("", "DIMM_B1", true)]);
-        assert_eq!(odd.banks(), None, "three slots on two channels");
-        let five: Vec<_> = ["A", "B", "C", "D", "E"].map(|it| format!("DIMM_{it}1")).into();
-        let five: Vec<_> = five.iter().map(|name| ("", name.as_str(), true)).collect();
-        assert_eq!(memory(1, &five).banks(), None);
-        let one_of_two = memory(2, &[("", "DIMM_P0_A0", true), ("", "DIMM_P0_B0", true)]);
-        assert!(
-            one_of_two.doubt().is_some_and(|why| why.contains("for 1 sockets, and there are 2"))
-        );
+        for (sockets, names, why) in [
+            (1, "DIMM_P0_A0", "the 1 slots of socket 0 are 1 channel"),
+            (1, "DIMM_A1 DIMM_A2 DIMM_B1", "the 3 slots of socket 0 are 2 channels"),
+            (1, "DIMM_A1 DIMM_B1 DIMM_C1 DIMM_D1 DIMM_E1", "are 5 channels"),
+            (2, "DIMM_P0_A0 DIMM_P0_B0", "for 1 sockets, and there are 2"),
+        ] {
+            let slots: Vec<_> = names.split(' ').map(|name| ("", name, true)).collect();
+            let memory = memory(sockets, &slots);
+            assert_eq!(memory.banks(), None, "{names}");
+            assert!(memory.doubt().is_some_and(|it| it.ends_with(why)), "{:?}", memory.doubt());
+        }
     }
 }

@@ -164,87 +164,52 @@ fn steps(edges: &[(usize, usize)], free: &[[u64; 2]], place: usize) -> Vec<(usiz
 
 #[cfg(test)]
 mod tests {
-    use super::{Flow, flow};
+    use super::flow;
     use crate::inspect::topology::{Link, Node, Place, Topology};
     use crate::metrics::bandwidth::Rate;
     use proptest::prelude::proptest;
 
     fn topology(nodes: usize, links: &[(Option<usize>, Option<usize>, Option<u64>)]) -> Topology {
-        let node = |at: usize| Node {
-            id: at.to_string(),
-            place: Place::Controller,
-            title: String::new(),
-            detail: String::new(),
-            count: 1,
+        let none = String::new;
+        let (title, detail) = (none(), none());
+        let node = Node { id: none(), place: Place::Controller, title, detail, count: 1 };
+        let link = |(from, to, rate): &(Option<usize>, Option<usize>, Option<u64>)| {
+            let (id, capacity) = (format!("{from:?}{to:?}"), rate.map(Rate));
+            Link { id, from: *from, to: *to, standard: none(), capacity, basis: none() }
         };
-        let link = |it: &(Option<usize>, Option<usize>, Option<u64>)| Link {
-            id: format!("{:?}", it),
-            from: it.0,
-            to: it.1,
-            standard: String::new(),
-            capacity: it.2.map(Rate),
-            basis: String::new(),
-        };
-        Topology {
-            nodes: (0..nodes).map(node).collect(),
-            links: links.iter().map(link).collect(),
-            ..Topology::default()
-        }
-    }
-
-    fn carried(flow: &Flow) -> (u64, u64, &[usize]) {
-        (flow.demand.0, flow.carried.0, &flow.narrowest)
+        let links = links.iter().map(link).collect();
+        Topology { nodes: vec![node; nodes], links, ..Topology::default() }
     }
 
     #[test]
-    fn the_narrowest_link_of_a_line_is_named() {
-        let line = topology(
-            3,
-            &[
-                (None, Some(0), Some(10)),
-                (Some(0), Some(1), Some(8)),
-                (Some(1), Some(2), Some(6)),
-                (Some(2), None, Some(9)),
-            ],
-        );
-        assert_eq!(carried(&flow(&line, 1)), (10, 6, &[2][..]));
-        // Memory that every byte passes three times is narrower.
-        assert_eq!(carried(&flow(&line, 3)), (10, 3, &[3][..]));
-    }
-
-    #[test]
-    fn links_wide_enough_leave_it_to_the_drives() {
-        let line = topology(
-            2,
-            &[(None, Some(0), Some(4)), (Some(0), Some(1), None), (Some(1), None, Some(8))],
-        );
-        let flow = flow(&line, 2);
-        assert_eq!(carried(&flow), (4, 4, &[][..]));
-        assert!(flow.is_limited_by_drives());
-        assert_eq!(flow.fullest, Some(2));
-    }
-
-    #[test]
-    fn two_ports_of_a_drive_add_up() {
+    fn the_narrowest_links_are_named_and_wide_ones_leave_it_to_the_drives() {
+        let (one, two, three) = (Some(0), Some(1), Some(2));
+        let line = [(None, one, 10), (one, two, 8), (two, three, 6), (three, None, 9)];
+        let line = line.map(|(from, to, rate)| (from, to, Some(rate)));
+        let wide = [(None, one, Some(4)), (one, two, None), (two, None, Some(8))];
         // Drive 0 reaches memory 3 over controllers 1 and 2.
-        let two = topology(
-            4,
-            &[
-                (None, Some(0), Some(7)),
-                (Some(0), Some(1), Some(3)),
-                (Some(0), Some(2), Some(3)),
-                (Some(1), Some(3), None),
-                (Some(2), Some(3), None),
-                (Some(3), None, Some(100)),
-            ],
-        );
-        assert_eq!(carried(&flow(&two, 1)), (7, 6, &[1, 2][..]));
-    }
-
-    #[test]
-    fn media_of_which_nothing_is_known_give_nothing() {
-        let guest = topology(1, &[(None, Some(0), None), (Some(0), None, None)]);
-        assert_eq!(carried(&flow(&guest, 1)), (0, 0, &[][..]));
+        let ports = [
+            (None, one, Some(7)),
+            (one, two, Some(3)),
+            (one, three, Some(3)),
+            (two, Some(3), None),
+            (three, Some(3), None),
+            (Some(3), None, Some(100)),
+        ];
+        for (links, passes, demand, carried, narrowest) in [
+            (&line[..], 1, 10, 6, &[2][..]),
+            // Memory that every byte passes three times is narrower.
+            (&line, 3, 10, 3, &[3]),
+            (&wide, 2, 4, 4, &[]),
+            (&ports, 1, 7, 6, &[1, 2]),
+            // Media of which nothing is known give nothing.
+            (&[(None, one, None), (one, None, None)], 1, 0, 0, &[]),
+        ] {
+            let flow = flow(&topology(4, links), passes);
+            let found = (flow.demand.0, flow.carried.0, &flow.narrowest[..]);
+            assert_eq!(found, (demand, carried, narrowest), "{links:?}");
+        }
+        assert_eq!(flow(&topology(4, &wide), 2).fullest, Some(2));
     }
 
     proptest! {

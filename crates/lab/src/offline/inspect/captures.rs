@@ -13,8 +13,8 @@ use std::path::Path;
 pub const BEFORE: &str = "story-before-repair";
 pub const AFTER: &str = "story-after-repair";
 pub const FLASH: &str = "nvme-24-dual-socket";
-pub const JBOD: &str = "jbod-60-four-hba";
-pub const DESKTOP: &str = "desktop";
+const JBOD: &str = "jbod-60-four-hba";
+const DESKTOP: &str = "desktop";
 pub const ALL: [&str; 5] = [BEFORE, AFTER, FLASH, JBOD, DESKTOP];
 
 /// A capture and what is changed in it.

@@ -44,11 +44,7 @@ pub fn round(
         stage: "compare".into(),
         round,
         target: format!("/dev/{engine}"),
-        engine: EngineIdentity {
-            name: engine.into(),
-            version: "1.0".into(),
-            ..EngineIdentity::default()
-        },
+        engine: EngineIdentity { name: engine.into(), version: "1.0".into(), ..Default::default() },
         condition,
         workload: workload.clone(),
         read: if is_read { direction.clone() } else { none.clone() },
@@ -68,17 +64,26 @@ pub fn round(
     }))
 }
 
+/// What `drives` drives, two of them for parity, leave of a raw run to a healthy array.
+pub fn baseline(target: &str, load: &str, value: f64, raw: (&str, f64, u32)) -> Record {
+    let (workload, sum, drives) = (raw.0.into(), raw.1, raw.2);
+    let raw = RawSum { workload, value: sum, drives, data_drives: drives - 2, stated: None };
+    Record::Baseline(BaselinePoint {
+        target: target.into(),
+        workload: load.into(),
+        condition: ArrayCondition::Healthy,
+        value,
+        derivation: format!("sum of {drives} drives"),
+        raw: Some(raw),
+    })
+}
+
 pub fn two_engines() -> Run {
     let (reads, writes) =
         (workload("rr-4k-j4-q16", "randread", 4096), workload("sw-1m-j4-q16", "write", 1 << 20));
-    let mut run = Run {
-        facts: RunFacts {
-            question: "Which one?".into(),
-            lab: "0.1.0".into(),
-            ..RunFacts::default()
-        },
-        ..Run::default()
-    };
+    let (question, lab) = ("Which one?".into(), "0.1.0".into());
+    let facts = RunFacts { question, lab, ..RunFacts::default() };
+    let mut run = Run { facts, ..Run::default() };
     for at in 0..6 {
         let noise = 1.0 + f64::from(at % 3) * 0.01;
         for (engine, speed) in [("ashlar", 2.0), ("btrfs", 1.0)] {
@@ -89,20 +94,7 @@ pub fn two_engines() -> Run {
             run.records.push(round(engine, &writes, ArrayCondition::Healthy, (at, same)));
         }
     }
-    run.records.push(Record::Baseline(BaselinePoint {
-        target: String::new(),
-        workload: reads.name.clone(),
-        condition: ArrayCondition::Healthy,
-        value: 200e3,
-        derivation: "sum of 10 drives".into(),
-        raw: Some(RawSum {
-            workload: "rr-4k-j1-q7".into(),
-            value: 250e3,
-            drives: 10,
-            data_drives: 8,
-            stated: None,
-        }),
-    }));
+    run.records.push(baseline("", &reads.name, 200e3, ("rr-4k-j1-q7", 250e3, 10)));
     run.records.push(Record::Check(Check {
         name: "memory.channels_populated".into(),
         target: "socket 0".into(),
