@@ -119,7 +119,7 @@ impl<'a> Case<'a> {
             job: job.name.clone(),
             line: job.line_of(key),
             reason: reason.into(),
-            correction: None,
+            correction: Some(self.rule.next.clone()).filter(|next| !next.is_empty()),
             cannot_tell: false,
         });
         &mut self.remarks[at]

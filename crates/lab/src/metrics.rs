@@ -1,8 +1,7 @@
 //! The formulas, without any I/O: numbers in, numbers out.
 //!
 //! - latency: percentiles from merged histogram bins
-//! - baseline: what an array could do if the engine cost nothing
-//! - efficiency: of RAID, of CPU, relative CPU, relative latency
+//! - baseline: what an array could do if the engine cost nothing; efficiencies
 //! - slow_member: which member is slow, and what the slow ones share
 //! - plausible: Little's law and ceilings (F13, F14)
 //! - steady: steady state on both criteria
@@ -20,7 +19,6 @@
 pub mod bandwidth;
 pub mod baseline;
 pub mod cliff;
-pub mod efficiency;
 pub mod latency;
 pub mod pairs;
 pub mod per_work;

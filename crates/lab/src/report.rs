@@ -5,8 +5,7 @@
 //!   used
 //! - forest: two engines at one glance, beside the verdict
 //! - charts: which charts there are, and the figures behind each
-//! - media: drives over time and over their width: fills, zones, cliffs, the pace of each
-//! - sweeps: figures over the size of the working set and of a block
+//! - media: figures over sizes; drives over time and over their width
 //! - waterfall: what is lost on the way from the raw drives to the file system
 //! - cards: what one drive does, and what that says of the whole bay
 //! - tables: engines side by side, CPU time, resources, traces, checks
@@ -31,7 +30,6 @@ pub mod page;
 pub mod pictures;
 pub mod points;
 pub mod sections;
-pub mod sweeps;
 pub mod tables;
 pub mod text;
 pub mod waterfall;

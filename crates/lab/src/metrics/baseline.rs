@@ -13,6 +13,12 @@ pub struct Baseline {
     pub derivation: String,
 }
 
+/// Efficiency: an array's rate over its BASELINE, a rate over busy cores, one engine's figure over
+/// another's, all of one workload point; what cannot be divided is not given.
+pub fn ratio(above: f64, below: f64) -> Option<f64> {
+    (below > 0.0 && above.is_finite() && below.is_finite()).then(|| above / below)
+}
+
 /// Redundancy that decides what a small write costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Code {

@@ -66,14 +66,10 @@ impl Names {
     }
 
     fn at(&self, text: &str, at: usize) -> Option<(String, usize)> {
-        let longest =
-            |one: Option<(String, usize)>, other: Option<(String, usize)>| match (one, other) {
-                (Some(one), Some(other)) if other.1 > one.1 => Some(other),
-                (None, other) => other,
-                (one, _) => one,
-            };
-        let hex = longest(self.hex_at(text, at), self.v6_at(text, at));
-        longest(longest(self.text_at(text, at), hex), self.v4_at(text, at))
+        let all = [self.v4_at(text, at), self.v6_at(text, at), self.hex_at(text, at)];
+        let all = all.into_iter().chain([self.text_at(text, at)]).flatten();
+        // The longest, and of equals the last.
+        all.max_by_key(|(_, end)| *end)
     }
 
     fn text_at(&self, text: &str, at: usize) -> Option<(String, usize)> {

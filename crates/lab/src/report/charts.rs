@@ -8,7 +8,7 @@
 use super::chart::{Bar, Bars, Line, Lines};
 use super::findings::{self, Duel, engines, rivals};
 use super::points::{Point, of_arrays};
-use super::{media, sweeps, waterfall};
+use super::{media, waterfall};
 use crate::metrics::latency::to_f64;
 use crate::order::one_of;
 use crate::record::{Measurement, RateUnit};
@@ -79,7 +79,6 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
             waited(&it.read.p99_series, &it.write.p99_series)
         }),
     ];
-    all.extend(sweeps::all(points));
     all.extend(media::all(points));
     all.into_iter().filter(|chart| !chart.svg.is_empty()).collect()
 }

@@ -5,7 +5,7 @@
 //! compared; losses are told like gains.
 
 use super::points::{Point, in_turns, of_arrays};
-use crate::metrics::efficiency::ratio;
+use crate::metrics::baseline::ratio;
 use crate::metrics::latency::to_f64;
 use crate::metrics::pairs::{self, Comparison, Decision};
 use crate::order::distinct;

@@ -3,10 +3,11 @@
 //! What must stay true: the figure is the median of the rounds and every round stays visible;
 //! latency bins of rounds are added, never averaged; a point is as invalid as its worst round.
 
+use crate::metrics::baseline::{Baseline, ratio};
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
+use crate::metrics::slow_member::median;
 use crate::metrics::spread::{SPIKE_POINTS, Spread};
-use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::order::one_of;
 use crate::plan::file::Kind;
 use crate::record::{ArrayCondition, CpuCost, Measurement, RateUnit, RawSum, Record, Workload};
@@ -69,11 +70,11 @@ impl Point {
 
     /// RAID efficiency against its BASELINE.
     pub fn efficiency(&self) -> Option<f64> {
-        efficiency::ratio(self.rate(), self.baseline.as_ref()?.value)
+        ratio(self.rate(), self.baseline.as_ref()?.value)
     }
 
     pub fn cpu_efficiency(&self) -> Option<f64> {
-        efficiency::ratio(self.rate(), self.cpu.as_ref()?.busy_cores)
+        ratio(self.rate(), self.cpu.as_ref()?.busy_cores)
     }
 
     pub fn percentile(&self, fraction: f64) -> Option<u64> {
@@ -94,7 +95,7 @@ impl Point {
     /// The same of its worst and its best round, if there are several.
     pub fn efficiencies(&self) -> Option<(f64, f64)> {
         let baseline = self.baseline.as_ref()?.value;
-        let shares = || self.samples.iter().filter_map(|it| efficiency::ratio(*it, baseline));
+        let shares = || self.samples.iter().filter_map(|it| ratio(*it, baseline));
         let least = shares().min_by(f64::total_cmp)?;
         shares().max_by(f64::total_cmp).filter(|_| self.samples.len() > 1).map(|most| (least, most))
     }

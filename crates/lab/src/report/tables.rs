@@ -207,26 +207,20 @@ fn measured(records: &[Record]) -> Vec<Vec<String>> {
 
 /// All checks of a run: what fails first, then what could not be told.
 pub fn checks(records: &[Record]) -> Section {
-    let order = |check: &&Check| match check.outcome {
-        Outcome::Fail => 0,
-        Outcome::CannotTell => 1,
-        Outcome::Pass => 2,
-        Outcome::NotApplicable => 3,
-    };
-    let word = |check: &Check| match check.outcome {
-        Outcome::Fail => "FAIL",
-        Outcome::CannotTell => "cannot tell",
-        Outcome::Pass => "pass",
-        Outcome::NotApplicable => "not applicable",
-    };
-    let mut checks: Vec<&Check> = records.iter().filter_map(Record::check).collect();
-    checks.sort_by_key(order);
+    const WORDS: [(Outcome, &str); 4] = [
+        (Outcome::Fail, "FAIL"),
+        (Outcome::CannotTell, "cannot tell"),
+        (Outcome::Pass, "pass"),
+        (Outcome::NotApplicable, "not applicable"),
+    ];
+    let order = |check: &&Check| WORDS.iter().position(|(outcome, _)| *outcome == check.outcome);
+    let checks = records.iter().filter_map(Record::check).sorted_by_key(order);
     let cells = |check: &Check| {
         let Check { name, target, found, next, .. } = check.clone();
-        vec![word(check).to_owned(), name, target, found, next.unwrap_or_default()]
+        let word = order(&check).map_or("", |at| WORDS[at].1);
+        vec![word.to_owned(), name, target, found, next.unwrap_or_default()]
     };
-    Section::new("checks", "Checks", "outcome|check|of|found|next")
-        .rows(checks.into_iter().map(cells))
+    Section::new("checks", "Checks", "outcome|check|of|found|next").rows(checks.map(cells))
 }
 
 /// Checks whose failing changes what every figure means.

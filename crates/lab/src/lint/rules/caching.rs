@@ -19,7 +19,7 @@ pub(super) fn direct(case: &mut Case<'_>) {
             let reason = format!(
                 "{name} is a block device and I/O goes through the page cache: memory is measured"
             );
-            case.say(job, "direct", reason).better("direct=1");
+            case.say(job, "direct", reason);
         }
     }
 }
@@ -32,7 +32,7 @@ pub(super) fn engine(case: &mut Case<'_>) {
             _ => continue,
         };
         let reason = format!("{} {reason}", job.engine());
-        case.say(job, "ioengine", reason).better("ioengine=io_uring with direct=1");
+        case.say(job, "ioengine", reason);
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn libaio(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.engine() == "libaio" && !job.is_direct()) {
         let reason =
             "libaio with buffered I/O waits in io_submit: it is synchronous whatever iodepth says";
-        case.say(job, "ioengine", reason).better("direct=1, or ioengine=io_uring");
+        case.say(job, "ioengine", reason);
     }
 }
 

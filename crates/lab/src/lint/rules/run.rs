@@ -49,8 +49,7 @@ pub(super) fn ramp(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.seconds("ramp_time").unwrap_or(0.0) <= 0.0) {
         let timed = job.is_on("time_based") || job.get("runtime").is_some();
         if timed {
-            case.say(job, "ramp_time", "the first seconds are part of the figure")
-                .better("ramp_time=10");
+            case.say(job, "ramp_time", "the first seconds are part of the figure");
         }
     }
 }
@@ -67,8 +66,7 @@ pub(super) fn preconditioning(case: &mut Case<'_>) {
             if let Some(false) = spins {
                 let reason =
                     format!("{name} is flash, and nothing says that it was written whole before");
-                let correction = "run a precondition stage first, then give --preconditioned";
-                case.say(job, "rw", reason).better(correction).weighs(severity);
+                case.say(job, "rw", reason).weighs(severity);
             }
         }
     }
@@ -85,8 +83,7 @@ pub(super) fn background(case: &mut Case<'_>) {
     let Some(job) = case.jobs().first() else { return };
     let going_on = case.known(job, &case.host.background, "whether background work is going on");
     for work in going_on.into_iter().flatten() {
-        case.say(job, "", format!("background work is going on: {work}"))
-            .better("wait until it has ended, or name the result after it");
+        case.say(job, "", format!("background work is going on: {work}"));
     }
 }
 
@@ -104,7 +101,7 @@ pub(super) fn grouped(case: &mut Case<'_>) {
             let reason = format!(
                 "{copies} jobs are reported one by one: their percentiles cannot be averaged"
             );
-            case.say(job, "numjobs", reason).better("group_reporting");
+            case.say(job, "numjobs", reason);
         }
     }
 }
