@@ -46,7 +46,7 @@ pub struct TargetFacts {
     /// Whether completions can be polled for.
     pub polls: Known<bool>,
     /// NUMA node it is attached to.
-    pub node: Known<u32>,
+    pub node: Known<u64>,
 }
 
 impl TargetFacts {
@@ -82,7 +82,7 @@ pub struct HostFacts {
     /// Version of the fio that is installed: 3.33 is (3, 33).
     pub fio: Known<(u32, u32)>,
     /// NUMA node -> its CPUs.
-    pub nodes: Known<BTreeMap<u32, BTreeSet<u64>>>,
+    pub nodes: Known<BTreeMap<u64, BTreeSet<u64>>>,
     /// Background work going on: resync, scrub, lazy initialisation, trim.
     pub background: Known<Vec<String>>,
 }

@@ -34,14 +34,10 @@ pub fn find(text: &str, found: &mut Found) {
 }
 
 fn ends_with_ip(before: &str) -> bool {
-    let before = before.as_bytes();
-    let (is_ip, rest) = match before {
-        [rest @ .., a, b, b'-'] => {
-            (a.eq_ignore_ascii_case(&b'i') && b.eq_ignore_ascii_case(&b'p'), rest)
-        }
-        _ => return false,
-    };
-    is_ip && !rest.last().is_some_and(u8::is_ascii_alphanumeric)
+    let parts = before.len().checked_sub(3).and_then(|at| before.split_at_checked(at));
+    parts.is_some_and(|(rest, ip)| {
+        ip.eq_ignore_ascii_case("ip-") && !rest.ends_with(|c: char| c.is_ascii_alphanumeric())
+    })
 }
 
 pub struct V4 {

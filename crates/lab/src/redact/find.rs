@@ -27,18 +27,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order of the kinds.
     pub fn plural(self) -> &'static str {
-        match self {
-            Kind::Serial => "serial numbers",
-            Kind::Wwn => "WWNs",
-            Kind::Uuid => "UUIDs",
-            Kind::Mac => "MAC addresses",
-            Kind::Ipv4 => "IPv4 addresses",
-            Kind::Ipv6 => "IPv6 addresses",
-            Kind::Host => "host names",
-            Kind::Domain => "domains",
-            Kind::Qualified => "qualified names",
-        }
+        const NAMES: &str = "serial numbers|WWNs|UUIDs|MAC addresses|IPv4 addresses|IPv6 addresses|\
+            host names|domains|qualified names";
+        NAMES.split('|').nth(self as usize).unwrap_or_default()
     }
 }
 

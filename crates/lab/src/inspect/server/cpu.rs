@@ -63,11 +63,7 @@ pub fn read(source: &Source, lscpu: &str) -> Cpu {
     let table = source.output("lscpu-p", &argv).unwrap_or_default();
     let mut cpu = Cpu { model: field(lscpu, "Model name"), ..Cpu::default() };
     cpu.threads = table.lines().filter_map(thread).collect();
-    for name in source.names("/sys/devices/system/node") {
-        let Some(node) = name.strip_prefix("node").and_then(|id| id.parse().ok()) else { continue };
-        let cpus = source.text(&format!("/sys/devices/system/node/{name}/cpulist"));
-        cpu.nodes.insert(node, list(&cpus.unwrap_or_default()));
-    }
+    cpu.nodes = nodes(source);
     if cpu.nodes.is_empty() {
         cpu.nodes = node_lists(lscpu);
     }
@@ -83,6 +79,15 @@ pub fn read(source: &Source, lscpu: &str) -> Cpu {
     cpu.smt = source.text("/sys/devices/system/cpu/smt/control");
     cpu.is_smt_active = source.number("/sys/devices/system/cpu/smt/active").map(|it| it == 1);
     cpu
+}
+
+/// NUMA nodes with their CPUs, of sysfs.
+pub fn nodes(source: &Source) -> BTreeMap<u64, BTreeSet<u64>> {
+    let node = |name: String| {
+        let cpus = source.text(&format!("/sys/devices/system/node/{name}/cpulist"));
+        Some((name.strip_prefix("node")?.parse().ok()?, list(&cpus.unwrap_or_default())))
+    };
+    source.names("/sys/devices/system/node").into_iter().filter_map(node).collect()
 }
 
 fn thread(line: &str) -> Option<Thread> {

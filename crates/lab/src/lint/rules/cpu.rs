@@ -90,7 +90,7 @@ pub(super) fn pinning(case: &mut Case<'_>) {
     }
 }
 
-fn nodes_of(cpus: &BTreeSet<u64>, nodes: &BTreeMap<u32, BTreeSet<u64>>) -> BTreeSet<u32> {
+fn nodes_of(cpus: &BTreeSet<u64>, nodes: &BTreeMap<u64, BTreeSet<u64>>) -> BTreeSet<u64> {
     nodes.iter().filter(|(_, own)| !own.is_disjoint(cpus)).map(|(node, _)| *node).collect()
 }
 
