@@ -93,18 +93,8 @@ pub struct Library {
     own: Arc<Vec<Family>>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Known {
-    Exactly(Entry),
-    /// The family, but in these capacities only, GB: their figures say nothing about this one.
-    OtherCapacities {
-        family: String,
-        /// Capacities of it that are known, GB.
-        gigabytes: Vec<u64>,
-    },
-    Nothing,
-}
+/// What is stated about this model in this capacity; or why nothing is, and what to do.
+pub type Known = Result<Entry, String>;
 
 /// What is stated about one model in one capacity, and by whom.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -140,15 +130,15 @@ impl Library {
 
     /// What is known about a model, as the kernel names it, of a size.
     pub fn look(&self, model: &str, size_bytes: u64) -> Known {
-        let mut other = Known::Nothing;
         let all = self.own.iter().chain(OURS.iter());
-        for family in all.filter(|it| it.model.is_match(model.trim())) {
-            let fits = |it: &&Figures| {
-                let stated = it.gigabytes.saturating_mul(1_000_000_000);
-                stated.abs_diff(size_bytes) <= stated / SIZE_TOLERANCE
-            };
+        let families: Vec<&Family> = all.filter(|it| it.model.is_match(model.trim())).collect();
+        let fits = |it: &&Figures| {
+            let stated = it.gigabytes.saturating_mul(1_000_000_000);
+            stated.abs_diff(size_bytes) <= stated / SIZE_TOLERANCE
+        };
+        for family in &families {
             if let Some(figures) = family.capacities.iter().find(fits) {
-                return Known::Exactly(Entry {
+                return Ok(Entry {
                     family: family.name.clone(),
                     medium: family.medium,
                     figures: *figures,
@@ -156,12 +146,16 @@ impl Library {
                     file: family.file.clone(),
                 });
             }
-            if other == Known::Nothing {
-                let gigabytes = family.capacities.iter().map(|it| it.gigabytes).collect();
-                other = Known::OtherCapacities { family: family.name.clone(), gigabytes };
-            }
         }
-        other
+        let Some(Family { name, capacities, .. }) = families.first() else {
+            let add = "add it from its data sheet (--models)";
+            return Err(format!("not in the library of drive models; {add}"));
+        };
+        let list = capacities.iter().map(|it| it.gigabytes).join(", ");
+        Err(format!(
+            "{name} is in the library of drive models with {list} GB only, and capacity changes \
+             the figures; add it (--models)"
+        ))
     }
 }
 
@@ -193,35 +187,9 @@ impl Library {
     }
 }
 
-impl Known {
-    pub fn entry(&self) -> Option<&Entry> {
-        match self {
-            Known::Exactly(entry) => Some(entry),
-            Known::OtherCapacities { .. } | Known::Nothing => None,
-        }
-    }
-
-    /// What is stated, or why nothing is.
+impl ModelLine {
     pub fn sentence(&self) -> String {
-        self.entry().map_or_else(|| self.why_not().unwrap_or_default(), Entry::sentence)
-    }
-
-    pub fn why_not(&self) -> Option<String> {
-        match self {
-            Known::Exactly(_) => None,
-            Known::OtherCapacities { family, gigabytes } => {
-                let list = gigabytes.iter().map(u64::to_string).join(", ");
-                Some(format!(
-                    "{family} is in the library of drive models with {} GB only, \
-                     and capacity changes the figures; add it (--models)",
-                    list
-                ))
-            }
-            Known::Nothing => Some(
-                "not in the library of drive models; add it from its data sheet (--models)"
-                    .to_owned(),
-            ),
-        }
+        self.known.as_ref().map_or_else(String::clone, Entry::sentence)
     }
 }
 
@@ -311,7 +279,7 @@ fn parse(text: &str, place: &str) -> Result<Vec<Family>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, Library};
+    use super::Library;
     use crate::metrics::bandwidth::Rate;
 
     const GB: u64 = 1_000_000_000;
@@ -319,14 +287,13 @@ mod tests {
     #[test]
     fn the_talk_s_drive_is_half_as_fast_with_a_quarter_of_the_capacity() {
         let library = Library::default();
-        let write = |model: &str, size: u64| match library.look(model, size) {
-            Known::Exactly(entry) => entry.figures.sequential_write,
-            other => panic!("{model}: {other:?}"),
+        let write = |model: &str, size: u64| {
+            library.look(model, size).expect("known").figures.sequential_write
         };
         // Sizes as drives report them, a little more than their name.
         assert_eq!(write("KXG60ZNV1T02 TOSHIBA", 1_024_209_543_168), Some(2_960));
         assert_eq!(write("KXG60ZNV256G TOSHIBA", 256_060_514_304), Some(1_550));
-        let Known::Exactly(small) = library.look("KXG60ZNV256G", 256 * GB) else { panic!("known") };
+        let small = library.look("KXG60ZNV256G", 256 * GB).expect("known");
         // After the cache it took 414 MB/s: what a plan must expect.
         assert_eq!(small.write(), Some(Rate::mega(414)));
         assert!(small.sentence().contains("library drives 1: maker's product page"));
@@ -334,19 +301,17 @@ mod tests {
 
     #[test]
     fn another_capacity_of_a_known_family_is_not_known() {
-        let known = Library::default().look("Samsung SSD 970 EVO Plus 1TB", 750 * GB);
-        assert!(known.entry().is_none());
-        let why = known.why_not().expect("a reason");
-        assert!(why.contains("250, 500, 1000, 2000 GB only, and capacity changes"), "{why}");
-        assert_eq!(Library::default().look("Samsung SSD 970 EVO 1TB", 1_000 * GB), Known::Nothing);
+        let why = |model: &str, size: u64| Library::default().look(model, size).unwrap_err();
+        let other = why("Samsung SSD 970 EVO Plus 1TB", 750 * GB);
+        assert!(other.contains("250, 500, 1000, 2000 GB only, and capacity changes"), "{other}");
+        assert!(why("Samsung SSD 970 EVO 1TB", 1_000 * GB).starts_with("not in the library"));
         // The whole name counts, not a part of it.
-        assert_eq!(Library::default().look("xKCM61RUL3T84", 3_840 * GB), Known::Nothing);
+        assert!(why("xKCM61RUL3T84", 3_840 * GB).starts_with("not in the library"));
     }
 
     #[test]
     fn spinning_drives_are_stated_at_their_outer_edge_and_expected_in_the_middle() {
-        let known = Library::default().look("TOSHIBA MG07SCA14TA", 14_000_519_643_136);
-        let entry = known.entry().expect("known");
+        let entry = Library::default().look("TOSHIBA MG07SCA14TA", 14_000_519_643_136).unwrap();
         assert_eq!((entry.read(), entry.whole()), (Some(Rate::mega(265)), Some(Rate::mega(205))));
         assert!(entry.sentence().contains("a pass over all of it 205 MB/s on average, 19.0 h"));
     }
@@ -361,8 +326,7 @@ mod tests {
                    source = \"ours\"\n[[family.capacity]]\ngigabytes = 14000\nouter = 250\n";
         write(&format!("{head}{one}"));
         let library = Library::with(&[&path]).expect("good");
-        let known = library.look("TOSHIBA MG07SCA14TA", 14_000 * GB);
-        let entry = known.entry().expect("known");
+        let entry = library.look("TOSHIBA MG07SCA14TA", 14_000 * GB).expect("known");
         assert_eq!(entry.figures.outer, Some(250));
         assert!(entry.sentence().contains("mine 3 of "), "{}", entry.sentence());
         for (from, to, why) in [

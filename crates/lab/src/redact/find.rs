@@ -2,7 +2,7 @@
 //! shape.
 
 use super::fields;
-use super::{address, hex, hosts};
+use super::{hosts, shapes};
 use crate::source::Capture;
 use crate::source::tree::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,11 +70,11 @@ const SERIAL_FILES: [&str; 6] =
 pub fn identifiers(capture: &Capture) -> Found {
     let mut found = Found::default();
     for (path, entry) in capture.tree.iter() {
-        shapes(path, &mut found);
+        by_shape(path, &mut found);
         let (Entry::Text(text) | Entry::Link(text) | Entry::Unreadable(text)) = entry else {
             continue;
         };
-        shapes(text, &mut found);
+        by_shape(text, &mut found);
         text.lines().for_each(|line| fields::line(line, &mut found));
         let file = path.rsplit('/').next().unwrap_or_default();
         if SERIAL_FILES.contains(&file) {
@@ -85,10 +85,10 @@ pub fn identifiers(capture: &Capture) -> Found {
         }
     }
     for (name, run) in &capture.runs {
-        shapes(name, &mut found);
-        run.argv.iter().for_each(|word| shapes(word, &mut found));
+        by_shape(name, &mut found);
+        run.argv.iter().for_each(|word| by_shape(word, &mut found));
         for text in [&run.stdout, &run.stderr] {
-            shapes(text, &mut found);
+            by_shape(text, &mut found);
             text.lines().for_each(|line| fields::line(line, &mut found));
             fields::tables(text, &mut found);
             // A document, or one on each line, as a run writes them down.
@@ -103,9 +103,9 @@ pub fn identifiers(capture: &Capture) -> Found {
 }
 
 /// Words that are identifiers by their shape.
-fn shapes(text: &str, found: &mut Found) {
-    hex::find(text, found);
-    address::find(text, found);
+fn by_shape(text: &str, found: &mut Found) {
+    shapes::digits_of(text, found);
+    shapes::addresses(text, found);
     hosts::find(text, found);
     fields::device_links(text, found);
 }

@@ -203,7 +203,7 @@ pub fn figures_uniform(facts: &Facts<'_>) -> Answer {
     }
     let mut families: BTreeMap<&str, Vec<(usize, &Entry)>> = BTreeMap::new();
     for line in lines {
-        if let Some(entry) = line.known.entry() {
+        if let Ok(entry) = &line.known {
             families.entry(&entry.family).or_default().push((line.drives.len(), entry));
         }
     }
@@ -221,7 +221,7 @@ pub fn figures_uniform(facts: &Facts<'_>) -> Answer {
             return Ok(fail(found).about([*family]));
         }
     }
-    let unknown = lines.iter().find_map(|line| Some((&line.model, line.known.why_not()?)));
+    let unknown = lines.iter().find_map(|line| Some((&line.model, line.known.as_ref().err()?)));
     Ok(match unknown {
         Some((model, why)) => blind_for(format!("{model}: {why}")),
         None => pass(format!("families of drives with one figure each: {}", families.len())),

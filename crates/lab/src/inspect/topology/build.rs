@@ -70,8 +70,8 @@ impl Build<'_> {
 
     fn media(&mut self, drive: &Drive, at: usize, count: u64) {
         let known = self.given.models.find(drive);
-        let why_not = known.why_not().unwrap_or_default();
-        let stated = known.entry().and_then(|entry| Some((entry.read()?, entry.sentence())));
+        let why_not = known.as_ref().err().cloned().unwrap_or_default();
+        let stated = known.ok().and_then(|entry| Some((entry.read()?, entry.sentence())));
         let (rate, basis) = match (self.given.drive_rate, stated) {
             (Some(rate), _) => (Some(rate), "given by the operator".to_owned()),
             (None, Some((rate, sentence))) => (Some(rate), sentence),
