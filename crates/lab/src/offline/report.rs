@@ -73,7 +73,7 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let swept = text::markdown(&run, &points);
     assert!(swept.contains("not measured"), "a deeper load has no BASELINE");
     let mut spread = points[0].clone();
-    let baseline = crate::metrics::baseline::Baseline { value: 100.0, derivation: "x".into() };
+    let Record::Baseline(baseline) = baseline("", "x", 100.0, ("raw", 100.0, 4)) else { panic!() };
     (spread.samples, spread.baseline) = (vec![80.0, 90.0, 95.0], Some(baseline));
     assert!(text::efficiency(&spread).ends_with("(80 to 95)"), "{}", text::efficiency(&spread));
 }

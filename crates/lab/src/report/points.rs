@@ -3,14 +3,16 @@
 //! What must stay true: the figure is the median of the rounds and every round stays visible;
 //! latency bins of rounds are added, never averaged; a point is as invalid as its worst round.
 
-use crate::metrics::baseline::{Baseline, ratio};
+use crate::metrics::baseline::ratio;
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::slow_member::median;
 use crate::metrics::spread::{SPIKE_POINTS, Spread};
 use crate::order::one_of;
 use crate::plan::file::Kind;
-use crate::record::{ArrayCondition, CpuCost, Measurement, RateUnit, RawSum, Record, Workload};
+use crate::record::{
+    ArrayCondition, BaselinePoint, CpuCost, Measurement, RateUnit, Record, Workload,
+};
 use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
@@ -34,9 +36,7 @@ pub struct Point {
     pub busiest: Option<String>,
     /// The fullest link and its share, the worst of all rounds.
     pub link: Option<(String, f64)>,
-    pub baseline: Option<Baseline>,
-    /// The raw run that the baseline came from.
-    pub raw: Option<RawSum>,
+    pub baseline: Option<BaselinePoint>,
     /// What rules said, each rule once.
     pub findings: Vec<Finding>,
     pub rounds: Vec<Measurement>,
@@ -154,12 +154,8 @@ pub fn of(records: &[Record]) -> Vec<Point> {
     for record in records {
         match record {
             Record::Measurement(measurement) => add(&mut points, measurement),
-            Record::Baseline(point) => {
-                let baseline =
-                    Baseline { value: point.value, derivation: point.derivation.clone() };
-                let from = (baseline, point.raw.clone());
-                let own = (point.target.clone(), point.workload.clone(), point.condition);
-                baselines.insert(own, from);
+            Record::Baseline(it) => {
+                baselines.insert((it.target.as_str(), it.workload.as_str(), it.condition), it);
             }
             Record::Cpu(account) => {
                 let most = account.threads.iter().max_by(|a, b| a.cores.total_cmp(&b.cores));
@@ -172,15 +168,10 @@ pub fn of(records: &[Record]) -> Vec<Point> {
         point.cpu = cpu_of(&point.rounds);
         point.busiest = point.rounds.iter().find_map(|round| busiest.get(&round.id).cloned());
         point.link = fullest(&point.rounds);
-        let of = |target: &str| {
-            baselines.get(&(target.to_owned(), point.workload.name.clone(), point.condition))
-        };
+        let of = |target| baselines.get(&(target, point.workload.name.as_str(), point.condition));
         // Older runs do not say which array a BASELINE is of.
-        if let Some((baseline, raw)) = of(point.target()).or_else(|| of(""))
-            && !point.is_raw()
-        {
-            (point.baseline, point.raw) = (Some(baseline.clone()), raw.clone());
-        }
+        let own = of(point.target()).or_else(|| of("")).filter(|_| !point.is_raw());
+        point.baseline = own.map(|it| (*it).clone());
     }
     for point in &mut points {
         point.findings.extend(above_baseline(point));

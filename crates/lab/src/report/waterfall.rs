@@ -77,7 +77,8 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
     let mut falls: Vec<Fall> = Vec::new();
     let healthy = |point: &&Point| point.condition == ArrayCondition::Healthy;
     for point in charts::drawn(points).filter(healthy) {
-        let (Some(baseline), Some(raw)) = (&point.baseline, &point.raw) else { continue };
+        let Some(baseline) = &point.baseline else { continue };
+        let Some(raw) = &baseline.raw else { continue };
         let case = point.workload.describe();
         let whose = short(&point.engine, &engines(points)).to_owned();
         let below = top(points, raw, baseline.value, point);
