@@ -59,11 +59,9 @@ pub const BASELINE_BELIEVED: f64 = 1.10;
 const DEPTH_KEPT: f64 = 0.80;
 
 pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
-    let findings = &measurement.findings;
-    if Mark::of(findings) == Mark::Invalid {
-        let worst = findings.iter().find(|finding| finding.severity == Severity::Error);
-        let why =
-            worst.map_or(String::new(), |finding| format!("{}: {}", finding.rule, finding.reason));
+    if Mark::of(&measurement.findings) == Mark::Invalid {
+        let worst = measurement.findings.iter().find(|it| it.severity == Severity::Error);
+        let why = worst.map_or(String::new(), |it| format!("{}: {}", it.rule, it.reason));
         let next = worst.and_then(|finding| finding.correction.clone());
         return verdict(
             Factor::Invalid,
@@ -71,19 +69,19 @@ pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
             next.unwrap_or_else(|| "correct that and measure again".to_owned()),
         );
     }
+    let unknown = || {
+        verdict(
+            Factor::Unknown,
+            "unknown: no core is saturated, the drives could do more, and the depth was kept",
+            "double the depth; if the rate stays and latency doubles, \
+             take stacks of what is waited for",
+        )
+    };
     by_link(evidence)
         .or_else(|| by_baseline(evidence))
         .or_else(|| by_cores(measurement, evidence))
         .or_else(|| by_depth(measurement))
-        .unwrap_or_else(|| {
-            verdict(
-                Factor::Unknown,
-                "unknown: no core is saturated, the drives could do more, \
-                 and the depth was kept",
-                "double the depth; if the rate stays and latency doubles, \
-                 take stacks of what is waited for",
-            )
-        })
+        .unwrap_or_else(unknown)
 }
 
 fn by_link(evidence: &Evidence<'_>) -> Option<Verdict> {

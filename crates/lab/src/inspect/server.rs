@@ -23,7 +23,7 @@ pub mod software;
 
 use crate::source::Source;
 pub use cpu::Cpu;
-pub use drives::{Attachment, Controller, Drive, DriveKind};
+pub use drives::{Attachment, Drive, DriveKind};
 pub use memory::Memory;
 pub use pci::PciDevice;
 pub use sas::{Enclosure, Expander, Phy, PhyErrors};
@@ -41,8 +41,8 @@ pub struct Server {
     pub memory: Option<Memory>,
     /// PCI devices by address.
     pub pci: BTreeMap<String, PciDevice>,
-    /// Storage controllers; an NVMe drive is its own.
-    pub controllers: Vec<Controller>,
+    /// PCI addresses of storage controllers that have drives; an NVMe drive is its own.
+    pub controllers: Vec<String>,
     /// Disks as `sg_map` lists them.
     pub listed: Vec<scsi::Row>,
     /// Whether only some outputs were given: what is missing here may be there.
@@ -98,15 +98,16 @@ impl Server {
         server
     }
 
+    /// What phys count, by name.
+    pub fn phy_errors(&self) -> BTreeMap<&str, PhyErrors> {
+        self.phys.iter().filter_map(|it| Some((it.name.as_str(), it.errors?))).collect()
+    }
+
     /// The socket a NUMA node belongs to; with one socket it is that one.
     pub fn socket_of(&self, node: Option<u64>) -> Option<u64> {
         let sockets = self.cpu.sockets();
         let only = || sockets.first().copied().filter(|_| sockets.len() == 1);
         node.and_then(|node| self.cpu.socket_of_node(node)).or_else(only)
-    }
-
-    pub fn controller(&self, address: &str) -> Option<&Controller> {
-        self.controllers.iter().find(|controller| controller.address == address)
     }
 }
 

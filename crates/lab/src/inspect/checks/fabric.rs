@@ -188,7 +188,7 @@ pub fn irq_spread(facts: &Facts<'_>) -> Answer {
         let irqs = server.pci.get(address).map_or(&[][..], |it| &it.irqs);
         irqs.iter().filter_map(|irq| server.irqs.get(irq)).collect()
     };
-    let all = server.controllers.iter().map(|it| (it.address.as_str(), of(&it.address)));
+    let all = server.controllers.iter().map(|it| (it.as_str(), of(it)));
     // One is for the configuration, one may be the only queue: nothing to spread.
     let several: Vec<_> = all.filter(|it| it.1.len() > 2).collect();
     if several.is_empty() {
@@ -235,22 +235,18 @@ pub fn negotiated(facts: &Facts<'_>) -> Answer {
 /// What phys count, by name.
 type Counted<'a> = BTreeMap<&'a str, PhyErrors>;
 
-fn counted(server: &Server) -> Counted<'_> {
-    server.phys.iter().filter_map(|it| Some((it.name.as_str(), it.errors?))).collect()
-}
-
 fn sum(all: impl Iterator<Item = u64>) -> u64 {
     all.fold(0, u64::saturating_add)
 }
 
 pub fn errors_growing(facts: &Facts<'_>) -> Answer {
-    let now = counted(facts.server);
+    let now = facts.server.phy_errors();
     if now.is_empty() {
         return Ok(none(facts.server));
     }
     let total = sum(now.values().map(|it| it.sum()));
     let changed = changes(facts.server);
-    let before = facts.before.map(counted).unwrap_or_default();
+    let before = facts.before.map(Server::phy_errors).unwrap_or_default();
     if !now.keys().any(|name| before.contains_key(name)) {
         return Ok(match total {
             0 => pass(format!(

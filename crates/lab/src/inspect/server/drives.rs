@@ -93,18 +93,11 @@ pub fn whole(devices: &[Drive]) -> Vec<Vec<&Drive>> {
     all
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Controller {
-    pub address: String,
-    pub name: String,
-    pub node: Option<u64>,
-}
-
 pub fn read(
     source: &Source,
     pci: &BTreeMap<String, PciDevice>,
     sas: &Sas,
-) -> (Vec<Drive>, Vec<Controller>) {
+) -> (Vec<Drive>, Vec<String>) {
     let mut drives = Vec::new();
     for name in source.names("/sys/block") {
         let Some(path) = source.link(&format!("/sys/block/{name}")) else { continue };
@@ -126,12 +119,7 @@ pub fn read(
         let mut ways = drives.iter().flat_map(|drive| &drive.attachments);
         ways.any(|way| way.controller == address)
     };
-    let used = pci.values().filter(|device| used(&device.address));
-    let controller = |device: &PciDevice| {
-        let (address, name) = (device.address.clone(), device.label());
-        Controller { address, name, node: device.node }
-    };
-    let controllers = used.map(controller).collect();
+    let controllers = pci.keys().filter(|address| used(address)).cloned().collect();
     (drives, controllers)
 }
 

@@ -137,16 +137,12 @@ fn slabs(text: &str) -> BTreeMap<String, u64> {
 }
 
 fn memory_errors(source: &Source) -> Option<(u64, u64)> {
-    let mut sum = None;
-    for controller in source.names("/sys/devices/system/edac/mc") {
+    let counts = source.names("/sys/devices/system/edac/mc").into_iter().filter_map(|controller| {
         let folder = format!("/sys/devices/system/edac/mc/{controller}");
         let count = |name: &str| source.number(&format!("{folder}/{name}"));
-        if let (Some(corrected), Some(uncorrected)) = (count("ce_count"), count("ue_count")) {
-            let (ce, ue): (u64, u64) = sum.unwrap_or_default();
-            sum = Some((ce.saturating_add(corrected), ue.saturating_add(uncorrected)));
-        }
-    }
-    sum
+        count("ce_count").zip(count("ue_count"))
+    });
+    counts.reduce(|sum, it| (sum.0.saturating_add(it.0), sum.1.saturating_add(it.1)))
 }
 
 #[cfg(test)]

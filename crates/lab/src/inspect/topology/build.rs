@@ -158,7 +158,7 @@ impl Build<'_> {
         if let Some(at) = self.find(address) {
             return at;
         }
-        let name = self.server.controller(address).map(|it| it.name.clone()).unwrap_or_default();
+        let name = self.server.pci.get(address).map(PciDevice::label).unwrap_or_default();
         let is_ahci = self.server.pci.get(address).is_some_and(|it| it.class >> 8 == 0x0106);
         let title = if is_ahci { "SATA (AHCI)".to_owned() } else { short_name(&name) };
         let detail = address.trim_start_matches("0000:");
