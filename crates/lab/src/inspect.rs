@@ -80,7 +80,6 @@ pub struct Args {
     limit: u64,
 }
 
-/// What becomes of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -102,7 +101,6 @@ pub struct Inspection {
     /// All drives in a rebuild.
     pub rebuild: Flow,
     pub topology: Topology,
-    /// What makers state about the drives.
     pub models: Vec<ModelLine>,
     pub resources: Vec<resources::Row>,
     pub server: Server,
@@ -166,7 +164,6 @@ fn rate(text: &str, unit: f64) -> Result<Rate, String> {
     number.map(|it| Rate::nearest(it * unit)).ok_or_else(|| "a number such as 19.2".to_owned())
 }
 
-/// Read a server out of a capture.
 pub fn captured(dir: &Path) -> Result<Server, Refusal> {
     let (capture, odd) = folder::read(dir)?;
     if odd > 0 {
@@ -175,7 +172,6 @@ pub fn captured(dir: &Path) -> Result<Server, Refusal> {
     Ok(Server::read(&Source::captured(capture)))
 }
 
-/// Read a server out of outputs without a manifest.
 fn from_outputs(paths: &[PathBuf]) -> Result<Server, Refusal> {
     let (capture, unknown) = bare::read(paths)?;
     for path in unknown {

@@ -3,7 +3,6 @@
 //! - subject: what is looked at: jobs, perhaps a result, and what it is meant to show
 //! - machine: what rules need to know about targets and host, and may not be able to know
 //! - live: the machine we are on
-//! - away: targets on other hosts, of which nothing can be read here
 //! - rules: the rules, in groups
 //! - syntax: what fio itself says of the jobs
 //! - tools: programs that are no benchmarks of storage
@@ -13,7 +12,6 @@
 //! fails otherwise); what a rule could not find out is said and never passed over. Not here:
 //! results' arithmetic (metrics).
 
-pub mod away;
 pub mod cli;
 pub mod live;
 pub mod machine;
@@ -35,19 +33,14 @@ use subject::Subject;
 /// The rule that keeps data from being destroyed: where it cannot tell, nothing is VALID.
 const SAFETY: &str = "L18";
 
-/// What a rule said about a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Remark {
-    /// `L01`.
     pub rule: &'static str,
     pub severity: Severity,
-    /// Job it is about; empty if it is about all of them.
     pub job: String,
     /// Line of the job file, from 1; 0 if there is none.
     pub line: usize,
-    /// What is wrong, or what could not be found out.
     pub reason: String,
-    /// Corrected line or next step.
     pub correction: Option<String>,
     /// Whether the rule could not find out what it needed: not an error, and not a pass.
     pub cannot_tell: bool,
@@ -79,7 +72,6 @@ impl Remark {
     }
 }
 
-/// What a rule is given, and where it says what it finds.
 struct Case<'a> {
     rule: &'static Rule,
     subject: &'a Subject,
@@ -114,13 +106,11 @@ impl<'a> Case<'a> {
         &self.subject.jobs
     }
 
-    /// Targets of a job with what is known of them.
     fn targets_of(&self, job: &Job) -> Vec<(String, &'a TargetFacts)> {
         let known = |name: String| self.targets.get(&name).map(|facts| (name, facts));
         subject::targets(job).into_iter().filter_map(known).collect()
     }
 
-    /// Say something about the setting `key` of a job.
     fn say(&mut self, job: &Job, key: &str, reason: impl Into<String>) -> &mut Remark {
         let at = self.remarks.len();
         self.remarks.push(Remark {
@@ -129,7 +119,7 @@ impl<'a> Case<'a> {
             job: job.name.clone(),
             line: job.line_of(key),
             reason: reason.into(),
-            correction: None,
+            correction: Some(self.rule.next.clone()).filter(|next| !next.is_empty()),
             cannot_tell: false,
         });
         &mut self.remarks[at]
@@ -140,7 +130,6 @@ impl<'a> Case<'a> {
         fact.as_ref().map_err(|why| self.cannot_tell(job, what, why)).ok()
     }
 
-    /// Say that something could not be found out.
     fn cannot_tell(&mut self, job: &Job, what: &str, why: &str) {
         self.remarks.push(Remark {
             rule: &self.rule.id,

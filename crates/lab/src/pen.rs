@@ -10,7 +10,6 @@ use std::fmt::Write;
 /// Okabe and Ito's colours, which people with any colour vision can tell apart.
 pub const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"];
 
-/// A place: right and down from the picture's corner.
 pub type At = (f64, f64);
 
 /// A picture that is being drawn. Paint is a colour, `#0072B2`, or a class of the style.
@@ -31,7 +30,6 @@ impl Pen {
         Pen { out }
     }
 
-    /// Words at a place: `start`, `middle` or `end` of them.
     pub fn text(&mut self, (x, y): At, anchor: &str, class: &str, words: &str) {
         let words = escape(words);
         let _ = write!(
@@ -78,7 +76,6 @@ impl Pen {
         );
     }
 
-    /// A path of SVG, so wide.
     pub fn path(&mut self, class: &str, width: f64, way: &str) {
         let _ = write!(self.out, r#"<path class="{class}" stroke-width="{width:.1}" d="{way}"/>"#);
     }
@@ -114,7 +111,6 @@ fn places(series: &[String], width: f64) -> Vec<At> {
     series.iter().map(place).collect()
 }
 
-/// A count as a length.
 pub fn count(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

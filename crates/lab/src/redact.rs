@@ -4,8 +4,7 @@
 //! - find: which words are identifiers
 //! - fields: those that are by where they stand: after a name, below the head of a column, at the
 //!   end of a link
-//! - hex: those of hexadecimal digits
-//! - address: those of the Internet
+//! - shapes: those of hexadecimal digits, and addresses
 //! - hosts: names of hosts and domains, and those of NVMe and iSCSI
 //! - names: what they are replaced by
 //! - run_dir: a run's directory
@@ -14,13 +13,12 @@
 //! names; the same identifier and salt give the same name, so two redacted captures still compare;
 //! without the salt nobody can try names until one fits.
 
-mod address;
 mod fields;
 mod find;
-mod hex;
 mod hosts;
 mod names;
 mod run_dir;
+mod shapes;
 
 use crate::Refusal;
 use crate::source::tool::Run;
@@ -103,7 +101,6 @@ fn random() -> Result<String, Refusal> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// The capture without identifiers, and how many of each kind there were.
 pub fn redact(capture: &Capture, salt: &str) -> (Capture, BTreeMap<&'static str, usize>) {
     let found = find::identifiers(capture);
     let counts = found.counts();

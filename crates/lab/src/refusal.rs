@@ -82,11 +82,6 @@ mod tests {
     fn a_refusal_is_one_line_whatever_is_in_it() {
         let refusal = Refusal::new("x.y", "serial A\nB\tC").hint("look\r\nagain");
         assert_eq!(refusal.to_string(), "serial A B C; look  again");
-    }
-
-    #[test]
-    fn what_could_not_run_exits_with_two() {
-        assert_eq!(Refusal::new("a.b", "").exit_code(), 1);
-        assert_eq!(Refusal::cannot_run("a.b", "").exit_code(), 2);
+        assert_eq!((refusal.exit_code(), Refusal::cannot_run("a.b", "").exit_code()), (1, 2));
     }
 }

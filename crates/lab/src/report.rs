@@ -5,13 +5,10 @@
 //!   used
 //! - forest: two engines at one glance, beside the verdict
 //! - charts: which charts there are, and the figures behind each
-//! - media: drives over time and over their width: fills, zones, cliffs, the pace of each
-//! - sweeps: figures over the size of the working set and of a block
-//! - production: why each load is not what production does
+//! - media: figures over sizes; drives over time and over their width
 //! - waterfall: what is lost on the way from the raw drives to the file system
 //! - cards: what one drive does, and what that says of the whole bay
 //! - tables: engines side by side, CPU time, resources, traces, checks
-//! - duels: the first engine against each other one
 //! - chart: bars and lines as SVG, with every sample as a dot
 //! - page: the HTML page
 //! - pictures: flame graphs inside the page, and how many fit
@@ -26,16 +23,13 @@ pub mod cards;
 pub mod chart;
 pub mod charts;
 pub mod cli;
-pub mod duels;
 pub mod findings;
 pub mod forest;
 pub mod media;
 pub mod page;
 pub mod pictures;
 pub mod points;
-pub mod production;
 pub mod sections;
-pub mod sweeps;
 pub mod tables;
 pub mod text;
 pub mod waterfall;

@@ -3,7 +3,6 @@
 use crate::validity::Finding;
 use std::fmt::Display;
 
-/// Rows of text.
 #[derive(Debug, Default)]
 pub struct Rows(String);
 

@@ -9,10 +9,8 @@ use crate::validity::{Finding, Outcome, Severity};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// The table.
 const TABLE: &str = include_str!("../rules/rules.toml");
 
-/// A rule.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -20,7 +18,6 @@ pub struct Rule {
     pub id: String,
     /// What it is about, half a sentence.
     pub title: String,
-    /// How much it usually weighs.
     pub weight: Severity,
     /// What it needs to know; without that it cannot tell.
     #[serde(default)]
@@ -33,7 +30,6 @@ pub struct Rule {
     pub ask: String,
     /// Its threshold, in the unit that the title or the reason names.
     pub limit: Option<f64>,
-    /// Why it matters.
     #[serde(default)]
     pub why: String,
     /// The next step, unless the case has one of its own.
@@ -59,7 +55,6 @@ static RULES: LazyLock<Vec<Rule>> =
 static UNKNOWN: LazyLock<Rule> =
     LazyLock::new(|| Rule { id: "unknown".to_owned(), ..Rule::default() });
 
-/// All rules, in the order of the table.
 pub fn all() -> &'static [Rule] {
     &RULES
 }
@@ -69,7 +64,6 @@ pub fn named(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
 }
 
-/// The rule called `id`.
 pub fn of(id: &str) -> &'static Rule {
     named(id).unwrap_or(&UNKNOWN)
 }
@@ -107,7 +101,6 @@ impl Rule {
         self.check(target, Outcome::Pass, found)
     }
 
-    /// It fails, with its next step.
     pub fn fail(&self, target: impl Into<String>, found: impl Into<String>) -> Check {
         self.check(target, Outcome::Fail, found)
     }
@@ -122,7 +115,6 @@ impl Rule {
         self.check(target, if passes { Outcome::Pass } else { Outcome::Fail }, found)
     }
 
-    /// It cannot be told.
     pub fn blind(&self, target: impl Into<String>, why: impl Into<String>) -> Check {
         self.check(target, Outcome::CannotTell, why)
     }
@@ -151,31 +143,26 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::{Table, all, named};
+    use regex::Regex;
     use std::collections::BTreeSet;
     use std::path::Path;
 
     /// Ids that stand in the code as `rules::of("...")`, as F and a number, and, in what a report
     /// tells of checks, as names with a dot.
     fn named_in(folder: &Path, found: &mut BTreeSet<String>) {
-        for item in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            if item.path().is_dir() {
-                named_in(&item.path(), found);
-            } else {
-                let text = std::fs::read_to_string(item.path()).unwrap();
-                let ids = text.split("rules::of(\"").skip(1).filter_map(|it| it.split_once('"'));
-                found.extend(ids.map(|(id, _)| id.to_owned()).filter(|id| id != "..."));
-                let is_number = |it: &str| it.len() < 3 && it.parse::<u8>().is_ok();
-                let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-                let words = words.filter(|word| word.strip_prefix('F').is_some_and(is_number));
-                found.extend(words.map(str::to_owned));
-                if item.path().ends_with("report/findings.rs") || item.path().ends_with("tables.rs")
-                {
-                    let is_plain = |c: char| c.is_ascii_lowercase() || "._".contains(c);
-                    let is_name = |it: &&str| it.contains('.') && it.chars().all(is_plain);
-                    let quoted = text.split('"').skip(1).step_by(2).filter(is_name);
-                    found.extend(quoted.filter(|it| *it != "raw.all").map(str::to_owned));
-                }
+        let ids = Regex::new(r#"rules::of\("(\w[^"]*)"|\b(F\d\d?)\b"#).unwrap();
+        let names = Regex::new(r#""([a-z._]+\.[a-z._]*)""#).unwrap();
+        for path in std::fs::read_dir(folder).unwrap().map(|item| item.unwrap().path()) {
+            if path.is_dir() {
+                named_in(&path, found);
+                continue;
             }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let is_told = path.ends_with("report/findings.rs") || path.ends_with("tables.rs");
+            let told = is_told.then(|| names.captures_iter(&text)).into_iter().flatten();
+            let all = ids.captures_iter(&text).chain(told);
+            let all = all.filter_map(|it| it.get(1).or(it.get(2))).map(|it| it.as_str().to_owned());
+            found.extend(all.filter(|id| id != "raw.all"));
         }
     }
 

@@ -33,9 +33,10 @@ pub struct Finding {
 }
 
 /// The mark on a figure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub enum Mark {
     /// No rule speaks against it.
+    #[default]
     #[serde(rename = "VALID")]
     Valid,
     /// It stands, with warnings beside it.

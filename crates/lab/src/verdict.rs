@@ -9,7 +9,6 @@ use crate::record::Measurement;
 use crate::validity::{Mark, Severity};
 use serde::{Deserialize, Serialize};
 
-/// What limits a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Factor {
@@ -19,17 +18,14 @@ pub enum Factor {
     Client,
     /// One core is saturated while others idle.
     OneCore,
-    /// All cores are busy.
     AllCores,
     /// The drives do no more.
     Drives,
-    /// A link carries no more.
     Link,
     /// No evidence for any of them.
     Unknown,
 }
 
-/// A limiting factor with its evidence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Verdict {
     pub factor: Factor,
@@ -39,12 +35,10 @@ pub struct Verdict {
     pub next: String,
 }
 
-/// What is known beside the measurement itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Evidence<'a> {
     /// What the raw drives do at the same point, in the unit of the figure.
     pub baseline: Option<f64>,
-    /// The figure, in the same unit as the baseline.
     pub figure: f64,
     /// The fullest link under this load, and the share it carried of what it can.
     pub link: Option<(&'a str, f64)>,
@@ -65,11 +59,9 @@ pub const BASELINE_BELIEVED: f64 = 1.10;
 const DEPTH_KEPT: f64 = 0.80;
 
 pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
-    let findings = &measurement.findings;
-    if Mark::of(findings) == Mark::Invalid {
-        let worst = findings.iter().find(|finding| finding.severity == Severity::Error);
-        let why =
-            worst.map_or(String::new(), |finding| format!("{}: {}", finding.rule, finding.reason));
+    if Mark::of(&measurement.findings) == Mark::Invalid {
+        let worst = measurement.findings.iter().find(|it| it.severity == Severity::Error);
+        let why = worst.map_or(String::new(), |it| format!("{}: {}", it.rule, it.reason));
         let next = worst.and_then(|finding| finding.correction.clone());
         return verdict(
             Factor::Invalid,
@@ -77,19 +69,19 @@ pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
             next.unwrap_or_else(|| "correct that and measure again".to_owned()),
         );
     }
+    let unknown = || {
+        verdict(
+            Factor::Unknown,
+            "unknown: no core is saturated, the drives could do more, and the depth was kept",
+            "double the depth; if the rate stays and latency doubles, \
+             take stacks of what is waited for",
+        )
+    };
     by_link(evidence)
         .or_else(|| by_baseline(evidence))
         .or_else(|| by_cores(measurement, evidence))
         .or_else(|| by_depth(measurement))
-        .unwrap_or_else(|| {
-            verdict(
-                Factor::Unknown,
-                "unknown: no core is saturated, the drives could do more, \
-                 and the depth was kept",
-                "double the depth; if the rate stays and latency doubles, \
-                 take stacks of what is waited for",
-            )
-        })
+        .unwrap_or_else(unknown)
 }
 
 fn by_link(evidence: &Evidence<'_>) -> Option<Verdict> {
@@ -182,6 +174,39 @@ mod tests {
         Measurement { workload, read, cpu, ..Measurement::default() }
     }
 
+    #[test]
+    fn what_is_at_its_ceiling_limits_links_and_drives_before_cores() {
+        let none = Evidence::default();
+        let drives = Evidence { baseline: Some(33_000.0), figure: 32_000.0, ..none };
+        let link = Evidence { link: Some(("PCIe 3.0 x4 of c1", 0.94)), ..drives };
+        // Far above its BASELINE a figure does not say that the drives limit.
+        let beyond = Evidence { baseline: Some(6_000.0), ..drives };
+        let foreign = |seconds: f64, per_core: [f64; 2]| {
+            let mut it = measurement(&per_core);
+            let cpu = it.cpu.as_mut().expect("taken");
+            (cpu.foreign_s, cpu.wall_s) = (seconds, 10.0);
+            it
+        };
+        let mut starved = measurement(&[0.5, 0.5]);
+        starved.read.latency_mean_ns = 0.4e6;
+        for (measured, evidence, factor, said) in [
+            (measurement(&[1.0, 0.2]), link, Factor::Link, "PCIe 3.0 x4 of c1: it carries 94 %"),
+            (measurement(&[1.0, 0.2]), drives, Factor::Drives, "the array does 97 %"),
+            (measurement(&[0.97, 0.95]), none, Factor::AllCores, "all 2 cores are 96 % busy"),
+            (measurement(&[0.3, 0.3]), beyond, Factor::Unknown, "unknown"),
+            (measurement(&[0.3, 0.3]), none, Factor::Unknown, "the depth was kept"),
+            (starved, none, Factor::Client, "it kept 40 %"),
+            // A core that a stranger burns is no limit of the engine.
+            (foreign(9.0, [1.0, 0.3]), none, Factor::Unknown, "unknown"),
+            (foreign(9.0, [0.97, 0.9]), none, Factor::Unknown, "unknown"),
+            (foreign(0.2, [1.0, 0.3]), none, Factor::OneCore, "1 of 2 cores saturated"),
+        ] {
+            let verdict = judge(&measured, &evidence);
+            assert_eq!(verdict.factor, factor, "{said}: {verdict:?}");
+            assert!(verdict.sentence.contains(said), "{said}: {verdict:?}");
+        }
+    }
+
     /// Seed 000: about 1 GB/s, 92.7 % idle overall, one core 93.7 % to 100 % busy with md0_raid6.
     #[test]
     fn one_saturated_thread_is_named_although_the_average_is_low() {
@@ -192,55 +217,6 @@ mod tests {
         assert_eq!(verdict.factor, Factor::OneCore);
         assert!(verdict.sentence.contains("1 of 16 cores saturated by md0_raid6"), "{verdict:?}");
         assert!(verdict.sentence.contains("8 % busy"), "{verdict:?}");
-    }
-
-    #[test]
-    fn a_core_that_a_stranger_burns_is_not_named_as_the_limit() {
-        let mut busy = measurement(&[1.0, 0.3]);
-        let foreign = |seconds| CpuCost {
-            foreign_s: seconds,
-            wall_s: 10.0,
-            per_core: vec![1.0, 0.3],
-            ..CpuCost::default()
-        };
-        busy.cpu = Some(foreign(9.0));
-        assert_eq!(judge(&busy, &Evidence::default()).factor, Factor::Unknown);
-        busy.cpu = Some(CpuCost { per_core: vec![0.97, 0.9], ..foreign(9.0) });
-        assert_eq!(judge(&busy, &Evidence::default()).factor, Factor::Unknown);
-        busy.cpu = Some(foreign(0.2));
-        assert_eq!(judge(&busy, &Evidence::default()).factor, Factor::OneCore);
-    }
-
-    #[test]
-    fn drives_and_links_at_their_ceiling_come_before_cores() {
-        let busy = measurement(&[1.0, 0.2]);
-        let at_drives =
-            Evidence { baseline: Some(33_000.0), figure: 32_000.0, ..Evidence::default() };
-        assert_eq!(judge(&busy, &at_drives).factor, Factor::Drives);
-        let at_link = Evidence { link: Some(("PCIe 3.0 x4 of c1", 0.94)), ..at_drives };
-        let verdict = judge(&busy, &at_link);
-        assert_eq!(verdict.factor, Factor::Link);
-        assert!(verdict.sentence.starts_with("PCIe 3.0 x4 of c1"));
-    }
-
-    #[test]
-    fn a_figure_far_above_its_baseline_does_not_say_that_the_drives_limit() {
-        let beyond = Evidence { baseline: Some(6_000.0), figure: 32_000.0, ..Evidence::default() };
-        assert_eq!(judge(&measurement(&[0.3, 0.3]), &beyond).factor, Factor::Unknown);
-    }
-
-    #[test]
-    fn without_evidence_it_is_unknown_and_names_the_next_experiment() {
-        let verdict = judge(&measurement(&[0.3, 0.3]), &Evidence::default());
-        assert_eq!(verdict.factor, Factor::Unknown);
-        assert!(verdict.next.contains("double the depth"));
-    }
-
-    #[test]
-    fn a_client_that_does_not_keep_the_depth_is_the_limit() {
-        let mut starved = measurement(&[0.5, 0.5]);
-        starved.read.latency_mean_ns = 0.4e6;
-        assert_eq!(judge(&starved, &Evidence::default()).factor, Factor::Client);
     }
 
     #[test]

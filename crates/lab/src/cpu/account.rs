@@ -223,8 +223,8 @@ fn unit_of(total: u64, taken: &Taken<'_>) -> Result<Unit, Refusal> {
             window.cores,
             window.hz,
             window.seconds,
-            window.samples(),
-            window.nanoseconds()
+            window.full(Unit::Samples),
+            window.full(Unit::Nanoseconds)
         );
         let hint = "give the --cores, --hz and --seconds it was sampled with; \
                     counts weighted by their period are --unit ns";

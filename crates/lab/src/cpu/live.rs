@@ -169,7 +169,7 @@ fn per_work(seen: &Seen, work: &Figures, generator_ns_per_io: Option<f64>) -> Op
 
 /// What fio's own figures leave out.
 fn client_misses(account: &CpuAccount, work: &Figures) -> Option<Finding> {
-    let busy_s = account.busy.share * account.sampling.window.nanoseconds() / 1e9;
+    let busy_s = account.busy.share * account.sampling.window.full(Unit::Nanoseconds) / 1e9;
     let own_s = work.client_s;
     let missed = (busy_s - own_s) / busy_s * 100.0;
     let rule = rules::of("A01");

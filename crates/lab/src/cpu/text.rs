@@ -39,7 +39,7 @@ fn head(out: &mut Rows, account: &CpuAccount) {
 }
 
 fn sampled(it: &Sampling) -> String {
-    let (window, most) = (it.window, it.window.samples());
+    let (window, most) = (it.window, it.window.full(Unit::Samples));
     let unit = match it.unit {
         Unit::Samples => "samples",
         Unit::Nanoseconds => "ns",

@@ -1,20 +1,16 @@
 //! The checks of a server: each looks at the model and says what it found, or why it could not
 //! look. `rules/rules.toml` says what each is about, what it needs, and what to do next.
 //!
-//! - processors: governor, SMT, memory
-//! - fabric: PCIe, NUMA, controllers, enclosures, queues, interrupts
-//! - phys: rates and errors of SAS
+//! - host: governor, SMT, memory, background work, limits
+//! - fabric: PCIe, NUMA, controllers, enclosures, queues, interrupts, phys of SAS
 //! - drives: caches, sectors, partitions, firmware, health, other hosts
-//! - software: background work, limits
 //!
 //! What must stay true: a check has one name for ever; what was not read cannot tell, it never
 //! passes; what nobody asked is never said to be absent; a sentence has its units.
 
 mod drives;
 mod fabric;
-mod phys;
-mod processors;
-mod software;
+mod host;
 
 use super::models::ModelLine;
 use super::server::Server;
@@ -25,7 +21,6 @@ use crate::rules;
 use crate::validity::Outcome;
 use std::collections::BTreeSet;
 
-/// What checks look at.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub server: &'a Server,
@@ -35,85 +30,68 @@ pub struct Facts<'a> {
     pub read: &'a Flow,
     /// All drives in a rebuild.
     pub rebuild: &'a Flow,
-    /// What makers state about the drives.
     pub models: &'a [ModelLine],
 }
 
-/// What a check found. What it leaves open, its rule says.
-struct Found {
-    outcome: Outcome,
-    target: Option<String>,
-    found: Option<String>,
-    next: Option<String>,
+/// What a check found; what it leaves open, its rule says. `Err` is what ends a check early.
+type Answer = Result<Check, Check>;
+
+fn with(outcome: Outcome, found: impl Into<String>) -> Check {
+    let (name, target, found) = (String::new(), String::new(), found.into());
+    Check { name, target, outcome, found, next: None }
 }
 
-/// `Err` is what ends a check early.
-type Answer = Result<Found, Found>;
+fn pass(found: impl Into<String>) -> Check {
+    with(Outcome::Pass, found)
+}
 
-impl Found {
-    fn new(outcome: Outcome, found: Option<String>) -> Found {
-        Found { outcome, target: None, found, next: None }
-    }
+fn fail(found: impl Into<String>) -> Check {
+    with(Outcome::Fail, found)
+}
 
-    fn pass(found: impl Into<String>) -> Found {
-        Found::new(Outcome::Pass, Some(found.into()))
-    }
+/// The same sentence, whether it passes or fails.
+fn judge(passes: bool, found: impl Into<String>) -> Check {
+    if passes { pass(found) } else { fail(found) }
+}
 
-    fn fail(found: impl Into<String>) -> Found {
-        Found::new(Outcome::Fail, Some(found.into()))
-    }
+/// What it cannot do without is missing.
+fn blind() -> Check {
+    blind_for("")
+}
 
-    /// The same sentence, whether it passes or fails.
-    fn of(passes: bool, found: impl Into<String>) -> Found {
-        if passes { Found::pass(found) } else { Found::fail(found) }
-    }
+fn blind_for(found: impl Into<String>) -> Check {
+    with(Outcome::CannotTell, found)
+}
 
-    /// What it cannot do without is missing.
-    fn blind() -> Found {
-        Found::new(Outcome::CannotTell, None)
-    }
+fn not_applicable(found: impl Into<String>) -> Check {
+    with(Outcome::NotApplicable, found)
+}
 
-    /// The same, with the reason.
-    fn blind_for(found: impl Into<String>) -> Found {
-        Found::new(Outcome::CannotTell, Some(found.into()))
-    }
-
-    fn not_applicable(found: impl Into<String>) -> Found {
-        Found::new(Outcome::NotApplicable, Some(found.into()))
-    }
-
+impl Check {
     /// With the names of what it is about.
-    fn about<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Found {
-        self.target = Some(some_of(names));
-        self
-    }
-
-    /// With a next step of its own.
-    fn but(mut self, next: &str) -> Found {
-        self.next = Some(next.to_owned());
+    fn about<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Check {
+        self.target = some_of(names);
         self
     }
 }
 
-/// What looks.
 type Look = fn(&Facts<'_>) -> Answer;
 
-/// All checks, in the order in which they are told.
 const LOOKS: [(&str, Look); 29] = [
-    ("memory.channels_populated", processors::channels_populated),
-    ("memory.sockets_balanced", processors::sockets_balanced),
-    ("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
-    ("memory.speed_configured", processors::speed_configured),
-    ("memory.space", software::memory_space),
-    ("memory.errors", processors::memory_errors),
-    ("cpu.governor", processors::governor),
-    ("cpu.smt_recorded", processors::smt_recorded),
+    ("memory.channels_populated", host::channels_populated),
+    ("memory.sockets_balanced", host::sockets_balanced),
+    ("memory.bandwidth_for_rebuild", host::bandwidth_for_rebuild),
+    ("memory.speed_configured", host::speed_configured),
+    ("memory.space", host::memory_space),
+    ("memory.errors", host::memory_errors),
+    ("cpu.governor", host::governor),
+    ("cpu.smt_recorded", host::smt_recorded),
     ("pcie.link_negotiated", fabric::link_negotiated),
     ("numa.drives_balanced", fabric::numa_balanced),
     ("controller.drives_balanced", fabric::controllers_balanced),
     ("controller.oversubscribed", fabric::oversubscribed),
-    ("sas.link_negotiated", phys::negotiated),
-    ("sas.phy_errors_growing", phys::errors_growing),
+    ("sas.link_negotiated", fabric::negotiated),
+    ("sas.phy_errors_growing", fabric::errors_growing),
     ("enclosure.elements", fabric::enclosure_elements),
     ("queues.count", fabric::queue_count),
     ("irq.spread", fabric::irq_spread),
@@ -125,10 +103,10 @@ const LOOKS: [(&str, Look); 29] = [
     ("drive.firmware_uniform", drives::firmware_uniform),
     ("drive.figures_uniform", drives::figures_uniform),
     ("cache.volatile_write", drives::volatile_write),
-    ("background.activity", software::background_activity),
-    ("limits.aio_max_nr", software::aio_max_nr),
-    ("limits.scheduler", software::scheduler),
-    ("limits.request_size", software::request_size),
+    ("background.activity", host::background_activity),
+    ("limits.aio_max_nr", host::aio_max_nr),
+    ("limits.scheduler", host::scheduler),
+    ("limits.request_size", host::request_size),
 ];
 
 pub fn all(facts: &Facts<'_>) -> Vec<Check> {
@@ -141,7 +119,7 @@ fn check(facts: &Facts<'_>, name: &str, look: Look) -> Check {
     let is_open = matches!(it.outcome, Outcome::CannotTell | Outcome::NotApplicable);
     if is_open && facts.server.is_partial && !is_given(name, facts.server) {
         // The same for all, so that a page says it once.
-        it = Found::blind_for("not in what was given");
+        it = blind_for("not in what was given");
         it.next = Some("lab capture, on that server, asks for all of it".to_owned());
     }
     let next = match it.outcome {
@@ -149,12 +127,13 @@ fn check(facts: &Facts<'_>, name: &str, look: Look) -> Check {
         Outcome::CannotTell => Some(rule.ask.clone()),
         Outcome::Pass | Outcome::NotApplicable => None,
     };
+    let or = |own: String, other: &str| if own.is_empty() { other.to_owned() } else { own };
     Check {
         name: name.to_owned(),
-        target: it.target.unwrap_or_else(|| name.split('.').next().unwrap_or(name).to_owned()),
-        outcome: it.outcome,
-        found: it.found.unwrap_or_else(|| rule.blind.clone()),
+        target: or(it.target, name.split('.').next().unwrap_or(name)),
+        found: or(it.found, &rule.blind),
         next: it.next.or(next),
+        ..it
     }
 }
 
@@ -170,7 +149,6 @@ fn is_given(check: &str, server: &Server) -> bool {
     }
 }
 
-/// Names for a sentence: the first few, and how many more.
 fn some_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
     match names.len() {

@@ -14,8 +14,10 @@ use crate::order::one_of;
 use crate::record::RateUnit;
 use crate::units;
 use crate::{AtPath, Refusal};
+use itertools::Itertools;
 use regex::Regex;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -34,20 +36,30 @@ struct File {
     name: String,
     version: u32,
     #[serde(default)]
-    family: Vec<FamilyText>,
+    family: Vec<Family>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FamilyText {
+struct Family {
     name: String,
-    model: String,
+    #[serde(deserialize_with = "whole_name")]
+    model: Regex,
     medium: Medium,
     source: String,
-    capacity: Vec<Figures>,
+    #[serde(rename = "capacity")]
+    capacities: Vec<Figures>,
+    /// Which file has it.
+    #[serde(skip)]
+    file: String,
 }
 
-/// What data lie on.
+/// An expression for the whole name of a model.
+fn whole_name<'de, D: Deserializer<'de>>(from: D) -> Result<Regex, D::Error> {
+    let text = String::deserialize(from)?;
+    Regex::new(&format!("^(?:{text})$")).map_err(D::Error::custom)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Medium {
@@ -63,7 +75,6 @@ pub enum Medium {
 pub struct Figures {
     /// Capacity, GB of 10^9 bytes.
     pub gigabytes: u64,
-    /// Sequential reads of a flash drive.
     pub sequential_read: Option<u64>,
     /// Sequential writes of a flash drive, while its cache lasts if it has one.
     pub sequential_write: Option<u64>,
@@ -76,36 +87,14 @@ pub struct Figures {
     pub inner: Option<u64>,
 }
 
-#[derive(Clone, Debug)]
-struct Family {
-    name: String,
-    model: Regex,
-    medium: Medium,
-    source: String,
-    file: String,
-    capacities: Vec<Figures>,
-}
-
 /// The library: users' own files first, then what comes with the lab.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     own: Arc<Vec<Family>>,
 }
 
-/// What the library knows about a drive.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Known {
-    /// This model in this capacity.
-    Exactly(Entry),
-    /// The family, but in these capacities only, GB: their figures say nothing about this one.
-    OtherCapacities {
-        family: String,
-        /// Capacities of it that are known, GB.
-        gigabytes: Vec<u64>,
-    },
-    Nothing,
-}
+/// What is stated about this model in this capacity; or why nothing is, and what to do.
+pub type Known = Result<Entry, String>;
 
 /// What is stated about one model in one capacity, and by whom.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -135,22 +124,21 @@ impl Library {
         Ok(Library { own: Arc::new(own) })
     }
 
-    /// What is known about `drive`.
     pub fn find(&self, drive: &Drive) -> Known {
         self.look(&drive.model, drive.drive_bytes)
     }
 
     /// What is known about a model, as the kernel names it, of a size.
     pub fn look(&self, model: &str, size_bytes: u64) -> Known {
-        let mut other = Known::Nothing;
         let all = self.own.iter().chain(OURS.iter());
-        for family in all.filter(|it| it.model.is_match(model.trim())) {
-            let fits = |it: &&Figures| {
-                let stated = it.gigabytes.saturating_mul(1_000_000_000);
-                stated.abs_diff(size_bytes) <= stated / SIZE_TOLERANCE
-            };
+        let families: Vec<&Family> = all.filter(|it| it.model.is_match(model.trim())).collect();
+        let fits = |it: &&Figures| {
+            let stated = it.gigabytes.saturating_mul(1_000_000_000);
+            stated.abs_diff(size_bytes) <= stated / SIZE_TOLERANCE
+        };
+        for family in &families {
             if let Some(figures) = family.capacities.iter().find(fits) {
-                return Known::Exactly(Entry {
+                return Ok(Entry {
                     family: family.name.clone(),
                     medium: family.medium,
                     figures: *figures,
@@ -158,23 +146,24 @@ impl Library {
                     file: family.file.clone(),
                 });
             }
-            if other == Known::Nothing {
-                let gigabytes = family.capacities.iter().map(|it| it.gigabytes).collect();
-                other = Known::OtherCapacities { family: family.name.clone(), gigabytes };
-            }
         }
-        other
+        let Some(Family { name, capacities, .. }) = families.first() else {
+            let add = "add it from its data sheet (--models)";
+            return Err(format!("not in the library of drive models; {add}"));
+        };
+        let list = capacities.iter().map(|it| it.gigabytes).join(", ");
+        Err(format!(
+            "{name} is in the library of drive models with {list} GB only, and capacity changes \
+             the figures; add it (--models)"
+        ))
     }
 }
 
-/// Drives of one model in one capacity, and what the library knows about them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ModelLine {
-    /// As the kernel names it.
     pub model: String,
     pub size_bytes: u64,
     pub drives: Vec<String>,
-    /// What is stated about them.
     pub known: Known,
 }
 
@@ -198,32 +187,9 @@ impl Library {
     }
 }
 
-impl Known {
-    /// The entry, if there is one for exactly this model and capacity.
-    pub fn entry(&self) -> Option<&Entry> {
-        match self {
-            Known::Exactly(entry) => Some(entry),
-            Known::OtherCapacities { .. } | Known::Nothing => None,
-        }
-    }
-
-    /// Why there is no entry, and what to do.
-    pub fn why_not(&self) -> Option<String> {
-        match self {
-            Known::Exactly(_) => None,
-            Known::OtherCapacities { family, gigabytes } => {
-                let list: Vec<String> = gigabytes.iter().map(u64::to_string).collect();
-                Some(format!(
-                    "{family} is in the library of drive models with {} GB only, \
-                     and capacity changes the figures; add it (--models)",
-                    list.join(", ")
-                ))
-            }
-            Known::Nothing => Some(
-                "not in the library of drive models; add it from its data sheet (--models)"
-                    .to_owned(),
-            ),
-        }
+impl ModelLine {
+    pub fn sentence(&self) -> String {
+        self.known.as_ref().map_or_else(String::clone, Entry::sentence)
     }
 }
 
@@ -246,7 +212,6 @@ impl Entry {
         zones::mean_of(mega(self.figures.outer)?, mega(self.figures.inner)?).map(Rate::nearest)
     }
 
-    /// Its figures for people, with their source.
     pub fn sentence(&self) -> String {
         let Figures { sequential_read, sequential_write, sustained_write, .. } = self.figures;
         let Figures { random_read, random_write, outer, inner, .. } = self.figures;
@@ -270,14 +235,10 @@ impl Entry {
             count("random reads", random_read),
             count("random writes", random_write),
         ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let parts = parts.into_iter().flatten().join(", ");
         format!(
             "{} {} GB: {} ({}: {})",
-            self.family,
-            self.figures.gigabytes,
-            parts.join(", "),
-            self.file,
-            self.source
+            self.family, self.figures.gigabytes, parts, self.file, self.source
         )
     }
 }
@@ -291,63 +252,48 @@ fn parse(text: &str, place: &str) -> Result<Vec<Family>, String> {
         "" => format!("library {} {}", file.name, file.version),
         place => format!("{} {} of {place}", file.name, file.version),
     };
-    let family = |it: FamilyText| {
+    let family = |it: Family| {
         if it.source.trim().is_empty() {
             return Err(format!("{}: without a source its figures are worth nothing", it.name));
         }
-        for figures in &it.capacity {
-            let is_known = match it.medium {
+        let needed = match it.medium {
+            Medium::Spinning => "outer",
+            Medium::Flash => "sequential_read or sequential_write",
+        };
+        let is_known = |figures: &Figures| {
+            let rate = match it.medium {
                 Medium::Spinning => figures.outer,
                 Medium::Flash => figures.sequential_read.or(figures.sequential_write),
             };
-            if is_known.is_none_or(|rate| rate == 0) || figures.gigabytes == 0 {
-                return Err(format!(
-                    "{} {} GB: needs gigabytes, and {}",
-                    it.name,
-                    figures.gigabytes,
-                    match it.medium {
-                        Medium::Spinning => "outer",
-                        Medium::Flash => "sequential_read or sequential_write",
-                    }
-                ));
+            rate.is_some_and(|rate| rate > 0) && figures.gigabytes > 0
+        };
+        match it.capacities.iter().find(|figures| !is_known(figures)) {
+            None => Ok(Family { file: label.clone(), ..it }),
+            Some(Figures { gigabytes, .. }) => {
+                Err(format!("{} {gigabytes} GB: needs gigabytes, and {needed}", it.name))
             }
         }
-        let model = Regex::new(&format!("^(?:{})$", it.model));
-        Ok(Family {
-            model: model.map_err(|error| format!("{}: {error}", it.name))?,
-            name: it.name,
-            medium: it.medium,
-            source: it.source,
-            file: label.clone(),
-            capacities: it.capacity,
-        })
     };
     file.family.into_iter().map(family).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BUILT_IN, Known, Library, parse};
+    use super::Library;
     use crate::metrics::bandwidth::Rate;
 
     const GB: u64 = 1_000_000_000;
 
     #[test]
-    fn the_library_that_comes_with_the_lab_can_be_read() {
-        assert!(parse(BUILT_IN, "").expect("good").len() >= 5);
-    }
-
-    #[test]
     fn the_talk_s_drive_is_half_as_fast_with_a_quarter_of_the_capacity() {
         let library = Library::default();
-        let write = |model: &str, size: u64| match library.look(model, size) {
-            Known::Exactly(entry) => entry.figures.sequential_write,
-            other => panic!("{model}: {other:?}"),
+        let write = |model: &str, size: u64| {
+            library.look(model, size).expect("known").figures.sequential_write
         };
         // Sizes as drives report them, a little more than their name.
         assert_eq!(write("KXG60ZNV1T02 TOSHIBA", 1_024_209_543_168), Some(2_960));
         assert_eq!(write("KXG60ZNV256G TOSHIBA", 256_060_514_304), Some(1_550));
-        let Known::Exactly(small) = library.look("KXG60ZNV256G", 256 * GB) else { panic!("known") };
+        let small = library.look("KXG60ZNV256G", 256 * GB).expect("known");
         // After the cache it took 414 MB/s: what a plan must expect.
         assert_eq!(small.write(), Some(Rate::mega(414)));
         assert!(small.sentence().contains("library drives 1: maker's product page"));
@@ -355,19 +301,17 @@ mod tests {
 
     #[test]
     fn another_capacity_of_a_known_family_is_not_known() {
-        let known = Library::default().look("Samsung SSD 970 EVO Plus 1TB", 750 * GB);
-        assert!(known.entry().is_none());
-        let why = known.why_not().expect("a reason");
-        assert!(why.contains("250, 500, 1000, 2000 GB only, and capacity changes"), "{why}");
-        assert_eq!(Library::default().look("Samsung SSD 970 EVO 1TB", 1_000 * GB), Known::Nothing);
+        let why = |model: &str, size: u64| Library::default().look(model, size).unwrap_err();
+        let other = why("Samsung SSD 970 EVO Plus 1TB", 750 * GB);
+        assert!(other.contains("250, 500, 1000, 2000 GB only, and capacity changes"), "{other}");
+        assert!(why("Samsung SSD 970 EVO 1TB", 1_000 * GB).starts_with("not in the library"));
         // The whole name counts, not a part of it.
-        assert_eq!(Library::default().look("xKCM61RUL3T84", 3_840 * GB), Known::Nothing);
+        assert!(why("xKCM61RUL3T84", 3_840 * GB).starts_with("not in the library"));
     }
 
     #[test]
     fn spinning_drives_are_stated_at_their_outer_edge_and_expected_in_the_middle() {
-        let known = Library::default().look("TOSHIBA MG07SCA14TA", 14_000_519_643_136);
-        let entry = known.entry().expect("known");
+        let entry = Library::default().look("TOSHIBA MG07SCA14TA", 14_000_519_643_136).unwrap();
         assert_eq!((entry.read(), entry.whole()), (Some(Rate::mega(265)), Some(Rate::mega(205))));
         assert!(entry.sentence().contains("a pass over all of it 205 MB/s on average, 19.0 h"));
     }
@@ -382,20 +326,20 @@ mod tests {
                    source = \"ours\"\n[[family.capacity]]\ngigabytes = 14000\nouter = 250\n";
         write(&format!("{head}{one}"));
         let library = Library::with(&[&path]).expect("good");
-        let known = library.look("TOSHIBA MG07SCA14TA", 14_000 * GB);
-        let entry = known.entry().expect("known");
+        let entry = library.look("TOSHIBA MG07SCA14TA", 14_000 * GB).expect("known");
         assert_eq!(entry.figures.outer, Some(250));
         assert!(entry.sentence().contains("mine 3 of "), "{}", entry.sentence());
         for (from, to, why) in [
             ("format = 1", "format = 9", "format 9 is not known"),
             ("source = \"ours\"", "source = \" \"", "without a source"),
-            ("MG07.*", "MG07(", "X: regex parse error"),
+            ("MG07.*", "MG07(", "regex parse error"),
             ("outer = 250\n", "", "needs gigabytes, and outer"),
             ("outer = 250", "outr = 250", "unknown field"),
         ] {
             write(&format!("{head}{one}").replace(from, to));
             let refused = Library::with(&[&path]).expect_err(why);
             assert!(refused.message.contains(why), "{why}: {}", refused.message);
+            assert_eq!((refused.exit_code(), refused.to_string().lines().count()), (2, 1));
         }
         assert!(Library::with(&[folder.path().join("none")]).is_err());
     }

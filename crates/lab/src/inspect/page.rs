@@ -1,7 +1,6 @@
 //! What `inspect` prints: the verdict, what fails, what could not be looked at, the narrowest link,
-//! the links, the resources.
+//! the links, the resources: `templates/inspect.txt`.
 
-use super::models::ModelLine;
 use super::server::drives::whole;
 use super::server::{Server, scsi};
 use super::topology::flow::Flow;
@@ -10,74 +9,66 @@ use super::{Inspection, Verdict, diagram};
 use crate::record::Check;
 use crate::rules;
 use crate::validity::{Outcome, Severity};
-use std::fmt::Write;
+use askama::Template;
+use itertools::Itertools;
 
-/// The page; `all` shows passing checks too.
-pub fn text(inspection: &Inspection, all: bool) -> String {
-    let mut out = headline(inspection);
-    out.push('\n');
-    for check in &inspection.checks {
-        let same = |it: &&Check| it.outcome == Outcome::CannotTell && it.found == check.found;
-        let first = inspection.checks.iter().find(same);
-        // Several that could not be made for one reason are told once.
-        if first.is_some_and(|first| first.name != check.name) {
-            continue;
-        }
-        if let Some(mark) = mark(check, all) {
-            line(&mut out, mark, check);
-            let also = inspection.checks.iter().filter(same).skip(1);
-            let also: Vec<&str> = also.map(|it| it.name.as_str()).collect();
-            if !also.is_empty() && check.outcome == Outcome::CannotTell {
-                let _ = writeln!(out, "  {:<34} also: {}", "", also.join(", "));
-            }
-        }
-    }
-    let _ = writeln!(out, "\n{}", server_line(inspection));
-    for sentence in sentences(inspection) {
-        let _ = writeln!(out, "{sentence}");
-    }
-    for sentence in models(inspection) {
-        let _ = writeln!(out, "{sentence}");
-    }
-    out.push('\n');
-    out.push_str(&diagram::text::draw(inspection));
-    for assumption in &inspection.topology.assumptions {
-        let _ = writeln!(out, "  * {assumption}");
-    }
-    out.push('\n');
-    resources(&mut out, inspection);
-    out
+/// A check with its mark, and others that could not be made for the same reason.
+type Told<'a> = (&'static str, &'a Check, Vec<&'a str>);
+
+#[derive(Template)]
+#[template(path = "inspect.txt")]
+struct Page<'a> {
+    headline: String,
+    told: Vec<Told<'a>>,
+    diagram: String,
+    it: &'a Inspection,
 }
 
-/// The verdict in one line.
+/// The page; `all` shows passing checks too.
+pub fn text(it: &Inspection, all: bool) -> String {
+    let (headline, diagram) = (headline(it), diagram::text::draw(it));
+    Page { headline, told: told(&it.checks, all), diagram, it }.to_string()
+}
+
+fn told(checks: &[Check], all: bool) -> Vec<Told<'_>> {
+    let mut told: Vec<Told<'_>> = Vec::new();
+    let reason = |it: &Check| (it.outcome == Outcome::CannotTell).then(|| it.found.clone());
+    for check in checks {
+        let own = reason(check);
+        match told.iter_mut().find(|it| own.is_some() && reason(it.1) == own) {
+            Some((.., also)) => also.push(&check.name),
+            None => told.extend(mark(check, all).map(|mark| (mark, check, Vec::new()))),
+        }
+    }
+    told
+}
+
 pub fn headline(inspection: &Inspection) -> String {
     let count = |outcome: Outcome, severity: Severity| {
         let checks = inspection.checks.iter();
         checks.filter(|it| it.outcome == outcome && rules::of(&it.name).weight == severity).count()
     };
     let (error, note) = (Severity::Error, Severity::Warning);
-    let unknown = count(Outcome::CannotTell, error) + count(Outcome::CannotTell, note);
+    let (fails, open) = (count(Outcome::Fail, error), count(Outcome::CannotTell, error));
     let notes = match count(Outcome::Fail, note) {
         0 => String::new(),
-        1 => ", 1 note".to_owned(),
-        notes => format!(", {notes} notes"),
+        notes => format!(", {}", counted(notes, "note")),
     };
-    let open = if unknown > 0 { format!(", {unknown} could not be made") } else { String::new() };
+    let unknown = match open + count(Outcome::CannotTell, note) {
+        0 => String::new(),
+        unknown => format!(", {unknown} could not be made"),
+    };
     let made = inspection.checks.iter().filter(|it| it.outcome == Outcome::Pass).count();
     match inspection.verdict {
-        Verdict::Qualified => format!("QUALIFIED: {made} checks pass{notes}{open}\n"),
+        Verdict::Qualified => format!("QUALIFIED: {made} checks pass{notes}{unknown}\n"),
         Verdict::NotQualified => {
-            let fails = count(Outcome::Fail, error);
             let verb = if fails == 1 { "check fails" } else { "checks fail" };
-            format!("NOT QUALIFIED: {fails} {verb}{notes}{open}, {made} pass\n")
+            format!("NOT QUALIFIED: {fails} {verb}{notes}{unknown}, {made} pass\n")
         }
-        Verdict::Undecided => {
-            let open = count(Outcome::CannotTell, error);
-            format!(
-                "CANNOT SAY: no check fails, but {open} that decide could not be made{notes}; \
-                 {made} pass\n"
-            )
-        }
+        Verdict::Undecided => format!(
+            "CANNOT SAY: no check fails, but {open} that decide could not be made{notes}; \
+             {made} pass\n"
+        ),
     }
 }
 
@@ -92,20 +83,17 @@ fn mark(check: &Check, all: bool) -> Option<&'static str> {
     })
 }
 
-fn line(out: &mut String, mark: &str, check: &Check) {
-    let place = match check.outcome {
-        // Which drives or phys; `memory` and the like stand in the check's name.
-        Outcome::Fail if check.target.contains(|c: char| c.is_ascii_digit()) => {
-            format!("{}: ", check.target)
-        }
-        Outcome::Fail | Outcome::Pass | Outcome::CannotTell | Outcome::NotApplicable => {
-            String::new()
-        }
-    };
-    let _ = writeln!(out, "  {mark:<4}  {:<28} {place}{}", check.name, check.found);
-    if let (Outcome::Fail, Some(next)) = (check.outcome, &check.next) {
-        let _ = writeln!(out, "  {:<34} -> {next}", "");
-    }
+/// Whether its target says more than its name: which drives or phys.
+fn names_places(check: &Check) -> bool {
+    check.outcome == Outcome::Fail && check.target.contains(|c: char| c.is_ascii_digit())
+}
+
+fn next(check: &Check) -> Option<&String> {
+    check.next.as_ref().filter(|_| check.outcome == Outcome::Fail)
+}
+
+fn cell(cell: &Option<String>) -> &str {
+    cell.as_deref().unwrap_or("[empty]")
 }
 
 fn server_line(inspection: &Inspection) -> String {
@@ -115,7 +103,7 @@ fn server_line(inspection: &Inspection) -> String {
     let place = server.hypervisor.as_ref().map_or(String::new(), |it| format!(", a guest of {it}"));
     format!(
         "{} x {model}: {}, {}, {}; {}; Linux {}{place}",
-        told(cpu.sockets().len()),
+        number(cpu.sockets().len()),
         known(cpu.core_count(), "core"),
         known(cpu.threads.len(), "thread"),
         known(cpu.nodes.len(), "NUMA node"),
@@ -133,7 +121,7 @@ fn drives_of(server: &Server) -> String {
 }
 
 /// No server has none of them: nobody said how many.
-fn told(count: usize) -> String {
+fn number(count: usize) -> String {
     if count == 0 { "?".to_owned() } else { count.to_string() }
 }
 
@@ -143,18 +131,6 @@ fn known(count: usize, name: &str) -> String {
 
 fn counted(count: usize, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
-}
-
-/// What makers state about each model, or that nobody knows it.
-fn models(inspection: &Inspection) -> Vec<String> {
-    let line = |it: &ModelLine| {
-        let stated = match it.known.entry() {
-            Some(entry) => entry.sentence(),
-            None => it.known.why_not().unwrap_or_default(),
-        };
-        format!("{} x {}: {stated}.", it.drives.len(), it.model)
-    };
-    inspection.models.iter().map(line).collect()
 }
 
 /// What limits, in two sentences: reading, and a rebuild.
@@ -213,29 +189,12 @@ fn limit(topology: &Topology, flow: &Flow) -> String {
         return format!("{carried}, the drives set the pace{fullest}.");
     }
     let links: Vec<_> = flow.narrowest.iter().map(|at| &topology.links[*at]).collect();
-    let mut names: Vec<String> = links.iter().map(|link| topology.ends(link)).collect();
-    let more = names.len().saturating_sub(2);
-    names.truncate(2);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let mut standards: Vec<&str> = links.iter().map(|link| link.standard.as_str()).collect();
-    standards.dedup();
-    standards.truncate(2);
+    let names = links.iter().take(2).map(|link| topology.ends(link)).join(", ");
+    let more = match links.len().saturating_sub(2) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let standards = links.iter().map(|link| &link.standard).dedup().take(2).join("; ");
     let each = if links.len() > 1 { " each" } else { "" };
-    let names = names.join(", ");
-    format!("{carried} of {demand}; narrowest: {names}{more} ({}{each}).", standards.join("; "))
-}
-
-fn resources(out: &mut String, inspection: &Inspection) {
-    let _ = writeln!(out, "  {:<24} {:<26} {:<26} errors", "resource", "utilisation", "saturation");
-    for row in &inspection.resources {
-        let cell = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "[empty]".to_owned());
-        let _ = writeln!(
-            out,
-            "  {:<24} {:<26} {:<26} {}",
-            row.resource,
-            cell(&row.utilisation),
-            cell(&row.saturation),
-            cell(&row.errors)
-        );
-    }
+    format!("{carried} of {demand}; narrowest: {names}{more} ({standards}{each}).")
 }

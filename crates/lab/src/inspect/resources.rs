@@ -6,20 +6,21 @@
 
 use super::server::drives::whole;
 use super::server::network::Network;
-use super::server::{DriveKind, PhyErrors, Server};
+use super::server::{DriveKind, Server};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
-/// One resource.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Row {
     pub resource: String,
-    /// How much of it is used.
     pub utilisation: Option<String>,
-    /// How much waits for it.
     pub saturation: Option<String>,
-    /// What went wrong with it.
     pub errors: Option<String>,
+}
+
+type Cell = Option<String>;
+
+fn row(resource: &str, utilisation: Cell, saturation: Cell, errors: Cell) -> Row {
+    Row { resource: resource.to_owned(), utilisation, saturation, errors }
 }
 
 /// Every resource of a server; `before` is the same one earlier.
@@ -29,19 +30,11 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
         software.pressure.get(name).map(|share| format!("{share:.1} % of a minute waited"))
     };
     let threads = server.cpu.threads.len();
-    let row = |resource: &str, utilisation, saturation, errors| Row {
-        resource: resource.to_owned(),
-        utilisation,
-        saturation,
-        errors,
-    };
-    let load = software
-        .load
-        .filter(|_| threads > 0)
-        .map(|load| format!("load {load:.2} on {threads} CPUs"));
-    let memory = software.memory_bytes.filter(|it| it.1 > 0).map(|(available, total)| {
-        let used = u128::from(total.saturating_sub(available)) * 100 / u128::from(total);
-        format!("{used} % of {:.1} GiB", total as f64 / f64::from(1 << 30))
+    let load = software.load.filter(|_| threads > 0);
+    let load = load.map(|load| format!("load {load:.2} on {threads} CPUs"));
+    let memory = software.memory.as_ref().filter(|it| it.total > 0).map(|it| {
+        let used = u128::from(it.total.saturating_sub(it.available)) * 100 / u128::from(it.total);
+        format!("{used} % of {:.1} GiB", it.total as f64 / f64::from(1 << 30))
     });
     let memory_errors = software.memory_errors.map(|(ce, ue)| format!("{ce} corrected, {ue} not"));
     let mut rows = vec![
@@ -52,24 +45,17 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
     if server.cpu.sockets().len() > 1 {
         rows.push(row("link between sockets", None, None, None));
     }
-    for controller in &server.controllers {
-        let is_drive = |kind| matches!(kind, DriveKind::Nvme | DriveKind::Virtual);
-        let mut own = server
-            .drives
-            .iter()
-            .filter(|it| it.attachments.iter().any(|way| way.controller == controller.address));
-        if !own.any(|it| is_drive(it.kind)) {
-            rows.push(row(
-                &format!("controller {}", controller.address.trim_start_matches("0000:")),
-                None,
-                None,
-                None,
-            ));
-        }
+    // An NVMe drive and a guest's disk are controllers themselves.
+    let shared = server.drives.iter();
+    let shared = shared.filter(|it| !matches!(it.kind, DriveKind::Nvme | DriveKind::Virtual));
+    let shared: Vec<&String> =
+        shared.flat_map(|it| &it.attachments).map(|way| &way.controller).collect();
+    for controller in server.controllers.iter().filter(|it| shared.contains(it)) {
+        let name = format!("controller {}", controller.trim_start_matches("0000:"));
+        rows.push(row(&name, None, None, None));
     }
-    if let Some(errors) = phys(server, before) {
-        rows.push(row("SAS phys", None, None, Some(errors)));
-    }
+    let phys = phys(server, before);
+    rows.extend(phys.map(|errors| row("SAS phys", None, None, Some(errors))));
     rows.push(drives(server, waits("io")));
     for network in &server.networks {
         let rate = network.rate.map(|rate| format!("? of {rate}"));
@@ -80,53 +66,41 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
 }
 
 /// What an interface counted, and by how much that grew. A counter that fell was set back.
-fn troubles(network: &Network, before: Option<&Server>) -> Option<String> {
+fn troubles(network: &Network, before: Option<&Server>) -> Cell {
     let now = network.troubles?;
     let before = before.and_then(|it| it.networks.iter().find(|it| it.name == network.name));
-    Some(match before.and_then(|it| it.troubles) {
-        None => format!("{now} since it was made, growth ?"),
-        Some(before) => {
-            let grown = now.checked_sub(before).unwrap_or(now);
-            format!("{now} since it was made, {grown} between captures")
-        }
-    })
+    let growth = before.and_then(|it| it.troubles).map_or("growth ?".to_owned(), |before| {
+        format!("{} between captures", now.checked_sub(before).unwrap_or(now))
+    });
+    Some(format!("{now} since it was made, {growth}"))
 }
 
-fn drives(server: &Server, saturation: Option<String>) -> Row {
-    let in_flight: Option<Vec<u64>> = server.drives.iter().map(|it| it.in_flight).collect();
-    let in_flight = in_flight.map(|all| all.into_iter().fold(0, u64::saturating_add));
-    let bad = server.drives.iter().filter(|it| it.is_healthy == Some(false)).count();
-    let asked = server.drives.iter().filter(|it| it.is_healthy.is_some()).count();
-    Row {
-        resource: match whole(&server.drives).len() {
-            0 if server.is_partial => "drives: ?".to_owned(),
-            count => format!("drives: {count}"),
-        },
-        utilisation: in_flight
-            .filter(|_| !server.drives.is_empty())
-            .map(|count| format!("{count} I/Os in flight")),
-        saturation,
-        errors: (asked > 0).then(|| format!("{bad} failing of {asked} asked")),
-    }
-}
-
-fn phys(server: &Server, before: Option<&Server>) -> Option<String> {
-    let counted = |server: &Server| -> BTreeMap<String, PhyErrors> {
-        server.phys.iter().filter_map(|it| Some((it.name.clone(), it.errors?))).collect()
+fn drives(server: &Server, saturation: Cell) -> Row {
+    let all = &server.drives;
+    let mut in_flight = all.iter().map(|it| it.in_flight);
+    let in_flight = in_flight.try_fold(0, |sum: u64, it| Some(sum.saturating_add(it?)));
+    let in_flight = in_flight.filter(|_| !all.is_empty());
+    let asked: Vec<bool> = all.iter().filter_map(|it| it.is_healthy).collect();
+    let bad = asked.iter().filter(|is_healthy| !**is_healthy).count();
+    let name = match whole(all).len() {
+        0 if server.is_partial => "drives: ?".to_owned(),
+        count => format!("drives: {count}"),
     };
-    let now = counted(server);
-    if now.is_empty() {
-        return None;
-    }
+    let told = in_flight.map(|count| format!("{count} I/Os in flight"));
+    let errors = format!("{bad} failing of {} asked", asked.len());
+    row(&name, told, saturation, Some(errors).filter(|_| !asked.is_empty()))
+}
+
+fn phys(server: &Server, before: Option<&Server>) -> Cell {
+    let now = server.phy_errors();
     let bad = now.values().filter(|it| it.sum() > 0).count();
     // The other kinds count the same disturbances again.
     let sum: u64 = now.values().map(|it| it.invalid_dwords).fold(0, u64::saturating_add);
+    let growth = before.map(Server::phy_errors).map_or("growth ?".to_owned(), |before| {
+        let grown = now.iter().filter_map(|(name, it)| Some(it.since(*before.get(name)?).sum()));
+        let grown = grown.fold(0, u64::saturating_add);
+        format!("{grown} errors of all kinds between captures")
+    });
     let since = format!("{sum} invalid dwords since reset, errors on {bad} of {} phys", now.len());
-    let Some(before) = before.map(counted) else {
-        return Some(format!("{since}, growth ?"));
-    };
-    let grown =
-        now.iter().filter_map(|(name, errors)| Some(errors.since(*before.get(name)?).sum()));
-    let grown = grown.fold(0, u64::saturating_add);
-    Some(format!("{since}, {grown} errors of all kinds between captures"))
+    (!now.is_empty()).then(|| format!("{since}, {growth}"))
 }

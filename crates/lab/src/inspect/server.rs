@@ -23,7 +23,7 @@ pub mod software;
 
 use crate::source::Source;
 pub use cpu::Cpu;
-pub use drives::{Attachment, Controller, Drive, DriveKind};
+pub use drives::{Attachment, Drive, DriveKind};
 pub use memory::Memory;
 pub use pci::PciDevice;
 pub use sas::{Enclosure, Expander, Phy, PhyErrors};
@@ -31,7 +31,6 @@ use serde::Serialize;
 pub use software::Software;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One server.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Server {
     pub kernel: Option<String>,
@@ -42,19 +41,16 @@ pub struct Server {
     pub memory: Option<Memory>,
     /// PCI devices by address.
     pub pci: BTreeMap<String, PciDevice>,
-    /// Storage controllers; an NVMe drive is its own.
-    pub controllers: Vec<Controller>,
+    /// PCI addresses of storage controllers that have drives; an NVMe drive is its own.
+    pub controllers: Vec<String>,
     /// Disks as `sg_map` lists them.
     pub listed: Vec<scsi::Row>,
     /// Whether only some outputs were given: what is missing here may be there.
     pub is_partial: bool,
-    /// SAS expanders.
     pub expanders: Vec<Expander>,
     pub enclosures: Vec<Enclosure>,
-    /// SAS phys of controllers and expanders.
     pub phys: Vec<Phy>,
     pub drives: Vec<Drive>,
-    /// Network interfaces of this server.
     pub networks: Vec<network::Network>,
     /// Interrupts: number -> CPUs that serve it.
     pub irqs: BTreeMap<u64, BTreeSet<u64>>,
@@ -64,21 +60,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Ask `source` for everything.
     pub fn read(source: &Source) -> Server {
         let lscpu = source.output("lscpu", &["lscpu"]).unwrap_or_default();
         let cpu = cpu::read(source, &lscpu);
         let pci = pci::read(source);
         let sas = sas::read(source);
-        let found = drives::read(source, &pci, &sas);
+        let (drives, controllers) = drives::read(source, &pci, &sas);
         let irqs = irqs(source);
         let mut server = Server {
             kernel: source.text("/proc/sys/kernel/osrelease"),
             hypervisor: cpu::field(&lscpu, "Hypervisor vendor"),
             memory: memory::read(source, cpu.sockets().len()),
             networks: network::read(source, &pci),
-            controllers: found.controllers,
-            drives: found.drives,
+            controllers,
+            drives,
             listed: Vec::new(),
             is_partial: false,
             expanders: sas.expanders,
@@ -103,19 +98,16 @@ impl Server {
         server
     }
 
+    /// What phys count, by name.
+    pub fn phy_errors(&self) -> BTreeMap<&str, PhyErrors> {
+        self.phys.iter().filter_map(|it| Some((it.name.as_str(), it.errors?))).collect()
+    }
+
     /// The socket a NUMA node belongs to; with one socket it is that one.
     pub fn socket_of(&self, node: Option<u64>) -> Option<u64> {
         let sockets = self.cpu.sockets();
-        match node {
-            Some(node) => self.cpu.socket_of_node(node),
-            None => None,
-        }
-        .or_else(|| (sockets.len() == 1).then(|| sockets.first().copied()).flatten())
-    }
-
-    /// The controller at a PCI address.
-    pub fn controller(&self, address: &str) -> Option<&Controller> {
-        self.controllers.iter().find(|controller| controller.address == address)
+        let only = || sockets.first().copied().filter(|_| sockets.len() == 1);
+        node.and_then(|node| self.cpu.socket_of_node(node)).or_else(only)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The way of every byte from the drives to memory, as a graph with a bandwidth on every link.
 //!
 //! - build: made of what a server says about itself
-//! - group: which drives look the same from above, and are one node
 //! - flow: how much gets through, and which links are the narrowest
 //!
 //! ```text
@@ -13,31 +12,24 @@
 
 mod build;
 pub mod flow;
-mod group;
 
 use super::models::Library;
 use crate::metrics::bandwidth::Rate;
 use serde::Serialize;
 
-/// What stands at a place of the graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// Drives of one model on one parent.
     Drives,
-    /// A SAS expander.
     Expander,
-    /// A storage controller.
     Controller,
-    /// A PCIe switch.
     Switch,
     /// A socket with its root ports.
     Socket,
-    /// The memory of a socket.
     Memory,
 }
 
-/// One place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Node {
     /// Unique: `socket 0`, `0000:05:00.0`, `expander-1:0`.
@@ -56,7 +48,6 @@ pub struct Node {
 pub struct Link {
     /// Unique: `0000:05:00.0>socket 0`. The key under which a measured flow is given.
     pub id: String,
-    /// Where from: an index of nodes; None for what the drives' media give.
     pub from: Option<usize>,
     /// Where to; None for what memory takes.
     pub to: Option<usize>,
@@ -83,7 +74,6 @@ impl Link {
 /// What the operator knows and the server does not say.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// What makers state about drive models.
     pub models: Library,
     /// What one drive's medium does.
     pub drive_rate: Option<Rate>,
@@ -93,7 +83,6 @@ pub struct Given {
     pub drive_count: Option<u64>,
 }
 
-/// The graph.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Topology {
     pub nodes: Vec<Node>,
@@ -106,7 +95,6 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Whether the node at `at` is a socket.
     pub fn is_socket(&self, at: usize) -> bool {
         self.nodes.get(at).is_some_and(|node| node.place == Place::Socket)
     }
@@ -116,7 +104,6 @@ impl Topology {
         format!("{} ({})", self.ends(link), link.standard)
     }
 
-    /// From where to where a link leads, for people.
     pub fn ends(&self, link: &Link) -> String {
         let title = |at: Option<usize>| at.and_then(|at| self.nodes.get(at));
         match (title(link.from), title(link.to)) {

@@ -1,14 +1,15 @@
 //! `lab lint`: job files, command lines and results against the rules.
 
-use super::away::Away;
 use super::live::Live;
-use super::machine::Machine;
+use super::machine::{Away, Machine};
 use super::subject::{Intent, Subject};
 use super::{Remark, lint, syntax, tools};
 use crate::fio::args::CommandLine;
+use crate::pen::folded;
 use crate::rules::{self, Rule};
 use crate::validity::{Mark, Severity};
 use crate::{AtPath, Refusal};
+use askama::Template;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,8 +52,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let findings: Vec<_> = remarks.iter().map(Remark::finding).collect();
     let mark = Mark::of(&findings);
     match json {
-        true => print_json(&remarks, mark),
-        false => crate::say_part!("{}", text(&remarks, mark, subject.jobs.len())),
+        true => crate::say!("{}", json!({"mark": mark, "remarks": remarks})),
+        false => crate::say_part!("{}", Text::of(&remarks, mark, subject.jobs.len())),
     }
     Ok(ExitCode::from(u8::from(mark == Mark::Invalid)))
 }
@@ -100,81 +101,20 @@ fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
     for rule in wanted {
         match json {
             true => crate::say!("{}", json!(rule)),
-            false => crate::say!("{}", explained(rule)),
+            false => crate::say!("{}", Explained { rule }),
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn explained(rule: &Rule) -> String {
-    let mut text = format!("{} ({}): {}\n", rule.id, word(rule.weight), rule.title);
-    let limit = rule.limit.map(|limit| limit.to_string()).unwrap_or_default();
-    for (what, said) in
-        [("", &rule.why), ("Needs: ", &rule.needs), ("Threshold: ", &limit), ("Next: ", &rule.next)]
-    {
-        if !said.is_empty() {
-            text += &format!("\n{}", wrapped(&format!("{what}{said}")));
-        }
-    }
-    for (what, example) in [("Complains about", &rule.bad), ("Better", &rule.good)] {
-        if !example.is_empty() {
-            text += &format!("\n  {what}:\n{}", indented(example));
-        }
-    }
-    text
+/// A part of an explanation, in lines of at most 91 characters; nothing of nothing.
+fn said(what: &str, text: impl std::fmt::Display) -> String {
+    let rows = folded(&format!("{what}{text}"), 89);
+    let lines: String = rows.iter().map(|line| format!("  {line}\n")).collect();
+    if text.to_string().is_empty() { String::new() } else { format!("\n{lines}") }
 }
 
-fn print_json(remarks: &[Remark], mark: Mark) {
-    crate::say!("{}", json!({"mark": mark, "remarks": remarks}));
-}
-
-/// What people read: errors first, what could not be told last.
-fn text(remarks: &[Remark], mark: Mark, jobs: usize) -> String {
-    let mut text = String::new();
-    let mut told: Vec<&Remark> = remarks.iter().filter(|remark| !remark.cannot_tell).collect();
-    told.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
-    for remark in &told {
-        let at = match remark.line {
-            0 => String::new(),
-            line => format!(" line {line}"),
-        };
-        text += &format!(
-            "{:7} {} [{}]{at}: {}\n",
-            word(remark.severity),
-            remark.rule,
-            remark.job,
-            remark.reason
-        );
-        for line in remark.correction.iter().flat_map(|correction| correction.lines()) {
-            text += &format!("            better: {line}\n");
-        }
-    }
-    let untold: Vec<&Remark> = remarks.iter().filter(|remark| remark.cannot_tell).collect();
-    if !untold.is_empty() {
-        text += "Not looked at, because it could not be:\n";
-    }
-    for remark in &untold {
-        text += &format!("        {} [{}]: {}\n", remark.rule, remark.job, remark.reason);
-    }
-    let count =
-        |severity: Severity| told.iter().filter(|remark| remark.severity == severity).count();
-    text + &format!(
-        "{mark}: {} and {} in {}{}\n",
-        counted(count(Severity::Error), "error"),
-        counted(count(Severity::Warning), "warning"),
-        counted(jobs, "job"),
-        match untold.len() {
-            0 => String::new(),
-            n => format!("; {n} could not be told"),
-        }
-    )
-}
-
-fn counted(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-fn word(severity: Severity) -> &'static str {
+fn word(severity: &Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -182,20 +122,30 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// Lines of at most 90 characters, indented.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::from(" ")];
-    for word in text.split_whitespace() {
-        if lines.last().is_some_and(|line| line.len() + word.len() > 90) {
-            lines.push(String::from(" "));
-        }
-        if let Some(line) = lines.last_mut() {
-            *line += &format!(" {word}");
-        }
-    }
-    lines.join("\n") + "\n"
+/// Errors first, what could not be told last.
+#[derive(Template)]
+#[template(path = "lint.txt")]
+struct Text<'a> {
+    told: Vec<&'a Remark>,
+    untold: Vec<&'a Remark>,
+    mark: Mark,
+    jobs: usize,
 }
 
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
+#[derive(Template)]
+#[template(path = "rule.txt")]
+struct Explained<'a> {
+    rule: &'a Rule,
+}
+
+impl Text<'_> {
+    fn of(remarks: &[Remark], mark: Mark, jobs: usize) -> Text<'_> {
+        let (untold, mut told): (Vec<_>, Vec<_>) = remarks.iter().partition(|it| it.cannot_tell);
+        told.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
+        Text { told, untold, mark, jobs }
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.told.iter().filter(|remark| remark.severity == severity).count()
+    }
 }

@@ -10,8 +10,9 @@ pub mod extent;
 pub mod signature;
 
 use super::machine::{HostFacts, Kind, Known, Machine, TargetFacts};
-use crate::inspect::server::cpu::list;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::inspect::server::cpu::nodes;
+use crate::inspect::server::software::Memory;
+use crate::source::Source;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,6 @@ use std::time::Duration;
 /// Bytes of a sector in sysfs.
 const SECTOR_BYTES: u64 = 512;
 
-/// The machine we are on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live;
 
@@ -41,21 +41,26 @@ impl Machine for Live {
     }
 
     fn host(&self) -> HostFacts {
+        // No program is run that could take long.
+        let source = Source::live(Duration::ZERO);
+        let (memory, nodes) = (Memory::read(&source), nodes(&source));
         HostFacts {
-            memory_bytes: memory_bytes(),
+            memory_bytes: memory.map(|it| it.total).ok_or_else(|| untold("/proc/meminfo")),
             aio_max: read_number(Path::new("/proc/sys/fs/aio-max-nr")),
             fio: fio_version(),
-            nodes: nodes(),
+            nodes: Some(nodes).filter(|it| !it.is_empty()).ok_or_else(|| untold("sysfs")),
             // The end of a kernel thread is nothing that could be waited for but by looking again.
             background: lasting(background, || std::thread::park_timeout(MOMENT)),
         }
     }
 }
 
-/// Where sysfs keeps a block device: its own directory, and that of its whole disk.
+fn untold(source: &str) -> String {
+    format!("{source} does not tell")
+}
+
 #[derive(Clone, Debug)]
 pub struct Sysfs {
-    /// Of the device or partition.
     pub own: PathBuf,
     pub disk: PathBuf,
 }
@@ -103,7 +108,7 @@ fn block(path: &Path, rdev: u64) -> TargetFacts {
         optimal_bytes: sysfs.number("queue/optimal_io_size"),
         rotational: sysfs.number("queue/rotational").map(|spins| spins != 0),
         serial: sysfs.serial(),
-        occupied: signature::occupied(path, &sysfs, rdev),
+        occupied: signature::occupied(path, &sysfs),
         unwritten_bytes: extent::unwritten_of_device(&sysfs),
         discarded_sectors: discarded(&sysfs),
         reads_zeros: size_bytes.clone().and_then(|bytes| extent::reads_zeros(path, bytes)),
@@ -176,32 +181,12 @@ fn queue_requests(sysfs: &Sysfs) -> Known<u64> {
     Ok(queue.min(drive))
 }
 
-fn memory_bytes() -> Known<u64> {
-    let text = read_text(Path::new("/proc/meminfo"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| "/proc/meminfo has no MemTotal".to_owned())
-}
-
 fn fio_version() -> Known<(u32, u32)> {
     let mut command = std::process::Command::new("fio");
     let output = command.arg("--version").stdin(std::process::Stdio::null()).output();
     let output = output.map_err(|error| format!("fio could not be started: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     super::rules::parse_version(&text).ok_or_else(|| format!("fio calls itself '{text}'"))
-}
-
-fn nodes() -> Known<BTreeMap<u32, BTreeSet<u64>>> {
-    let folder = Path::new("/sys/devices/system/node");
-    let items = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut nodes = BTreeMap::new();
-    for item in items.filter_map(Result::ok) {
-        let name = item.file_name().to_string_lossy().into_owned();
-        if let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) {
-            nodes.insert(node, list(&read_text(&item.path().join("cpulist"))?));
-        }
-    }
-    Ok(nodes)
 }
 
 /// The kernel thread that initialises what a fresh ext4 left for later. It also reads block bitmaps
@@ -269,24 +254,15 @@ mod tests {
     use super::{LOOKS_MAX, lasting};
     use std::cell::Cell;
 
-    fn of_ext4() -> Vec<String> {
-        vec!["ext4 initialises inode tables (ext4lazyinit)".to_owned()]
-    }
-
     #[test]
     fn what_a_mount_begins_and_ends_in_moments_is_no_background_work() {
-        let looks = Cell::new(0);
+        let of_ext4 = || vec!["ext4 initialises inode tables (ext4lazyinit)".to_owned()];
+        let (looks, waits) = (Cell::new(0), Cell::new(0));
         let look = || {
             looks.set(looks.get() + 1);
             Ok(if looks.get() < 4 { of_ext4() } else { Vec::new() })
         };
-        assert_eq!(lasting(look, || {}), Ok(Vec::new()));
-        assert_eq!(looks.get(), 4, "the look that found nothing was the last");
-    }
-
-    #[test]
-    fn what_stays_is_background_work_and_other_work_is_not_waited_for() {
-        let waits = Cell::new(0);
+        assert_eq!((lasting(look, || {}), looks.get()), (Ok(Vec::new()), 4));
         assert_eq!(lasting(|| Ok(of_ext4()), || waits.set(waits.get() + 1)), Ok(of_ext4()));
         assert_eq!(waits.get(), LOOKS_MAX - 1);
         let resync = || Ok(vec!["md resync or rebuild (md0_resync)".to_owned()]);

@@ -1,35 +1,26 @@
 //! What rules need to know about targets and host, and may not be able to know.
 //!
 //! What must stay true: a fact that could not be read is an `Err` with the reason; there are no
-//! defaults.
+//! defaults, and no fact of this machine is given for one of theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A fact, or why it cannot be told.
 pub type Known<T> = Result<T, String>;
 
-/// Where facts come from.
 pub trait Machine {
-    /// Facts of one target.
     fn target(&self, path: &str) -> TargetFacts;
-    /// Facts of the host.
     fn host(&self) -> HostFacts;
 }
 
-/// What a target is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A block device.
     Block,
-    /// A regular file.
     File,
-    /// Nothing of that name.
     Missing,
     /// Something else: a character device, a directory.
     Other,
 }
 
-/// Facts of a target.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TargetFacts {
     pub kind: Known<Kind>,
@@ -38,10 +29,7 @@ pub struct TargetFacts {
     pub logical_block_bytes: Known<u64>,
     /// Where the partition begins on its disk, bytes; 0 for a whole disk or file.
     pub start_bytes: Known<u64>,
-    /// `optimal_io_size`, bytes: the full stripe of an array that says so; 0 if the device says
-    /// nothing.
     pub optimal_bytes: Known<u64>,
-    /// Whether it spins.
     pub rotational: Known<bool>,
     pub serial: Known<String>,
     /// What is in its way: mounted, held, a signature, a partition table.
@@ -52,16 +40,13 @@ pub struct TargetFacts {
     pub discarded_sectors: Known<u64>,
     /// Whether samples spread over it read as nothing but zeros.
     pub reads_zeros: Known<bool>,
-    /// Whether it compresses or deduplicates.
     pub compresses: Known<bool>,
-    /// Requests it takes at once.
     pub queue_requests: Known<u64>,
-    /// Whether a volatile write cache is on.
     pub volatile_cache: Known<bool>,
     /// Whether completions can be polled for.
     pub polls: Known<bool>,
     /// NUMA node it is attached to.
-    pub node: Known<u32>,
+    pub node: Known<u64>,
 }
 
 impl TargetFacts {
@@ -89,7 +74,6 @@ impl TargetFacts {
     }
 }
 
-/// Facts of the host.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostFacts {
     pub memory_bytes: Known<u64>,
@@ -98,7 +82,31 @@ pub struct HostFacts {
     /// Version of the fio that is installed: 3.33 is (3, 33).
     pub fio: Known<(u32, u32)>,
     /// NUMA node -> its CPUs.
-    pub nodes: Known<BTreeMap<u32, BTreeSet<u64>>>,
+    pub nodes: Known<BTreeMap<u64, BTreeSet<u64>>>,
     /// Background work going on: resync, scrub, lazy initialisation, trim.
     pub background: Known<Vec<String>>,
 }
+
+/// Targets on other hosts, or of jobs for another machine: nothing about them can be read here, and
+/// what this machine has of the same name is another thing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Away;
+
+impl Machine for Away {
+    fn target(&self, _path: &str) -> TargetFacts {
+        TargetFacts::untold(Err(AWAY.to_owned()), AWAY)
+    }
+
+    fn host(&self) -> HostFacts {
+        let why = || AWAY.to_owned();
+        HostFacts {
+            memory_bytes: Err(why()),
+            aio_max: Err(why()),
+            fio: Err(why()),
+            nodes: Err(why()),
+            background: Err(why()),
+        }
+    }
+}
+
+const AWAY: &str = "it is on another host";

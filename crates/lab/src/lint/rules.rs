@@ -1,33 +1,27 @@
 //! What looks for each rule, in groups.
 //!
 //! - caching: what does not reach the device (L01, L02, L04, L16, L31)
-//! - time: too short, too early, too much else going on (L03, L15, L22, L23)
+//! - run: how long and how it is measured, and what came out (L03, L12 to L15, L22, L23, L28, L29)
 //! - shape: sizes, alignment, depths and jobs (L05, L06, L07, L09, L10, L11, L17, L25, L30)
 //! - target: what is read, what is destroyed, what is durable (L08, L18, L19)
-//! - latency: how latency is measured (L12, L13, L14)
 //! - cpu: polling, coalescing, pinning, environment, versions (L20, L21, L24, L26, L27)
-//! - finished: results (L28, L29)
 
 mod caching;
 mod cpu;
-mod finished;
-mod latency;
+mod run;
 mod shape;
 mod target;
-mod time;
 
 use super::Case;
 
 pub(super) use cpu::parse_version;
 
-/// What looks at a case.
 type Look = fn(&mut Case<'_>);
 
-/// What looks for each rule.
 pub(super) const LOOKS: [(&str, Look); 31] = [
     ("L01", caching::direct),
     ("L02", caching::libaio),
-    ("L03", time::runtime),
+    ("L03", run::runtime),
     ("L04", caching::size),
     ("L05", shape::block_size),
     ("L06", shape::alignment),
@@ -36,24 +30,24 @@ pub(super) const LOOKS: [(&str, Look); 31] = [
     ("L09", shape::synchronous),
     ("L10", shape::same_blocks),
     ("L11", shape::several_devices),
-    ("L12", latency::grouped),
-    ("L13", latency::measured),
-    ("L14", latency::percentiles),
-    ("L15", time::ramp),
+    ("L12", run::grouped),
+    ("L13", run::measured),
+    ("L14", run::percentiles),
+    ("L15", run::ramp),
     ("L16", caching::buffers),
     ("L17", shape::repeats),
     ("L18", target::occupied),
     ("L19", target::durable),
     ("L20", cpu::polling),
     ("L21", cpu::coalescing),
-    ("L22", time::preconditioning),
-    ("L23", time::background),
+    ("L22", run::preconditioning),
+    ("L23", run::background),
     ("L24", cpu::pinning),
     ("L25", shape::depth),
     ("L26", cpu::environment),
     ("L27", cpu::version),
-    ("L28", finished::errors),
-    ("L29", finished::ceilings),
+    ("L28", run::errors),
+    ("L29", run::ceilings),
     ("L30", shape::understood),
     ("L31", caching::engine),
 ];

@@ -5,14 +5,10 @@ use crate::fio::args::CommandLine;
 use crate::fio::{FioResult, Job, JobFile, value};
 use crate::metrics::plausible::Ceiling;
 
-/// What is linted.
 #[derive(Clone, Debug, Default)]
 pub struct Subject {
-    /// Jobs with everything they inherit.
     pub jobs: Vec<Job>,
-    /// Their result, if they have run.
     pub result: Option<FioResult>,
-    /// What it is meant to show.
     pub intent: Intent,
 }
 
@@ -91,7 +87,6 @@ fn ceiling(text: &str) -> Result<Ceiling, String> {
 }
 
 impl Subject {
-    /// Read a job file, or a result if the text has one.
     pub fn read(text: &[u8], intent: Intent) -> Result<Subject, Refusal> {
         let line = String::from_utf8_lossy(text);
         let begins = |c: char| line.lines().any(|line| line.trim_start().starts_with(c));
@@ -108,7 +103,6 @@ impl Subject {
         Ok(Subject { jobs, result: None, intent })
     }
 
-    /// Take a command line; `read` gives the text of the job files it names.
     pub fn from_arguments(
         arguments: &[String],
         intent: Intent,

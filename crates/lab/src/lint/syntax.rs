@@ -7,16 +7,17 @@ use std::process::{Command, Stdio};
 
 /// fio's complaints about the job file `text`; none if it has none, or is not there.
 pub fn complaints(text: &str) -> Vec<String> {
-    let Ok(folder) = tempfolder() else { return Vec::new() };
-    let path = folder.join("jobs.fio");
+    let Ok(folder) = tempfile::tempdir() else { return Vec::new() };
+    let path = folder.path().join("jobs.fio");
     let said = std::fs::write(&path, text).ok().and_then(|()| {
         let mut command = Command::new("fio");
-        command.arg("--parse-only").arg(&path).stdin(Stdio::null()).current_dir(&folder);
+        command.arg("--parse-only").arg(&path).stdin(Stdio::null()).current_dir(folder.path());
         // What is filled in later is no mistake.
-        command.envs(variables(text).filter(|name| std::env::var_os(name).is_none()).map(one));
+        command.envs(
+            variables(text).filter(|name| std::env::var_os(name).is_none()).map(|name| (name, "1")),
+        );
         command.output().ok()
     });
-    let _left_to_the_system = std::fs::remove_dir_all(&folder);
     let mut found = engine_complaints(text);
     if let Some(said) = said.filter(|said| !said.status.success()) {
         let text = String::from_utf8_lossy(&[said.stderr, said.stdout].concat()).into_owned();
@@ -46,17 +47,4 @@ fn engine_complaints(text: &str) -> Vec<String> {
 /// Names of variables: `${DEPTH}`.
 fn variables(text: &str) -> impl Iterator<Item = &str> {
     text.split("${").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
-}
-
-fn one(name: &str) -> (&str, &str) {
-    (name, "1")
-}
-
-fn tempfolder() -> std::io::Result<std::path::PathBuf> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    let name = format!("ashlar-lab-lint-{:016x}", u64::from_be_bytes(bytes));
-    let folder = std::env::temp_dir().join(name);
-    std::fs::create_dir(&folder)?;
-    Ok(folder)
 }

@@ -1,13 +1,14 @@
 //! Every rule against its two examples, on a machine that is made up, and on real files.
 
 use super::live::Live;
-use super::machine::{HostFacts, Kind, Machine, TargetFacts};
+use super::machine::{Away, HostFacts, Kind, Machine, TargetFacts};
 use super::rules::LOOKS;
 use super::subject::{Intent, Subject};
 use super::{Remark, lint};
 use crate::metrics::plausible::Ceiling;
 use crate::rules::{self, Rule};
 use crate::validity::{Mark, Severity};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// A machine on which everything is known and nothing is wrong: `/dev/...` are idle disks, other
@@ -141,90 +142,59 @@ fn what_cannot_be_told_is_said_and_weighs_nothing() {
     assert_eq!(Mark::of(&findings), Mark::ValidWithNotes);
 }
 
-#[test]
-fn a_named_target_may_be_destroyed_and_no_other() {
-    let text = b"[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\n";
-    let (machine, _) = setting("L18", true);
-    let says = |named: &str| {
-        let intent = Intent { named: vec![named.to_owned()], ..Intent::default() };
-        let subject = Subject::read(text, intent).unwrap();
-        lint(&subject, &machine).iter().any(|remark| remark.rule == "L18")
-    };
-    assert!(!says("S1"));
-    assert!(says("S2"));
-    assert!(says("/dev/sdz"), "a device with a serial is named by it: paths move between boots");
+/// A sentence of `tests/data/lints.toml`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Case {
+    job: String,
+    line: String,
+    on: String,
+    busy: bool,
+    publish: bool,
+    complaints: Vec<String>,
+    destroy: Vec<String>,
+    says: Vec<[String; 3]>,
+    silent: Vec<String>,
 }
 
-#[test]
-fn a_device_that_is_not_there_is_refused_because_fio_would_make_a_file() {
-    let subject =
-        Subject::read(b"[a]\nfilename=/dev/no-such-disk\nrw=read\n", Intent::default()).unwrap();
-    let remarks = lint(&subject, &Live);
-    assert!(
-        remarks.iter().any(|remark| remark.rule == "L18" && remark.severity == Severity::Error),
-        "{remarks:?}"
-    );
-}
-
-/// fio writes to each of them, whatever the later line says.
-#[test]
-fn every_filename_of_a_job_is_judged() {
-    let text = b"[global]\nfilename=/dev/no-first\n[a]\nfilename=/dev/no-second\n\
-                 filename=/dev/no-third\nrw=write\ndirect=1\n";
-    let subject = Subject::read(text, Intent::default()).unwrap();
-    let remarks = lint(&subject, &Live);
-    for name in ["/dev/no-first", "/dev/no-second", "/dev/no-third"] {
-        let is_it = |remark: &&Remark| remark.rule == "L18" && remark.reason.contains(name);
-        assert!(remarks.iter().any(|remark| is_it(&remark)), "{name}: {remarks:?}");
-    }
-}
-
-/// fio 3.33 ends at once; `--parse-only` does not see it.
-#[test]
-fn a_file_that_is_not_there_needs_a_size() {
-    let reason = |name: &str, line: &str| {
-        let text = format!("[a]\nfilename={name}\nrw=write\n{line}\n");
-        let subject = Subject::read(text.as_bytes(), Intent::default()).unwrap();
-        let remarks = lint(&subject, &Live);
-        remarks.into_iter().find(|it| it.rule == "L18").map(|it| it.reason).unwrap_or_default()
-    };
-    let name = "/nowhere-at-all/file";
-    assert!(reason(name, "runtime=9").contains("you need to specify size="));
-    assert!(reason(name, "io_size=1m").contains("the job has no size"));
-    assert!(reason("<raid1 block device>", "").contains("is a placeholder"));
-    for given in ["size=1m", "filesize=1m", "fill_device=1"] {
-        assert_eq!(reason(name, given), "", "{given}");
+impl Case {
+    fn remarks(&self) -> Vec<Remark> {
+        let (complaints, named) = (self.complaints.clone(), self.destroy.clone());
+        let intent = Intent { publish: self.publish, complaints, named, ..Intent::default() };
+        let words: Vec<String> = self.line.split(' ').map(str::to_owned).collect();
+        let subject = match self.line.as_str() {
+            "" => Subject::read(self.job.as_bytes(), intent),
+            _ => Subject::from_arguments(&words, intent, |_| unreachable!("no file is named")),
+        };
+        let made_up = setting(if self.busy { "L18" } else { "" }, true).0;
+        let machine: &dyn Machine = match self.on.as_str() {
+            "here" => &Live,
+            "away" => &Away,
+            _ => &made_up,
+        };
+        lint(&subject.unwrap(), machine)
     }
 }
 
 #[test]
-fn of_another_machine_s_devices_nothing_is_claimed_and_what_is_missing_is_said() {
-    let text = b"[a]\nfilename=/dev/md0\nrw=write\nbs=128k\ndirect=1\n";
-    let subject = Subject::read(text, Intent::default()).unwrap();
-    let remarks = lint(&subject, &super::away::Away);
-    let of = |rule: &str| remarks.iter().filter(|it| it.rule == rule).collect::<Vec<_>>();
-    assert!(of("L18").iter().all(|it| it.cannot_tell) && !of("L18").is_empty(), "{remarks:?}");
-    let stripe = of("L07");
-    assert!(stripe[0].cannot_tell && stripe[0].reason.contains("/dev/md0"), "{stripe:?}");
-    assert!(stripe[0].reason.contains("give --stripe-data"), "{stripe:?}");
-    let missing = Subject::read(b"[a]\nfilename=/dev/no-such\nrw=write\n", Intent::default());
-    let remarks = lint(&missing.unwrap(), &Live);
-    let is_it = |it: &Remark| it.rule == "L07" && it.reason.contains("give --stripe-data");
-    assert!(remarks.iter().any(is_it), "a device that is missing here is one: {remarks:?}");
-}
-
-#[test]
-fn of_alternatives_all_runs_are_named_and_fio_s_other_complaints_stay() {
-    let complaints =
-        vec!["failed parsing rw=(write|randwrite)".to_owned(), "Bad option <iodepht=4>".to_owned()];
-    let intent = Intent { complaints, ..Intent::default() };
-    let text = b"[a]\nfilename=f\nrw=(write|randwrite)\niodepht=4\n";
-    let remarks = lint(&Subject::read(text, intent).unwrap(), &made_up());
-    let said: Vec<_> = remarks.iter().filter(|remark| remark.rule == "L30").collect();
-    let better = said[0].correction.as_deref();
-    assert_eq!(better, Some("rw=write and rw=randwrite, each in a run of its own"));
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[1].reason.contains("iodepht"), "{said:?}");
+fn jobs_are_told_what_is_wrong_with_them_where_they_are_judged() {
+    let cases: BTreeMap<String, Case> =
+        toml::from_str(include_str!("../../tests/data/lints.toml")).unwrap();
+    for (sentence, case) in cases {
+        let remarks = case.remarks();
+        for [rule, severity, words] in &case.says {
+            let is_it = |it: &Remark| {
+                let told = format!("{} {:?}", it.reason, it.correction);
+                let own = format!("{:?}", it.severity).to_lowercase();
+                let is_so = if severity == "untold" { it.cannot_tell } else { own == *severity };
+                it.rule == rule && is_so && told.contains(words)
+            };
+            assert!(remarks.iter().any(is_it), "{sentence}: {rule} {words}: {remarks:?}");
+        }
+        for rule in &case.silent {
+            assert!(remarks.iter().all(|it| it.rule != rule), "{sentence}: {rule}: {remarks:?}");
+        }
+    }
 }
 
 #[test]
@@ -234,9 +204,8 @@ fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(8 << 20).unwrap();
     let says = || {
-        let text = format!("[a]\nfilename={}\nrw=randread\n", path.display());
-        let subject = Subject::read(text.as_bytes(), Intent::default()).unwrap();
-        let remarks = lint(&subject, &Live);
+        let job = format!("[a]\nfilename={}\nrw=randread\n", path.display());
+        let remarks = Case { job, on: "here".to_owned(), ..Case::default() }.remarks();
         remarks.into_iter().filter(|remark| remark.rule == "L08").collect::<Vec<_>>()
     };
     assert!(says().iter().any(|remark| remark.severity == Severity::Error), "{:?}", says());
@@ -246,43 +215,10 @@ fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
 }
 
 #[test]
-fn options_of_a_command_line_are_judged_like_those_of_a_file() {
-    let line = "fio --direct=1 --name=a --filename=/dev/sdz --rw=write --numjobs=4 \
-                --ioengine=psync --iodepth=8";
-    let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    let read = |_: &str| unreachable!("no file is named");
-    let subject = Subject::from_arguments(&arguments, Intent::default(), read).unwrap();
-    let found: Vec<_> = lint(&subject, &made_up()).iter().map(|remark| remark.rule).collect();
-    assert!(
-        found.contains(&"L09") && found.contains(&"L10") && !found.contains(&"L01"),
-        "{found:?}"
-    );
-}
-
-#[test]
-fn published_figures_are_held_to_more() {
-    let text = b"[a]\nfilename=/dev/sdz\ndirect=1\nrw=randwrite\ntime_based\nruntime=120\n";
-    let worst = |publish: bool, rule: &str| {
-        let subject = Subject::read(text, Intent { publish, ..Intent::default() }).unwrap();
-        let remarks = lint(&subject, &made_up());
-        remarks.into_iter().filter(|remark| remark.rule == rule).map(|remark| remark.severity).max()
-    };
-    assert_eq!((worst(false, "L03"), worst(true, "L03")), (None, Some(Severity::Error)));
-    assert_eq!(
-        (worst(false, "L22"), worst(true, "L22")),
-        (Some(Severity::Warning), Some(Severity::Error))
-    );
-}
-
-#[test]
 fn the_list_of_the_documentation_names_every_rule_as_the_program_does() {
     let text = include_str!("../../../../docs/lab/fio.md");
     for rule in LOOKS.iter().map(|(id, _)| rules::of(id)) {
-        assert!(
-            text.contains(&format!("- {}: {}.\n", rule.id, rule.title)),
-            "{}: {}",
-            rule.id,
-            rule.title
-        );
+        let line = format!("- {}: {}.\n", rule.id, rule.title);
+        assert!(text.contains(&line), "{line}");
     }
 }

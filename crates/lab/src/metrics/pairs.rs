@@ -13,35 +13,29 @@ use super::slow_member::median;
 /// With fewer pairs the widest interval, from the lowest to the highest ratio, holds less often
 /// than 95 % of the time.
 pub const PAIRS_MIN: usize = 6;
-/// How often the interval must contain the ratio.
 const CONFIDENCE: f64 = 0.95;
 /// Drift of a side between its first and its last third that is no noise.
 const DRIFT_MAX: f64 = 0.10;
 /// What is said of a case without an interval.
 pub const TOO_FEW: &str = "too few rounds: six decide";
 
-/// How A compares with B.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Comparison {
-    /// Median of A/B over the pairs.
     pub ratio: f64,
     /// 95 % interval of it.
     pub low: f64,
-    /// 95 % interval of it.
     pub high: f64,
     pub pairs: usize,
     /// Last third over first third of the side that changed more: 1 is no drift.
     pub drift: f64,
 }
 
-/// What a comparison says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     Faster,
     Slower,
     /// The interval contains 1.
     Open,
-    /// A side became faster or slower meanwhile.
     Drifted,
 }
 
@@ -66,7 +60,6 @@ impl Comparison {
         }
     }
 
-    /// Whether a side drifted beyond the limit.
     pub fn has_drifted(self) -> bool {
         (self.drift - 1.0).abs() > DRIFT_MAX
     }

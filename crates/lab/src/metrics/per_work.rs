@@ -10,12 +10,10 @@ use crate::rules;
 use crate::validity::Finding;
 use serde::{Deserialize, Serialize};
 
-/// CPU time over work.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PerWork {
     pub ios: u64,
     pub bytes: u64,
-    /// CPU time of all cores in the same time, nanoseconds.
     pub busy_ns: f64,
     /// CPU nanoseconds the load generator takes for an I/O that does nothing, if that was measured.
     pub generator_ns_per_io: Option<f64>,
@@ -106,15 +104,12 @@ mod tests {
 
     #[test]
     fn the_load_generator_s_part_is_shown_and_taken_off() {
-        let mut work =
-            PerWork { ios: 1000, bytes: 128 << 20, busy_ns: 5e6, generator_ns_per_io: None };
+        let work = PerWork { ios: 1000, bytes: 128 << 20, busy_ns: 5e6, ..PerWork::default() };
+        let less = |ns| PerWork { generator_ns_per_io: Some(ns), ..work };
         assert_eq!((work.ns_per_io(), work.net_ns_per_io()), (Some(5000.0), None));
-        work.generator_ns_per_io = Some(1000.0);
-        assert_eq!(work.net_ns_per_io(), Some(4000.0));
         assert_eq!(work.ns_per_mib(), Some(5e6 / 128.0));
-        assert_eq!(work.net_ns_per_mib(), Some(4e6 / 128.0));
-        work.generator_ns_per_io = Some(6000.0);
-        assert_eq!(work.net_ns_per_io(), None);
-        assert_eq!(PerWork::default().ns_per_io(), None);
+        assert_eq!(less(1000.0).net_ns_per_io(), Some(4000.0));
+        assert_eq!(less(1000.0).net_ns_per_mib(), Some(4e6 / 128.0));
+        assert_eq!((less(6000.0).net_ns_per_io(), PerWork::default().ns_per_io()), (None, None));
     }
 }

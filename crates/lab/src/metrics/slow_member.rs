@@ -3,6 +3,7 @@
 //! What must stay true: a component is named only if all its members are slow and no member outside
 //! it is; otherwise the members are named one by one.
 
+use itertools::Itertools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -15,10 +16,8 @@ const NEAR_SHARE: f64 = 0.97;
 /// Scales a median absolute deviation to a standard deviation of a normal distribution.
 const MAD_SCALE: f64 = 0.6745;
 
-/// A member measured together with all others.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
-    /// `nvme3n1`.
     pub name: String,
     /// Bytes a second, or IOPS; the same for all.
     pub rate: f64,
@@ -30,13 +29,11 @@ pub struct Member {
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Slow {
     pub name: String,
-    /// Its rate over the median of all.
     pub share: f64,
     /// Robust z-score; absent when all others are equal.
     pub z: Option<f64>,
 }
 
-/// What is slow, and where to look.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Finding {
     /// The slow members, slowest first.
@@ -57,8 +54,8 @@ impl Finding {
                 format!("all {many} slow members share {kind} {name}: look there first")
             }
             (None, _) => {
-                let names: Vec<&str> = self.slow.iter().map(|slow| slow.name.as_str()).collect();
-                format!("slow, with nothing that only they share: {}", names.join(", "))
+                let names = self.slow.iter().map(|slow| slow.name.as_str()).join(", ");
+                format!("slow, with nothing that only they share: {}", names)
             }
         })
     }
@@ -183,42 +180,28 @@ mod tests {
     }
 
     fn members(rates: &[f64]) -> Vec<Member> {
+        let hangs_on = |at: usize| [("controller", at / 4), ("numa", at / 8)];
         let named = |(at, rate): (usize, &f64)| Member {
             name: format!("d{at}"),
             rate: *rate,
-            hangs_on: vec![
-                ("controller".into(), format!("c{}", at / 4)),
-                ("numa".into(), format!("{}", at / 8)),
-            ],
+            hangs_on: hangs_on(at).map(|(kind, number)| (kind.into(), number.to_string())).into(),
         };
         rates.iter().enumerate().map(named).collect()
     }
 
     #[test]
-    fn one_slow_member_among_ten_is_named() {
-        let mut rates = [500e6; 10];
-        rates[7] = 180e6;
-        let finding = find(&members(&rates));
-        assert_eq!(finding.slow.len(), 1);
-        assert_eq!(finding.sentence().as_deref(), Some("d7 is slow: 36 % of the median"));
-    }
-
-    #[test]
-    fn equal_members_and_small_noise_are_not_slow() {
-        assert_eq!(find(&members(&[500e6; 10])).sentence(), None);
-        let noisy: Vec<f64> = (0..10).map(|at| 500e6 + f64::from(at) * 1e6).collect();
-        assert_eq!(find(&members(&noisy)).sentence(), None);
-    }
-
-    #[test]
-    fn what_all_slow_members_and_no_others_share_is_named() {
+    fn slow_members_are_named_by_what_they_share_or_one_by_one() {
+        let said = |rates: &[f64]| find(&members(rates)).sentence();
         let mut rates = [500e6; 16];
+        assert_eq!(said(&rates), None);
+        let noisy: Vec<f64> = (0..10).map(|at| 500e6 + f64::from(at) * 1e6).collect();
+        assert_eq!(said(&noisy), None);
+        rates[7] = 180e6;
+        assert_eq!(said(&rates[..10]).as_deref(), Some("d7 is slow: 36 % of the median"));
         rates[4..8].fill(300e6);
-        let finding = find(&members(&rates));
-        assert_eq!(finding.shared, Some(("controller".into(), "c1".into())));
+        let shared = "all 4 slow members share controller 1: look there first";
+        assert_eq!(said(&rates).as_deref(), Some(shared));
         rates[8] = 300e6;
-        let finding = find(&members(&rates));
-        assert_eq!(finding.shared, None);
-        assert!(finding.sentence().expect("slow").contains("nothing that only they share"));
+        assert!(said(&rates).expect("slow").contains("nothing that only they share"));
     }
 }

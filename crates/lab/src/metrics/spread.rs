@@ -4,12 +4,12 @@
 //! What must stay true: an average is never given without the spread beside it; a core that is idle
 //! counts as a core.
 
+use super::slow_member::median;
 use serde::{Deserialize, Serialize};
 
 /// Points by which the busiest core must stand out of the middle one to be called a spike.
 pub const SPIKE_POINTS: f64 = 10.0;
 
-/// A load over cores.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Spread {
     /// `9x100%`: so many cores stand out, at so many percent on average; or `No spikes`.
@@ -17,7 +17,6 @@ pub struct Spread {
     pub hot_cores: usize,
     /// Their mean load, percent; the mean of all when none stands out.
     pub hot_percent: f64,
-    /// Mean load of all cores, percent.
     pub mean_percent: f64,
     /// Load of the busiest core over the mean: 1 is even.
     pub max_over_mean: f64,
@@ -31,15 +30,15 @@ impl Spread {
     pub fn of(percents: &[f64], spike_points: f64) -> Option<Spread> {
         let mut sorted = percents.to_vec();
         sorted.sort_by(|a, b| b.total_cmp(a));
-        let (&max, cores) = (sorted.first()?, to_f64(sorted.len()));
+        let (&max, cores) = (sorted.first()?, sorted.len() as f64);
         let mean = sorted.iter().sum::<f64>() / cores;
-        let hot_cores = match max - median(&sorted) < spike_points {
+        let hot_cores = match max - median(sorted.iter().copied()) < spike_points {
             true => 0,
             false => above_largest_gap(&sorted),
         };
         let hot_percent = match hot_cores {
             0 => mean,
-            hot => sorted[..hot].iter().sum::<f64>() / to_f64(hot),
+            hot => sorted[..hot].iter().sum::<f64>() / hot as f64,
         };
         let words = match hot_cores {
             0 => "No spikes".to_owned(),
@@ -52,23 +51,11 @@ impl Spread {
     }
 }
 
-fn median(sorted: &[f64]) -> f64 {
-    let half = sorted.len() / 2;
-    match sorted.len() % 2 {
-        1 => sorted[half],
-        _ => sorted[half - 1].midpoint(sorted[half]),
-    }
-}
-
 /// How many of the loads, largest first, lie above the largest gap between neighbours.
 fn above_largest_gap(sorted: &[f64]) -> usize {
     let gaps = sorted.windows(2).map(|pair| pair[0] - pair[1]).enumerate();
     gaps.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
         .map_or(sorted.len(), |(at, _)| at + 1)
-}
-
-fn to_f64(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]
@@ -80,41 +67,31 @@ mod tests {
     }
 
     #[test]
-    fn one_pinned_core_is_one_at_a_hundred_percent() {
-        let mut cores = [0.4; 64];
-        cores[40] = 99.8;
-        let spread = Spread::of(&cores, SPIKE_POINTS).expect("cores");
-        assert_eq!(spread.words, "1x100%");
+    fn hot_cores_are_those_above_the_largest_gap_and_an_even_load_has_none() {
+        let several = |parts: &[(usize, f64)]| -> Vec<f64> {
+            parts.iter().flat_map(|(count, percent)| vec![*percent; *count]).collect()
+        };
+        for (cores, wanted) in [
+            (several(&[(1, 99.8), (63, 0.4)]), "1x100%"),
+            (several(&[(9, 100.0), (3, 30.0), (52, 20.0)]), "9x100%"),
+            (vec![100.0, 0.0], "1x100%"),
+            (vec![60.0, 52.0, 2.0, 1.0, 0.0], "2x56%"),
+            (several(&[(8, 97.0)]), "No spikes"),
+            (vec![14.0, 12.0, 13.0, 20.0], "No spikes"),
+            (several(&[(4, 0.0)]), "No spikes"),
+            (vec![100.0], "No spikes"),
+            (several(&[(8, 11.0), (56, 9.0)]), "No spikes"),
+        ] {
+            assert_eq!(words(&cores), wanted, "{cores:?}");
+        }
         // The average that top shows says two percent.
-        assert!(spread.mean_percent < 2.0 && spread.max_over_mean > 50.0 && spread.jain < 0.03);
-    }
-
-    #[test]
-    fn hot_cores_are_those_above_the_largest_gap() {
-        let mut cores = vec![100.0; 9];
-        cores.extend([30.0; 3]);
-        cores.extend([20.0; 52]);
-        assert_eq!(words(&cores), "9x100%");
-        assert_eq!(words(&[100.0, 0.0]), "1x100%");
-        assert_eq!(words(&[60.0, 52.0, 2.0, 1.0, 0.0]), "2x56%");
-    }
-
-    #[test]
-    fn an_even_load_has_no_spikes_however_high() {
-        assert_eq!(words(&[97.0; 8]), "No spikes");
-        assert_eq!(words(&[14.0, 12.0, 13.0, 20.0]), "No spikes");
-        assert_eq!(words(&[0.0; 4]), "No spikes");
-        assert_eq!(words(&[100.0]), "No spikes");
+        let pinned = Spread::of(&several(&[(1, 99.8), (63, 0.4)]), SPIKE_POINTS).expect("cores");
+        assert!(pinned.mean_percent < 2.0 && pinned.max_over_mean > 50.0 && pinned.jain < 0.03);
         let even = Spread::of(&[50.0; 4], SPIKE_POINTS).expect("cores");
         assert!((even.jain - 1.0).abs() < 1e-12 && (even.max_over_mean - 1.0).abs() < 1e-12);
         assert_eq!(Spread::of(&[], SPIKE_POINTS), None);
-    }
-
-    #[test]
-    fn with_a_lower_threshold_the_seed_s_eight_at_eleven_stand_out() {
-        let mut cores = vec![11.0; 8];
-        cores.extend([9.0; 56]);
-        assert_eq!(words(&cores), "No spikes");
-        assert_eq!(Spread::of(&cores, 1.5).expect("cores").words, "8x11%");
+        // With a lower threshold the seed's eight at eleven stand out.
+        let seed = several(&[(8, 11.0), (56, 9.0)]);
+        assert_eq!(Spread::of(&seed, 1.5).expect("cores").words, "8x11%");
     }
 }

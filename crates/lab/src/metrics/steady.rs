@@ -4,7 +4,6 @@
 //! five rounds in which the range is at most 20 % of the average and the best straight line rises
 //! or falls by at most 10 % of the average.
 
-/// Rounds in the window.
 pub const WINDOW: usize = 5;
 /// Rounds after which a run gives up.
 pub const ROUNDS_MAX: usize = 25;
@@ -13,10 +12,8 @@ pub const RANGE_MAX: f64 = 0.20;
 /// Excursion of the fitted line over the window allowed, share of the average.
 pub const EXCURSION_MAX: f64 = 0.10;
 
-/// How the last five rounds stand.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Window {
-    /// Mean of the rounds.
     pub average: f64,
     /// Highest minus lowest, share of the average.
     pub range: f64,
@@ -25,7 +22,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// Both criteria hold.
     pub fn is_steady(self) -> bool {
         self.range <= RANGE_MAX && self.excursion <= EXCURSION_MAX
     }
@@ -62,23 +58,14 @@ mod tests {
     use super::{judge, reached};
 
     #[test]
-    fn a_falling_line_within_the_range_is_not_steady() {
-        // Range 16 % of the average, but all of it is slope: the second criterion must catch it.
-        let window = judge(&[108.0, 104.0, 100.0, 96.0, 92.0]).expect("five");
-        assert!(window.range <= 0.20 && !window.is_steady(), "{window:?}");
-    }
-
-    #[test]
-    fn a_flat_line_with_an_outlier_is_not_steady() {
-        let window = judge(&[100.0, 100.0, 130.0, 100.0, 100.0]).expect("five");
-        assert!(window.excursion <= 0.10 && !window.is_steady(), "{window:?}");
-    }
-
-    #[test]
-    fn the_first_steady_round_is_found_and_four_rounds_are_none() {
+    fn both_criteria_must_hold_and_the_first_steady_round_is_found() {
+        // Range 16 % of the average, but all of it is slope; and the other way round.
+        let falling = judge(&[108.0, 104.0, 100.0, 96.0, 92.0]).expect("five");
+        assert!(falling.range <= 0.20 && !falling.is_steady(), "{falling:?}");
+        let outlier = judge(&[100.0, 100.0, 130.0, 100.0, 100.0]).expect("five");
+        assert!(outlier.excursion <= 0.10 && !outlier.is_steady(), "{outlier:?}");
         let rounds = [400.0, 300.0, 210.0, 150.0, 120.0, 103.0, 101.0, 100.0, 99.0, 100.0];
         assert_eq!(reached(&rounds), Some(10));
-        assert_eq!(judge(&rounds[..4]), None);
-        assert_eq!(judge(&[0.0; 5]), None);
+        assert_eq!((judge(&rounds[..4]), judge(&[0.0; 5])), (None, None));
     }
 }

@@ -9,16 +9,9 @@
 //!
 //! What must stay true: means over bytes are harmonic: the slow part takes longer.
 
-/// Rate after a share `part` of all bytes, 0 at the outer edge. None if an edge is not positive or
-/// the inner one is faster.
-pub fn at(outer: f64, inner: f64, part: f64) -> Option<f64> {
-    let is_drive = inner > 0.0 && outer >= inner && (0.0..=1.0).contains(&part);
-    is_drive.then(|| (outer * outer - part * (outer * outer - inner * inner)).sqrt())
-}
-
-/// Rate of a pass over all bytes.
+/// Rate of a pass over all bytes. None if an edge is not positive or the inner one is faster.
 pub fn mean_of(outer: f64, inner: f64) -> Option<f64> {
-    at(outer, inner, 0.0).map(|_| f64::midpoint(outer, inner))
+    (inner > 0.0 && outer >= inner).then(|| f64::midpoint(outer, inner))
 }
 
 /// Rate of a pass over all bytes, of rates measured at places, `(place, rate)`, outermost first.
@@ -36,36 +29,26 @@ pub fn mean(points: &[(f64, f64)]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{at, mean, mean_of};
+    use super::{mean, mean_of};
 
     #[test]
-    fn a_whole_pass_runs_at_the_mean_of_both_edges() {
+    fn a_whole_pass_runs_at_the_mean_of_both_edges_and_the_slow_part_counts_for_more() {
         // The story's drive: 265 MB/s outside, 145 inside.
         assert_eq!(mean_of(265.0, 145.0), Some(205.0));
-        let place = |it: u32| f64::from(it) / 1_000.0;
-        let places: Vec<(f64, f64)> =
-            (0..=1_000).filter_map(|it| Some((place(it), at(265.0, 145.0, place(it))?))).collect();
-        assert!((mean(&places).expect("rates") - 205.0).abs() < 0.01, "{:?}", mean(&places));
+        let at =
+            |part: f64| (265.0_f64.powi(2) - part * (265.0_f64.powi(2) - 145.0_f64.powi(2))).sqrt();
+        let places = (0..=1_000).map(|it| f64::from(it) / 1_000.0);
+        let pass = mean(&places.map(|it| (it, at(it))).collect::<Vec<_>>()).expect("rates");
+        assert!((pass - 205.0).abs() < 0.01, "{pass}");
         // Half of the bytes lie outside the point where half of them are behind: not at 205.
-        assert!((at(265.0, 145.0, 0.5).expect("a drive") - 213.6).abs() < 0.1);
-    }
-
-    #[test]
-    fn the_slow_part_counts_for_more_than_the_fast_one() {
-        let even = |rates: [f64; 3]| [(0.0, rates[0]), (50.0, rates[1]), (100.0, rates[2])];
-        assert_eq!(mean(&even([100.0; 3])), Some(100.0));
-        assert!(mean(&even([300.0, 200.0, 100.0])).expect("rates") < 200.0);
+        assert!((at(0.5) - 213.6).abs() < 0.1);
+        let falling = mean(&[(0.0, 300.0), (50.0, 200.0), (100.0, 100.0)]).expect("rates");
         // A short stretch counts for little.
         let short = mean(&[(0.0, 200.0), (99.0, 200.0), (100.0, 100.0)]).expect("rates");
-        assert!((198.0..200.0).contains(&short), "{short}");
-    }
-
-    #[test]
-    fn what_is_no_drive_gives_nothing() {
-        assert_eq!(mean_of(145.0, 265.0), None);
-        assert_eq!(mean_of(265.0, 0.0), None);
-        assert_eq!(mean(&[(0.0, 5.0)]), None);
-        assert_eq!(mean(&[(0.0, 5.0), (1.0, 0.0)]), None);
-        assert_eq!(mean(&[(1.0, 5.0), (1.0, 5.0)]), None);
+        assert!(falling < 200.0 && (198.0..200.0).contains(&short), "{falling} {short}");
+        assert_eq!((mean_of(145.0, 265.0), mean_of(265.0, 0.0)), (None, None));
+        for none in [&[(0.0, 5.0)][..], &[(0.0, 5.0), (1.0, 0.0)], &[(1.0, 5.0), (1.0, 5.0)]] {
+            assert_eq!(mean(none), None, "{none:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! What must stay true: the seed of a failing input is in the message, and the same seed gives the
 //! same input. `MUTATIONS` in the environment sets how many inputs of each kind are tried.
 
+use super::Chance;
 use crate::Refusal;
 use crate::adapter::recorded::Recorded;
 use crate::cpu::files::{How, count, read_script};
@@ -25,22 +26,6 @@ use std::path::Path;
 fn mutations(of: u64) -> u64 {
     let wanted = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(of)
-}
-
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        let end = u64::try_from(end.max(1)).expect("small");
-        usize::try_from(self.next() % end).expect("small")
-    }
 }
 
 /// What breaks parsers: the largest numbers, signs, brackets, bytes that are no text.
@@ -66,7 +51,7 @@ const TOKENS: [&[u8]; 16] = [
 /// `seed`'s mutation of `whole`: some bytes changed, cut out, doubled, or replaced by a token; now
 /// and then cut off.
 fn mutated(whole: &[u8], seed: u64) -> Vec<u8> {
-    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut chance = Chance::of(seed);
     let mut bytes = whole.to_vec();
     for _ in 0..=chance.below(8) {
         let at = chance.below(bytes.len() + 1).min(bytes.len());
@@ -78,9 +63,9 @@ fn mutated(whole: &[u8], seed: u64) -> Vec<u8> {
                 let part = bytes[at..end].to_vec();
                 bytes.splice(at..at, part);
             }
-            3 => drop(bytes.splice(at..end, TOKENS[chance.below(TOKENS.len())].iter().copied())),
+            3 => drop(bytes.splice(at..end, chance.pick(&TOKENS).iter().copied())),
             4 if chance.below(4) == 0 => bytes.truncate(at),
-            _ => drop(bytes.splice(at..at, TOKENS[chance.below(TOKENS.len())].iter().copied())),
+            _ => drop(bytes.splice(at..at, chance.pick(&TOKENS).iter().copied())),
         }
     }
     bytes

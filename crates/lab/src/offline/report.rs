@@ -2,11 +2,13 @@
 
 mod made_up;
 
-use crate::record::{ArrayCondition, BaselinePoint, Measurement, RawSum, Record};
+use crate::record::{ArrayCondition, Measurement, Record};
 use crate::report::{findings, page, points, text, waterfall};
 use crate::rules;
 use crate::store::Run;
-use made_up::{accounted, invalidate, measurements, round, two_engines, with_everything, workload};
+use made_up::{
+    baseline, invalidate, measurements, resource, round, two_engines, with_everything, workload,
+};
 use std::path::Path;
 
 /// The page of a run without a directory.
@@ -48,20 +50,6 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
 }
 
 #[test]
-fn an_engine_that_answered_with_errors_fails_the_case_by_name() {
-    let mut run = two_engines();
-    let finding = rules::of("L28").finding("the load ended with an error");
-    for one in measurements(&mut run.records).filter(|one| one.engine.name == "btrfs") {
-        (one.read, one.write) = Default::default();
-        one.findings.push(finding.clone());
-    }
-    let said = "btrfs fails this: it answered with errors";
-    let cases = findings::cases(&points::of(&run.records));
-    assert!(cases.iter().all(|case| case.ends_with(said)));
-    assert!(html(&run).contains(said));
-}
-
-#[test]
 fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let mut run = two_engines();
     // Each load once more with twice the depth, as a sweep.
@@ -85,21 +73,9 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let swept = text::markdown(&run, &points);
     assert!(swept.contains("not measured"), "a deeper load has no BASELINE");
     let mut spread = points[0].clone();
-    let baseline = crate::metrics::baseline::Baseline { value: 100.0, derivation: "x".into() };
+    let Record::Baseline(baseline) = baseline("", "x", 100.0, ("raw", 100.0, 4)) else { panic!() };
     (spread.samples, spread.baseline) = (vec![80.0, 90.0, 95.0], Some(baseline));
     assert!(text::efficiency(&spread).ends_with("(80 to 95)"), "{}", text::efficiency(&spread));
-}
-
-#[test]
-fn an_invalid_side_is_not_compared_and_not_drawn() {
-    let mut run = two_engines();
-    invalidate(&mut run, "btrfs");
-    let points = points::of(&run.records);
-    let headline = findings::headline(&points, &[]);
-    assert_eq!(headline.invalid, 3);
-    assert!(findings::cases(&points).iter().all(|case| case.ends_with("a side is INVALID")));
-    assert!(headline.sentence.contains("too few usable rounds"), "{}", headline.sentence);
-    has_all(&html(&run), &["not compared: a side is INVALID", "the area was never written"]);
 }
 
 /// RAID 5 and RAID 6 over the same drives, at the same load: a small write costs 4 or 6.
@@ -113,21 +89,7 @@ fn a_baseline_is_that_of_its_own_array() {
         if let Record::Measurement(measured) = &mut record {
             (measured.target, measured.stage) = (array.into(), "array.sweep".into());
         }
-        let raw = RawSum {
-            workload: "mixed".into(),
-            value: 1e6,
-            drives: 4,
-            data_drives: 3,
-            stated: None,
-        };
-        run.records.push(Record::Baseline(BaselinePoint {
-            target: array.into(),
-            workload: writes.name.clone(),
-            condition: ArrayCondition::Healthy,
-            value,
-            derivation: array.into(),
-            raw: Some(raw),
-        }));
+        run.records.push(baseline(array, &writes.name, value, ("mixed", 1e6, 4)));
         run.records.push(record);
     }
     let points = points::of(&run.records);
@@ -171,22 +133,41 @@ fn one_engine_twice_in_turns_is_compared_by_the_names_of_its_arrays() {
     assert!(cases.len() == 3 && cases.iter().all(is_told), "{cases:?}");
 }
 
-/// Only one side had a hog beside it, in one of its rounds.
+/// Every figure of a side has a finding, or one round of one load, as of a hog beside it.
 #[test]
-fn a_hog_beside_one_side_leaves_its_cases_without_a_verdict() {
-    let mut run = two_engines();
-    let hog = rules::of("A15").finding("other programs (cc1) used 48 % of all cores");
-    let reads = |it: &&mut Measurement| it.engine.name == "btrfs" && it.workload.mix == "randread";
-    let one = measurements(&mut run.records).find(reads).expect("a round");
-    one.findings.push(hog);
-    (one.read.iops, one.read.bytes_per_s) = (one.read.iops / 2.0, one.read.bytes_per_s / 2.0);
-    let points = points::of(&run.records);
-    let said = findings::headline(&points, &[]).sentence;
-    let wanted = "Of 2 cases, ashlar against btrfs is faster in 1 (2.00 times the rate) and not \
-                  shown to differ in 1; one more is INVALID and left out.";
-    assert_eq!(said, wanted);
-    let cases = findings::cases(&points);
-    assert_eq!(cases.iter().filter(|it| it.ends_with("a side is INVALID")).count(), 1, "{cases:?}");
+fn what_an_invalid_side_takes_part_in_is_without_a_verdict_and_errors_fail_by_name() {
+    let never = "the area was never written";
+    let invalid = "not compared: a side is INVALID";
+    for (rule, reason, mix, left_out, said, told) in [
+        ("L08", never, "r", 3, "too few usable rounds", invalid),
+        ("A15", "other programs used 48 % of all cores", "randread", 1, "Of 2 cases", invalid),
+        (
+            "L28",
+            "it ended with an error",
+            "r",
+            3,
+            "too few",
+            "btrfs fails this: it answered with errors",
+        ),
+    ] {
+        let mut run = two_engines();
+        let wanted = if left_out == 1 { 1 } else { usize::MAX };
+        let own =
+            |it: &&mut Measurement| it.engine.name == "btrfs" && it.workload.mix.contains(mix);
+        for one in measurements(&mut run.records).filter(own).take(wanted) {
+            one.findings.push(rules::of(rule).finding(reason));
+            if rule == "L28" {
+                (one.read, one.write) = Default::default();
+            }
+        }
+        let points = points::of(&run.records);
+        let headline = findings::headline(&points, &[]);
+        assert_eq!(headline.invalid, left_out, "{rule}");
+        assert!(headline.sentence.contains(said), "{rule}: {}", headline.sentence);
+        let cases = findings::cases(&points);
+        assert_eq!(cases.iter().filter(|it| it.ends_with(told)).count(), left_out, "{cases:?}");
+        has_all(&html(&run), &[told, reason]);
+    }
 }
 
 /// Two of six rounds of one of two like sides were throttled: the first, the last, or any.
@@ -248,6 +229,11 @@ fn the_other_forms_hold_the_same_points() {
     let markdown = text::markdown(&run, &points);
     assert_eq!(markdown.matches("| VALID |").count(), 6, "{markdown}");
     assert!(markdown.contains("| cannot tell | memory.channels_populated |"));
+    // Five rounds of 20,000 I/Os: 100 lie beyond p99.9, 1 beyond p99.999.
+    assert_eq!(
+        (points[0].percentile(0.999), points[0].percentile(0.99999)),
+        (Some(1_500_000), None)
+    );
     let csv = text::csv(&points);
     assert_eq!(csv.lines().count(), 1 + 36);
     let columns = csv.lines().next().expect("a head").split(',').count();
@@ -258,43 +244,7 @@ fn the_other_forms_hold_the_same_points() {
 }
 
 #[test]
-fn a_percentile_that_too_few_ios_lie_beyond_is_not_printed() {
-    let run = two_engines();
-    let points = points::of(&run.records);
-    // Five rounds of 20,000 I/Os: 100 lie beyond p99.9, 1 beyond p99.999.
-    assert_eq!(points[0].percentile(0.999), Some(1_500_000));
-    assert_eq!(points[0].percentile(0.99999), None);
-}
-
-#[test]
-fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
-    use crate::report::cli::{Args, run};
-    use crate::store::RunDir;
-    let place = tempfile::tempdir().expect("a directory");
-    let made = two_engines();
-    let dir = RunDir::create(place.path(), &made.facts).expect("made");
-    let args = Args { run: place.path().into(), html: None, markdown: None, csv: None };
-    assert_eq!(run(&args, false).expect_err("nothing to report").code, "run.empty");
-    assert!(!place.path().join("report.html").exists());
-    made.records.iter().for_each(|record| dir.append(record).expect("written"));
-    let read = dir.read().expect("readable");
-    assert!(read.unread.is_empty(), "{:?}", read.unread.first());
-    assert_eq!(text::csv(&points::of(&read.records)), text::csv(&points::of(&made.records)));
-    run(&args, false).expect("a report");
-    assert!(place.path().join("report.html").exists());
-}
-
-#[test]
-fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
-    let mut run = two_engines();
-    run.records.push(accounted());
-    let told = ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"];
-    has_all(&html(&run), &told);
-}
-
-#[test]
 fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of_the_diagram() {
-    use crate::inspect::resources::Row;
     use crate::meter::{DriveLoad, LinkLoad, PathLoad};
     use crate::record::ResourceTable;
     let mut run = two_engines();
@@ -309,13 +259,8 @@ fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of
     };
     assert_eq!(path.measured().len(), 1);
     measurements(&mut run.records).for_each(|one| one.path = Some(path.clone()));
-    let row = |resource: &str, utilisation: Option<&str>| Row {
-        resource: resource.into(),
-        utilisation: utilisation.map(str::to_owned),
-        saturation: None,
-        errors: None,
-    };
-    let rows = vec![row("processors", Some("load 0.1 on 2 CPUs")), row("memory, bandwidth", None)];
+    let processors = resource("processors", Some("load 0.1 on 2 CPUs"));
+    let rows = vec![processors, resource("memory, bandwidth", None)];
     run.records.push(Record::Resources(ResourceTable { rows }));
     let points = points::of(&run.records);
     let limit = findings::headline(&points, &[]).limit.expect("a limit");
@@ -336,6 +281,10 @@ fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_
         one.read.latency_series = vec![(1000, 2e5), (2000, 3e5)];
         one.read.series = vec![(1000, 2e8), (2000, 3e8)];
     }
+    const P99: &str = "Do the slowest of a hundred wait longer with time?";
+    assert!(!html(&run).contains(P99), "nothing was logged");
+    measurements(&mut run.records)
+        .for_each(|it| it.read.p99_series = vec![(1000, 2e6), (2000, 9e6)]);
     let page = html(&run);
     let charts = page.matches("<svg class=\"chart\"").count();
     assert!(charts >= 7, "{charts} charts");
@@ -344,6 +293,7 @@ fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_
         "Side by side",
         "Whose core does more work?",
         "Does latency hold over time?",
+        P99,
         "lines 7, 7",
     ];
     has_all(&page, &wanted);
@@ -380,6 +330,7 @@ fn accounts_and_resources_are_in_the_page_and_in_markdown() {
     let run = with_everything();
     let points = points::of(&run.records);
     let markdown = text::markdown(&run, &points);
+    has_all(&html(&run), &["Whose CPU time is it?", "md (functions of version"]);
     has_all(&html(&run), &EVERYTHING);
     has_all(&markdown, &EVERYTHING);
     let tables = markdown.lines().filter(|line| line.starts_with("| ") || line.starts_with("|-"));
@@ -397,15 +348,22 @@ fn accounts_and_resources_are_in_the_page_and_in_markdown() {
 }
 
 #[test]
-fn csv_has_a_file_for_each_table_beside_the_rounds() {
+fn the_verb_writes_what_is_asked_beside_the_records_and_refuses_an_empty_run() {
     use crate::report::cli::{Args, run};
     use crate::store::RunDir;
     let place = tempfile::tempdir().expect("a directory");
     let made = with_everything();
     let dir = RunDir::create(&place.path().join("run"), &made.facts).expect("made");
-    made.records.iter().for_each(|record| dir.append(record).expect("written"));
     let csv = place.path().join("first.csv");
-    let args = Args { run: dir.path().into(), html: None, markdown: None, csv: Some(csv) };
+    let mut args = Args { run: dir.path().into(), html: None, markdown: None, csv: None };
+    let page = dir.path().join("report.html");
+    assert_eq!(run(&args, false).expect_err("nothing to report").code, "run.empty");
+    assert!(!page.exists());
+    made.records.iter().for_each(|record| dir.append(record).expect("written"));
+    assert!(dir.read().expect("readable").unread.is_empty());
+    run(&args, false).expect("a report");
+    assert!(page.exists());
+    args.csv = Some(csv);
     run(&args, true).expect("a report");
     let read = |name: &str| std::fs::read_to_string(place.path().join(name)).expect(name);
     assert_eq!(read("first.csv"), text::csv(&points::of(&made.records)));
@@ -422,28 +380,9 @@ fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
     };
     assert!(!noted(&run));
     let first = run.records[0].measurement().expect("a measurement");
-    let point = BaselinePoint {
-        target: first.target.clone(),
-        workload: first.workload.name.clone(),
-        condition: first.condition,
-        value: first.rate() / 2.0,
-        derivation: "made up".into(),
-        raw: None,
-    };
-    run.records.push(Record::Baseline(point));
+    let half = first.rate() / 2.0;
+    run.records.push(baseline(&first.target, &first.workload.name, half, ("raw", half, 10)));
     assert!(noted(&run));
-}
-
-#[test]
-fn p99_over_time_is_a_chart_of_its_own() {
-    let mut run = two_engines();
-    let drawn =
-        |run: &Run| html(run).contains("Do the slowest of a hundred wait longer with time?");
-    assert!(!drawn(&run), "nothing was logged");
-    for one in measurements(&mut run.records) {
-        one.read.p99_series = vec![(1000, 2e6), (2000, 9e6)];
-    }
-    assert!(drawn(&run));
 }
 
 #[test]
@@ -456,7 +395,7 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     let told: Vec<(&str, f64, f64)> = falls[0]
         .steps
         .iter()
-        .map(|step| (step.name.as_str(), step.per_drive(), step.left().unwrap_or(1.0)))
+        .map(|step| (step.name(), step.per_drive(), step.left().unwrap_or(1.0)))
         .collect();
     let whole = [
         ("raw drives", 25e3, 1.0),
@@ -467,27 +406,10 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     ];
     assert_eq!(told.len(), whole.len(), "{told:?}");
     for ((name, each, left), expected) in told.into_iter().zip(whole) {
-        assert!(
-            name == expected.0
-                && (each - expected.1).abs() < 1.0
-                && (left - expected.2).abs() < 1e-9,
-            "{name}: {each} {left}, {expected:?}"
-        );
+        let is_near = (each - expected.1).abs() < 1.0 && (left - expected.2).abs() < 1e-9;
+        assert!(name == expected.0 && is_near, "{name}: {each} {left}, {expected:?}");
     }
-    run.records.push(Record::Baseline(BaselinePoint {
-        target: String::new(),
-        workload: "sw-1m-j4-q16".into(),
-        condition: ArrayCondition::Healthy,
-        value: 1.6e9,
-        derivation: "8 data drives".into(),
-        raw: Some(RawSum {
-            workload: "sw-1m-j1-q8".into(),
-            value: 2e9,
-            drives: 10,
-            data_drives: 8,
-            stated: None,
-        }),
-    }));
+    run.records.push(baseline("", "sw-1m-j4-q16", 1.6e9, ("sw-1m-j1-q8", 2e9, 10)));
     let falls = waterfall::falls(&points::of(&run.records));
     let each: Vec<f64> = falls[1].steps.iter().map(|step| step.per_drive()).collect();
     assert!((each[0] - 200e6).abs() < 1.0 && (each[1] - 200e6).abs() < 1.0, "{each:?}");
@@ -502,72 +424,31 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     raws.for_each(|raw| raw.stated = Some(2.6e9));
     let falls_of_makers = waterfall::falls(&points::of(&run.records));
     let [datasheet, raw, ..] = falls_of_makers[1].steps.as_slice() else { panic!("two steps") };
-    assert_eq!((datasheet.name.as_str(), datasheet.per_drive()), ("datasheet", 260e6));
+    assert_eq!((datasheet.name(), datasheet.per_drive()), ("datasheet", 260e6));
     assert!((raw.left().expect("a share") - 2.0 / 2.6).abs() < 1e-9, "{raw:?}");
     invalidate(&mut run, "ashlar");
     let falls = waterfall::falls(&points::of(&run.records));
-    let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name.as_str()).collect();
-    assert_eq!(
-        names,
-        ["datasheet", "raw drives", "RAID ceiling", "btrfs"],
-        "an INVALID figure is no step"
-    );
-}
-
-/// Every text of a value, by the way to it.
-fn texts(value: &serde_json::Value, way: &str, out: &mut Vec<String>) {
-    match value {
-        serde_json::Value::String(_) => out.push(way.to_owned()),
-        serde_json::Value::Array(values) => {
-            let each = values.iter().enumerate();
-            each.for_each(|(at, value)| texts(value, &format!("{way}/{at}"), out));
-        }
-        serde_json::Value::Object(fields) => {
-            let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
-            let each = fields.iter();
-            each.for_each(|(name, value)| texts(value, &format!("{way}/{}", escaped(name)), out));
-        }
-        _ => {}
-    }
+    let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name()).collect();
+    let wanted = ["datasheet", "raw drives", "RAID ceiling", "btrfs"];
+    assert_eq!(names, wanted, "an INVALID figure is no step");
 }
 
 /// Names of engines, targets and checks, and the question, once went into the page as they were.
 #[test]
 fn whatever_a_record_says_is_text_in_markdown() {
     const HTML: &str = "<img src=x onerror=alert(1)>|[a](b)";
-    let mut changed = 0;
-    let whole = with_everything();
-    let mut kinds = std::collections::BTreeSet::new();
-    for at in 0..whole.records.len() {
-        let mut value = serde_json::to_value(&whole.records[at]).expect("plain data");
-        let mut ways = Vec::new();
-        texts(&value, "", &mut ways);
-        if !kinds.insert(ways.clone()) {
-            // Another round of the same.
-            continue;
-        }
-        for way in ways {
-            let before = value.clone();
-            *value.pointer_mut(&way).expect("just seen") = HTML.into();
-            // A word of a fixed list is no place for anything else.
-            match serde_json::from_value::<Record>(value.clone()) {
-                Ok(_) => changed += 1,
-                Err(_) => value = before,
-            }
-        }
-        let mut run = with_everything();
-        run.records[at] = serde_json::from_value(value).expect("tried already");
-        no_html(&run, &format!("record {at}"));
-    }
-    assert!(changed >= 50, "only {changed} places");
     let mut run = with_everything();
+    for record in &mut run.records {
+        let mut text = serde_json::to_string(record).expect("plain data");
+        let words = "ashlar btrfs rr-4k-j4-q16 sw-1m-j4-q16 memory. DMI bandwidth fio";
+        words.split(' ').for_each(|word| text = text.replace(word, HTML));
+        *record = serde_json::from_str(&text).expect("the same with other words");
+    }
+    measurements(&mut run.records).for_each(|it| it.findings.push(rules::of("L03").finding(HTML)));
     run.facts.question = HTML.to_owned();
     run.facts.environment.insert(HTML.to_owned(), HTML.to_owned());
     run.facts.left_out.insert(HTML.to_owned(), HTML.to_owned());
-    no_html(&run, "facts");
-}
-
-fn no_html(run: &Run, way: &str) {
-    let markdown = text::markdown(run, &points::of(&run.records));
-    assert!(!markdown.contains("<img") && !markdown.contains("|[a]"), "{way}:\n{markdown}");
+    let markdown = text::markdown(&run, &points::of(&run.records));
+    assert!(!markdown.contains("<img") && !markdown.contains("|[a]"), "{markdown}");
+    assert!(markdown.matches("&lt;img").count() > 20, "{markdown}");
 }

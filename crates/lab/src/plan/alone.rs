@@ -9,7 +9,7 @@
 
 mod arrays;
 
-use crate::inspect::models::{Entry, Known, Library};
+use crate::inspect::models::{Entry, Library};
 use crate::lint::live::Sysfs;
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::slow_member::median;
@@ -195,7 +195,7 @@ pub fn stated_sum(
 ) -> Option<f64> {
     let of_drive = |measured: &&Measurement| {
         let (model, size) = facts(&measured.target).model?;
-        let Known::Exactly(entry) = library.look(&model, size) else { return None };
+        let Ok(entry) = library.look(&model, size) else { return None };
         Some(stated(&entry, measured)?.0)
     };
     run.iter().map(of_drive).sum::<Option<f64>>().filter(|sum| *sum > 0.0)
@@ -214,15 +214,16 @@ fn as_stated(
             without_model += 1;
             continue;
         };
-        let known = library.look(model, *size);
-        let Known::Exactly(entry) = &known else {
-            let why = known.why_not().unwrap_or_default();
-            checks.push(rule.blind(*target, format!("{model}: {why}")));
-            continue;
+        let entry = match library.look(model, *size) {
+            Ok(entry) => entry,
+            Err(why) => {
+                checks.push(rule.blind(*target, format!("{model}: {why}")));
+                continue;
+            }
         };
         let own = alone.iter().filter(|it| it.target == *target);
         let shares = own.filter_map(|it| {
-            let (stated, part) = stated(entry, it)?;
+            let (stated, part) = stated(&entry, it)?;
             Some((it.rate() / stated.max(1.0), part, stated, *it))
         });
         let worst = shares.min_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));

@@ -3,7 +3,7 @@
 //! What must stay true: a conclusion names the figures it rests on; too little to conclude from
 //! cannot tell.
 
-use crate::metrics::{cliff, knee, latency, slow_member, steady, stripe_time, zones as zone_curve};
+use crate::metrics::{cliff, latency, slow_member, steady, zones as zone_curve};
 use crate::record::{ArrayCondition, Check, Measurement};
 use crate::rules;
 use crate::units;
@@ -112,10 +112,10 @@ pub fn knee(target: &str, sizes: &[(u64, f64)], memory_bytes: Option<u64>) -> Ch
     let size = |bytes: u64| units::bytes(latency::to_f64(bytes));
     let memory = memory_bytes.map_or_else(String::new, |it| format!("; memory is {}", size(it)));
     let rule = rules::of("cache.knee");
-    match (knee::find(sizes), sizes) {
+    match (cliff::knee(sizes), sizes) {
         (Some(knee), _) => {
             let (share, fits, beyond) =
-                (units::percent(knee.ratio()), size(knee.fits), size(knee.beyond));
+                (units::percent(knee.ratio), size(knee.fits), size(knee.beyond));
             let found = format!(
                 "the rate falls to {share} between {fits} and {beyond}: up to {fits} something \
                  remembers the working set{memory}"
@@ -185,7 +185,7 @@ pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Chec
     let each: Vec<latency::Bins> = members.iter().map(|member| member.latency_bins()).collect();
     let mut all = latency::Bins::new();
     each.iter().for_each(|member| latency::merge(&mut all, member));
-    let (one, stripe) = (latency::percentile(&all, 0.5)?, stripe_time::percentile(&each, 0.5)?);
+    let (one, stripe) = (latency::percentile(&all, 0.5)?, latency::slowest(&each, 0.5)?);
     let took = latency::percentile(&array.latency_bins(), 0.5)?;
     let raw = members.first()?;
     let found = format!(
@@ -242,26 +242,23 @@ pub fn rebuild<'a>(
                 && measured.workload == during.workload
         })
     });
-    let pair = (before.and_then(p999), during.and_then(p999));
-    let told = crate::metrics::rebuild::of(bytes.unwrap_or(0), seconds, pair);
+    let both = before.and_then(p999).filter(|ns| *ns > 0).zip(during.and_then(p999));
     let rule = rules::of("array.rebuild");
-    match (told, bytes) {
-        (Some(rebuild), Some(bytes)) => {
-            let felt = match (rebuild.p999_ratio, during) {
-                (Some(ratio), Some(during)) => format!(
-                    "; p99.9 of {} was {ratio:.1} times that of the healthy array",
-                    during.workload.name
-                ),
-                _ => String::new(),
-            };
+    match bytes.filter(|_| seconds > 0.0) {
+        Some(bytes) => {
+            let felt = both.zip(during).map_or(String::new(), |((was, is), during)| {
+                let ratio = latency::to_f64(is) / latency::to_f64(was);
+                let load = &during.workload.name;
+                format!("; p99.9 of {load} was {ratio:.1} times that of the healthy array")
+            });
             let said = format!(
                 "rebuilt in {seconds:.1} s under load: {} of a member of {}{felt}",
-                units::bytes_per_s(rebuild.bytes_per_s),
+                units::bytes_per_s(latency::to_f64(bytes) / seconds),
                 units::bytes(latency::to_f64(bytes))
             );
             rule.pass(array, said)
         }
-        _ => rule.blind(array, "the rebuild could not be timed"),
+        None => rule.blind(array, "the rebuild could not be timed"),
     }
 }
 

@@ -10,7 +10,6 @@ use crate::fio::value::is_among;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Names of fields and columns that hold one, without signs and in small letters.
 const NAMES: &str = "\
     serial serialnumber serialno serialnum sn unitserialnumber deviceserialnumber \
     productserial boardserial chassisserial idserial idserialshort idscsiserial assettag wwn \
@@ -26,16 +25,14 @@ const BLANKS: &str = "|none|unknown|not specified|n/a|no dimm|not available|defa
 
 static LINK: LazyLock<Regex> = LazyLock::new(|| {
     let text = r"\b(?:ata|nvme|usb|scsi-S[A-Z0-9]*|virtio|mmc)-([A-Za-z0-9._-]+_[A-Za-z0-9._-]+)";
-    Regex::new(text).expect("it is an expression")
+    hosts::expression(text)
 });
-static PART: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?:-part\d+|-\d:\d)$").expect("it is an expression"));
+static PART: LazyLock<Regex> = LazyLock::new(|| hosts::expression(r"(?:-part\d+|-\d:\d)$"));
 
 fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// A serial number, if it is one.
 pub fn serial(text: &str, found: &mut Found) {
     let text = text.trim().trim_matches(['"', '\'']).trim();
     let is_blank = BLANKS.contains(&format!("|{}|", text.to_ascii_lowercase()));

@@ -2,26 +2,21 @@
 //! shape.
 
 use super::fields;
-use super::{address, hex, hosts};
+use super::{hosts, shapes};
 use crate::source::Capture;
 use crate::source::tree::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What an identifier names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// One device, by its vendor.
     Serial,
-    /// A port or device of a fabric.
     Wwn,
     /// Anything, by chance.
     Uuid,
-    /// A network card.
     Mac,
-    /// An address of version 4.
     Ipv4,
-    /// An address of version 6.
     Ipv6,
     /// A host, or a person on it.
     Host,
@@ -32,41 +27,29 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order of the kinds.
     pub fn plural(self) -> &'static str {
-        match self {
-            Kind::Serial => "serial numbers",
-            Kind::Wwn => "WWNs",
-            Kind::Uuid => "UUIDs",
-            Kind::Mac => "MAC addresses",
-            Kind::Ipv4 => "IPv4 addresses",
-            Kind::Ipv6 => "IPv6 addresses",
-            Kind::Host => "host names",
-            Kind::Domain => "domains",
-            Kind::Qualified => "qualified names",
-        }
+        const NAMES: &str = "serial numbers|WWNs|UUIDs|MAC addresses|IPv4 addresses|IPv6 addresses|\
+            host names|domains|qualified names";
+        NAMES.split('|').nth(self as usize).unwrap_or_default()
     }
 }
 
-/// Every identifier, each once, however it is written.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Of hexadecimal digits: the digits alone, in lower case.
     pub hex: BTreeMap<String, Kind>,
-    /// Addresses of version 4.
     pub v4: BTreeSet<Ipv4Addr>,
-    /// Addresses of version 6.
     pub v6: BTreeSet<Ipv6Addr>,
     /// The others, as they are written.
     pub texts: BTreeMap<String, Kind>,
 }
 
 impl Found {
-    /// One that is known by how it is written.
     pub fn text(&mut self, text: &str, kind: Kind) {
         self.texts.entry(text.to_owned()).or_insert(kind);
     }
 
-    /// How many of each kind there are.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for kind in self.hex.values().chain(self.texts.values()) {
@@ -84,15 +67,14 @@ impl Found {
 const SERIAL_FILES: [&str; 6] =
     ["serial", "wwid", "product_serial", "board_serial", "chassis_serial", "enclosure_identifier"];
 
-/// Every identifier of a capture.
 pub fn identifiers(capture: &Capture) -> Found {
     let mut found = Found::default();
     for (path, entry) in capture.tree.iter() {
-        shapes(path, &mut found);
+        by_shape(path, &mut found);
         let (Entry::Text(text) | Entry::Link(text) | Entry::Unreadable(text)) = entry else {
             continue;
         };
-        shapes(text, &mut found);
+        by_shape(text, &mut found);
         text.lines().for_each(|line| fields::line(line, &mut found));
         let file = path.rsplit('/').next().unwrap_or_default();
         if SERIAL_FILES.contains(&file) {
@@ -103,10 +85,10 @@ pub fn identifiers(capture: &Capture) -> Found {
         }
     }
     for (name, run) in &capture.runs {
-        shapes(name, &mut found);
-        run.argv.iter().for_each(|word| shapes(word, &mut found));
+        by_shape(name, &mut found);
+        run.argv.iter().for_each(|word| by_shape(word, &mut found));
         for text in [&run.stdout, &run.stderr] {
-            shapes(text, &mut found);
+            by_shape(text, &mut found);
             text.lines().for_each(|line| fields::line(line, &mut found));
             fields::tables(text, &mut found);
             // A document, or one on each line, as a run writes them down.
@@ -121,9 +103,9 @@ pub fn identifiers(capture: &Capture) -> Found {
 }
 
 /// Words that are identifiers by their shape.
-fn shapes(text: &str, found: &mut Found) {
-    hex::find(text, found);
-    address::find(text, found);
+fn by_shape(text: &str, found: &mut Found) {
+    shapes::digits_of(text, found);
+    shapes::addresses(text, found);
     hosts::find(text, found);
     fields::device_links(text, found);
 }

@@ -5,6 +5,7 @@
 //! say nothing stay.
 
 use super::find::{Found, Kind};
+use itertools::Itertools;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -37,11 +38,10 @@ const NOBODY: [&str; 6] = [
     "www.smartmontools.org",
 ];
 
-fn expression(text: &str) -> Regex {
+pub fn expression(text: &str) -> Regex {
     Regex::new(text).expect("it is an expression")
 }
 
-/// Every name of a text that has the shape of one.
 pub fn find(text: &str, found: &mut Found) {
     for name in FULL_NAME.find_iter(text) {
         full_name(name.as_str(), found);
@@ -64,7 +64,6 @@ fn is_nobody(name: &str) -> bool {
     NOBODY.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// What is said to be the name of a host.
 pub fn named(text: &str, found: &mut Found) {
     let name = text.trim().trim_matches(['.', '"', '\'']);
     if name.len() < 3 || is_nobody(name) || name.parse::<f64>().is_ok() {
@@ -117,25 +116,19 @@ fn is_telling(word: &str) -> bool {
 
 /// A qualified name: all of it, its domain, and its parts as far as they tell something.
 fn qualified(whole: &str, authority: &str, own: &str, found: &mut Found) {
-    let mut labels: Vec<&str> = authority.trim_matches('.').split('.').collect();
-    labels.reverse();
-    let is_of_nvme =
-        labels.ends_with(&["nvmexpress", "org"]) || labels.last() == Some(&"nvmexpress");
-    let is_of_nvme = is_of_nvme || labels.join(".").eq_ignore_ascii_case("nvmexpress.org");
     let own = own.trim_start_matches(':').trim_end_matches(['.', ':']);
     for part in own.split([':', '.', '/', '_']).filter(|part| is_telling(part) && part.len() >= 5) {
         if !part.eq_ignore_ascii_case("uuid") && part.parse::<f64>().is_err() {
             found.text(part, Kind::Serial);
         }
     }
-    let is_common = authority.starts_with("org.nvmexpress");
-    if is_of_nvme || is_common {
+    if authority.trim_start_matches("org.").starts_with("nvmexpress") {
         return;
     }
     found.text(whole.trim_end_matches(['.', ':']), Kind::Qualified);
+    let labels: Vec<&str> = authority.trim_matches('.').split('.').collect();
     if labels.len() >= 2 {
-        found.text(&labels.join("."), Kind::Domain);
-        labels.reverse();
+        found.text(&labels.iter().rev().join("."), Kind::Domain);
         found.text(&labels.join("."), Kind::Domain);
     }
 }

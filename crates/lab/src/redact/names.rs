@@ -3,14 +3,12 @@
 //! What must stay true: the same identifier gets the same name, however it is written; a name has
 //! the shape of what it stands for; without the salt nobody can try names until one fits.
 
-use super::address;
 use super::find::{Found, Kind};
-use super::hex;
+use super::shapes;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Everything that is replaced, and by what.
 pub struct Names {
     found: Found,
     salt: String,
@@ -22,7 +20,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names for all that was found.
     pub fn new(found: Found, salt: &str) -> Names {
         let mut by_first: BTreeMap<u8, Vec<(String, String)>> = BTreeMap::new();
         let mut add = |text: String, name: String| {
@@ -49,7 +46,6 @@ impl Names {
         Names { salt: salt.to_owned(), by_first, lengths, heads, found }
     }
 
-    /// The text with names for all identifiers.
     pub fn clean(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
@@ -68,16 +64,11 @@ impl Names {
         out
     }
 
-    /// The name of what begins at `at`, and where that ends.
     fn at(&self, text: &str, at: usize) -> Option<(String, usize)> {
-        let longest =
-            |one: Option<(String, usize)>, other: Option<(String, usize)>| match (one, other) {
-                (Some(one), Some(other)) if other.1 > one.1 => Some(other),
-                (None, other) => other,
-                (one, _) => one,
-            };
-        let hex = longest(self.hex_at(text, at), self.v6_at(text, at));
-        longest(longest(self.text_at(text, at), hex), self.v4_at(text, at))
+        let all = [self.v4_at(text, at), self.v6_at(text, at), self.hex_at(text, at)];
+        let all = all.into_iter().chain([self.text_at(text, at)]).flatten();
+        // The longest, and of equals the last.
+        all.max_by_key(|(_, end)| *end)
     }
 
     fn text_at(&self, text: &str, at: usize) -> Option<(String, usize)> {
@@ -95,11 +86,11 @@ impl Names {
         let most = *self.lengths.first()?;
         let rest = &text[at..];
         let head: [u8; 4] =
-            hex::digits(rest, 4).iter().map(|it| it.0).collect::<Vec<_>>().try_into().ok()?;
+            shapes::digits(rest, 4).iter().map(|it| it.0).collect::<Vec<_>>().try_into().ok()?;
         if !self.heads.contains(&head) {
             return None;
         }
-        let digits = hex::digits(rest, most);
+        let digits = shapes::digits(rest, most);
         let (known, kind, length) = self.lengths.iter().find_map(|length| {
             let own: Vec<u8> = digits.get(..*length)?.iter().map(|it| it.0).collect();
             let own = String::from_utf8(own).ok()?;
@@ -115,8 +106,8 @@ impl Names {
         if !text.as_bytes()[at].is_ascii_digit() {
             return None;
         }
-        let it = address::v4_at(text, at)?;
-        let turned = |address| if it.is_backwards { address::backwards(address) } else { address };
+        let it = shapes::v4_at(text, at)?;
+        let turned = |address| if it.is_backwards { shapes::backwards(address) } else { address };
         let own = turned(it.address);
         if !self.found.v4.contains(&own) {
             return None;
@@ -126,10 +117,10 @@ impl Names {
     }
 
     fn v6_at(&self, text: &str, at: usize) -> Option<(String, usize)> {
-        if !address::is_of_v6(char::from(text.as_bytes()[at])) {
+        if !shapes::is_of_v6(char::from(text.as_bytes()[at])) {
             return None;
         }
-        let (own, end) = address::v6_at(text, at)?;
+        let (own, end) = shapes::v6_at(text, at)?;
         let is_known = self.found.v6.contains(&own);
         is_known.then(|| (v6_name(own, &self.salt), end))
     }

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 /// Files that are made of others and hold pictures: the report can be made again.
 const MADE: [&str; 1] = ["report.html"];
 
-/// What was copied.
 pub struct Copied {
     /// How many identifiers of each kind were replaced.
     pub replaced: BTreeMap<&'static str, usize>,
@@ -21,7 +20,6 @@ pub struct Copied {
     pub left_out: Vec<PathBuf>,
 }
 
-/// Copy the run in `from` to `to`.
 pub fn copy(from: &Path, to: &Path, salt: &str) -> Result<Copied, Refusal> {
     if std::fs::read_dir(to).is_ok_and(|mut items| items.next().is_some()) {
         let said = format!("{} holds something already; nothing was written", to.display());
@@ -51,7 +49,6 @@ pub fn copy(from: &Path, to: &Path, salt: &str) -> Result<Copied, Refusal> {
     Ok(Copied { replaced, left_out })
 }
 
-/// Every file below `folder`.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let items = std::fs::read_dir(folder).at(folder, "")?;
     let mut files = Vec::new();

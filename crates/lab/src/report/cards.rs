@@ -4,23 +4,20 @@
 //! What must stay true: each figure names the drives and rounds it came from; an INVALID one is in
 //! no card; the product of one drive's figure and their number is called theory, never a baseline.
 
-use super::charts::lines_of;
-use super::points::{self, Point};
+use super::points;
 use super::sections::Section;
-use crate::metrics::latency::to_f64;
 use crate::metrics::slow_member::median;
 use crate::order::one_of;
 use crate::record::{RateUnit, Record, Workload};
 use crate::units;
 use crate::validity::Mark;
+use itertools::Itertools;
 
-/// What the drives of a run did at one load, each by itself and all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Card {
     pub load: Workload,
     /// Each drive alone: its path and its rate.
     pub alone: Vec<(String, f64)>,
-    /// Each drive while all ran.
     pub together: Vec<(String, f64)>,
     /// Lines of the forensic log of the drives alone.
     commands: Vec<String>,
@@ -40,17 +37,12 @@ pub fn of(records: &[Record]) -> Vec<Card> {
         let side = if is_alone { &mut card.alone } else { &mut card.together };
         side.push((point.target().to_owned(), point.rate()));
         if is_alone {
-            card.commands.push(commands(point));
+            let lines = point.rounds.iter().filter_map(|round| round.evidence);
+            card.commands.push(lines.map(|line| line.to_string()).join(", "));
         }
     }
     cards.retain(|card| !card.alone.is_empty());
     cards
-}
-
-/// Numbers of the lines alone.
-fn commands(point: &Point) -> String {
-    let said = lines_of(point);
-    said.trim_start_matches("evidence.jsonl line").trim_start_matches('s').trim().to_owned()
 }
 
 impl Card {
@@ -58,7 +50,6 @@ impl Card {
         self.load.unit()
     }
 
-    /// The median drive alone.
     pub fn one(&self) -> f64 {
         median(self.alone.iter().map(|(_, rate)| *rate))
     }
@@ -67,7 +58,7 @@ impl Card {
     /// does.
     pub fn theory(&self) -> (usize, f64) {
         let drives = self.together.len().max(self.alone.len());
-        (drives, to_f64(u64::try_from(drives).unwrap_or(u64::MAX)) * self.one())
+        (drives, drives as f64 * self.one())
     }
 
     /// What all did at once, if all were measured so.
@@ -76,7 +67,6 @@ impl Card {
         all.then(|| self.together.iter().map(|(_, rate)| rate).sum())
     }
 
-    /// The drive that loses most while the others run, and what it keeps.
     pub fn worst_neighbour(&self) -> Option<(&str, f64)> {
         let kept = self.together.iter().filter_map(|(drive, rate)| {
             let (_, alone) = self.alone.iter().find(|(other, _)| other == drive)?;
@@ -86,7 +76,6 @@ impl Card {
     }
 }
 
-/// The card of one drive.
 pub fn one_drive(records: &[Record]) -> Section {
     let row = |card: &Card| {
         let rate = |value: f64| units::rate(value, card.unit());
@@ -114,7 +103,6 @@ pub fn one_drive(records: &[Record]) -> Section {
     )
 }
 
-/// The card of the whole bay.
 pub fn bay(records: &[Record]) -> Section {
     let row = |card: &Card| {
         let rate = |value: f64| units::rate(value, card.unit());
@@ -179,17 +167,12 @@ mod tests {
 
     /// Seed 002: twelve drives of 0.3 M are 3.6 M in theory, not the 3.9 M of the talk.
     #[test]
-    fn the_card_of_a_bay_shows_its_arithmetic_and_what_all_did() {
+    fn cards_show_their_arithmetic_what_all_did_and_both_ends() {
         let mut rates = [250e3; 12];
         rates[7] = 150e3;
-        let all = records(&[0.3e6; 12], &rates);
-        let row = &bay(&all).rows[0];
+        let row = &bay(&records(&[0.3e6; 12], &rates)).rows[0];
         assert_eq!(row[..3], ["4K random writes, 1 x 32", "3.60 M IOPS", "12 x 300 k IOPS"]);
         assert_eq!(row[3..], ["2.90 M IOPS", "80.6 %", "/dev/d7 keeps 50.0 %"]);
-    }
-
-    #[test]
-    fn the_card_of_one_drive_is_the_median_and_names_both_ends() {
         let all = records(&[100e3, 300e3, 200e3], &[]);
         let row = &one_drive(&all).rows[0];
         assert_eq!(row[1..4], ["200 k IOPS", "100 k IOPS (/dev/d0)", "300 k IOPS (/dev/d1)"]);
@@ -200,12 +183,8 @@ mod tests {
     #[test]
     fn an_invalid_figure_is_in_no_card_and_a_bay_without_it_is_not_the_bay() {
         let mut all = records(&[100e3, 300e3], &[90e3, 280e3]);
-        let finding = rules::of("L08").finding("the area was never written");
-        for (at, record) in all.iter_mut().enumerate() {
-            if let (Record::Measurement(it), 3) = (record, at) {
-                it.findings.push(finding.clone());
-            }
-        }
+        let Some(Record::Measurement(last)) = all.last_mut() else { panic!("a measurement") };
+        last.findings.push(rules::of("L08").finding("the area was never written"));
         let cards = of(&all);
         assert_eq!((cards[0].alone.len(), cards[0].bay()), (2, None));
         assert!(of(&records(&[], &[1e3])).is_empty(), "a bay without a drive alone is no card");

@@ -6,15 +6,12 @@
 use crate::order::one_of;
 use crate::pen::{At, COLOURS, Pen, count, folded, legend_height};
 
-/// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// Which series it belongs to: index into [`Bars::series`].
     pub series: usize,
     pub value: f64,
-    /// What is written at its end, with the unit.
     pub label: String,
-    /// Every round, in the unit of the height.
     pub samples: Vec<f64>,
 }
 
@@ -42,7 +39,6 @@ impl Bars {
         one_of(&mut self.groups, |(group, _)| group == name, none).1.push(bar);
     }
 
-    /// The picture; empty without groups.
     pub fn svg(&self, title: &str) -> String {
         let rows: usize = self.groups.iter().map(|(_, bars)| bars.len()).sum();
         if rows == 0 {
@@ -116,11 +112,9 @@ fn draw_bar(pen: &mut Pen, bar: &Bar, y: f64, scale: f64) {
     pen.text((LEFT + end + 8.0, y + BAR / 2.0 + 4.0), "start", "value halo", &bar.label);
 }
 
-/// One line of a line chart.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    /// Its points, x rising.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -140,7 +134,6 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The picture; empty without a line of two points.
     pub fn svg(&self, title: &str) -> String {
         let place = |x: f64| if self.is_log2 { x.max(1.0).log2() } else { x };
         let all = || self.lines.iter().flat_map(|line| &line.points);
@@ -207,50 +200,32 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, Bars, Line, Lines, round_above, tick};
+    use super::{At, Bar, Bars, Line, Lines, round_above, tick};
 
     #[test]
     fn axes_end_at_round_numbers() {
         for (value, end) in
             [(1003.0, 1200.0), (970.0, 1000.0), (8.0, 8.0), (0.3, 0.32), (11_700.0, 12_000.0)]
         {
-            assert!(
-                (round_above(value) - end).abs() < end * 1e-9,
-                "{value}: {}",
-                round_above(value)
-            );
+            let found = round_above(value);
+            assert!((found - end).abs() < end * 1e-9, "{value}: {found}");
         }
-        assert_eq!(
-            (tick(20.0), tick(0.3), tick(1200.0), tick(0.0)),
-            ("20".into(), "0.3".into(), "1200".into(), "0".into())
-        );
+        assert_eq!([20.0, 0.3, 1200.0, 0.0].map(tick), ["20", "0.3", "1200", "0"]);
     }
 
     #[test]
-    fn bars_show_every_sample_and_escape_names() {
-        let bar =
-            Bar { series: 0, value: 2.0, label: "2 GB/s".into(), samples: vec![1.9, 2.0, 2.2] };
-        let bars = Bars {
-            series: vec!["a<b".into()],
-            groups: vec![("reads & more".into(), vec![bar])],
-            mark: Some((1.0, "BASELINE".into())),
-        };
+    fn bars_show_every_sample_and_a_line_needs_two_points() {
+        let samples = vec![1.9, 2.0, 2.2];
+        let mut bars = Bars { mark: Some((1.0, "BASELINE".into())), ..Bars::default() };
+        assert_eq!(bars.svg("nothing"), "");
+        bars.add("reads", Bar { series: 0, value: 2.0, label: "2 GB/s".into(), samples });
         let svg = bars.svg("rates");
-        assert_eq!(svg.matches("<circle").count(), 3);
-        assert!(
-            svg.contains("a&#60;b") && svg.contains("reads &#38; more") && svg.contains("BASELINE")
-        );
-        assert_eq!(Bars::default().svg("nothing"), "");
-    }
-
-    #[test]
-    fn a_line_needs_two_points() {
-        let mut lines = Lines {
-            lines: vec![Line { name: "a".into(), points: vec![(1.0, 1.0)] }],
-            ..Lines::default()
+        assert!(svg.matches("<circle").count() == 3 && svg.contains("BASELINE"), "{svg}");
+        let svg = |points: &[At]| {
+            let line = Line { name: "a".into(), points: points.to_vec() };
+            Lines { lines: vec![line], ..Lines::default() }.svg("lines")
         };
-        assert_eq!(lines.svg("one point"), "");
-        lines.lines[0].points.push((2.0, 4.0));
-        assert!(lines.svg("two").contains("<polyline"));
+        assert_eq!(svg(&[(1.0, 1.0)]), "");
+        assert!(svg(&[(1.0, 1.0), (2.0, 4.0)]).contains("<polyline"));
     }
 }

@@ -8,12 +8,13 @@
 use super::chart::{Bar, Bars, Line, Lines};
 use super::findings::{self, Duel, engines, rivals};
 use super::points::{Point, of_arrays};
-use super::{media, sweeps, waterfall};
+use super::{media, waterfall};
 use crate::metrics::latency::to_f64;
 use crate::order::one_of;
 use crate::record::{Measurement, RateUnit};
 use crate::units;
 use crate::validity::Mark;
+use itertools::Itertools;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -30,14 +31,11 @@ static WORDS: LazyLock<BTreeMap<String, Words>> = LazyLock::new(|| {
     toml::from_str(include_str!("../../templates/charts.toml")).unwrap_or_default()
 });
 
-/// One chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it asks, and how it is read.
     pub words: Words,
     /// The picture; empty if there is nothing to draw.
     pub svg: String,
-    /// The worst mark of what is drawn.
     pub mark: Mark,
     /// What is drawn, as a table.
     pub rows: Vec<ChartRow>,
@@ -45,8 +43,7 @@ pub struct Chart {
     pub left_out: Vec<String>,
 }
 
-/// A figure behind a chart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ChartRow {
     pub case: String,
     pub engine: String,
@@ -60,7 +57,6 @@ pub struct ChartRow {
 
 /// Samples of a series that are printed in its table.
 const SAMPLES_SHOWN: usize = 40;
-/// Series that fit into one chart over time.
 const LINES_MAX: usize = 6;
 
 /// All charts that have something to show.
@@ -75,7 +71,7 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         latencies(points),
         scalability(points, "more-bytes", RateUnit::BytesPerS),
         scalability(points, "more-ios", RateUnit::Iops),
-        over_time(points, "rate-time", "MB/s", |it| sum(&it.read.series, &it.write.series, 1e6)),
+        over_time(points, "rate-time", "MB/s", |it| rates_of(it, 1e6)),
         over_time(points, "latency-time", "mean latency, us", |it| {
             waited(&it.read.latency_series, &it.write.latency_series)
         }),
@@ -83,19 +79,17 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
             waited(&it.read.p99_series, &it.write.p99_series)
         }),
     ];
-    all.extend(sweeps::all(points));
     all.extend(media::all(points));
     all.into_iter().filter(|chart| !chart.svg.is_empty()).collect()
 }
 
 /// Lines of the forensic log that a point's commands stand in.
 pub fn lines_of(point: &Point) -> String {
-    let numbers = point.rounds.iter().filter_map(|round| round.evidence);
-    let lines: Vec<String> = numbers.map(|number| number.to_string()).collect();
-    match lines.len() {
-        0 => "none".to_owned(),
-        1 => format!("evidence.jsonl line {}", lines[0]),
-        _ => format!("evidence.jsonl lines {}", lines.join(", ")),
+    let lines: Vec<u64> = point.rounds.iter().filter_map(|round| round.evidence).collect();
+    match lines.as_slice() {
+        [] => "none".to_owned(),
+        [line] => format!("evidence.jsonl line {line}"),
+        lines => format!("evidence.jsonl lines {}", lines.iter().join(", ")),
     }
 }
 
@@ -103,14 +97,16 @@ pub(super) fn drawn(points: &[Point]) -> impl Iterator<Item = &Point> {
     of_arrays(points).filter(|point| point.mark() != Mark::Invalid)
 }
 
-pub(super) fn row(point: &Point, value: String) -> ChartRow {
+/// The figure `value`, with the worst mark and all commands of what is behind it.
+pub(super) fn row(behind: &[&Point], value: String) -> ChartRow {
+    let one = behind.first();
     ChartRow {
-        case: point.case(),
-        engine: point.engine.clone(),
+        case: one.map(|it| it.case()).unwrap_or_default(),
+        engine: one.map(|it| it.engine.clone()).unwrap_or_default(),
         value,
-        mark: point.mark(),
-        commands: lines_of(point),
-        first: first_of(point),
+        mark: behind.iter().map(|it| it.mark()).max().unwrap_or_default(),
+        commands: behind.iter().map(|it| lines_of(it)).join("; "),
+        first: one.map(|it| first_of(it)).unwrap_or_default(),
     }
 }
 
@@ -128,8 +124,7 @@ impl Chart {
     /// Of what `draw` makes of the question, with the figures behind it.
     pub(super) fn new(name: &str, draw: impl FnOnce(&str) -> String, rows: Vec<ChartRow>) -> Chart {
         let words = words(name);
-        let worst = |worst: Mark, mark: Mark| if mark == Mark::Valid { worst } else { mark };
-        let mark = rows.iter().map(|row| row.mark).fold(Mark::Valid, worst);
+        let mark = rows.iter().map(|row| row.mark).max().unwrap_or_default();
         Chart { svg: draw(&words.question), words, mark, rows, left_out: Vec::new() }
     }
 
@@ -172,7 +167,7 @@ fn grouped(points: &[Point], height: impl Fn(&Point) -> Option<Bar>) -> (Bars, V
     let mut rows = Vec::new();
     for point in drawn(points) {
         let Some(mut bar) = height(point) else { continue };
-        rows.push(row(point, bar.label.clone()));
+        rows.push(row(&[point], bar.label.clone()));
         bar.series = bars.series.iter().position(|name| *name == point.engine).unwrap_or(0);
         bars.add(&point.case(), bar);
     }
@@ -211,13 +206,8 @@ fn relative(points: &[Point], name: &str, of: impl Fn(&Duel<'_>) -> Option<f64>)
         for duel in findings::duels(points, other).iter().filter(|duel| duel.is_usable) {
             let Some(value) = of(duel) else { continue };
             let label = format!("{value:.2} times");
-            let is_noted = [duel.one, duel.other].iter().any(|it| it.mark() != Mark::Valid);
-            rows.push(ChartRow {
-                engine: bars.series[at].clone(),
-                mark: if is_noted { Mark::ValidWithNotes } else { Mark::Valid },
-                commands: format!("{}; {}", lines_of(duel.one), lines_of(duel.other)),
-                ..row(duel.one, label.clone())
-            });
+            let engine = bars.series[at].clone();
+            rows.push(ChartRow { engine, ..row(&[duel.one, duel.other], label.clone()) });
             bars.add(&duel.one.case(), Bar { series: at, value, label, samples: Vec::new() });
         }
     }
@@ -240,7 +230,7 @@ fn scalability(points: &[Point], name: &str, unit: RateUnit) -> Chart {
         let load = &point.workload;
         let line = format!("{} {} {}", point.engine, load.mix, units::block(load.block_bytes));
         curves.add(&line, (f64::from(load.jobs * load.depth), point.rate() / scale));
-        curves.rows.push(row(point, units::rate(point.rate(), point.unit())));
+        curves.rows.push(row(&[point], units::rate(point.rate(), point.unit())));
     }
     let x = "I/Os in flight (jobs x depth)".to_owned();
     let picture = Lines { x, y: y.to_owned(), is_log2: true, ..Lines::default() };
@@ -256,13 +246,10 @@ fn latencies(points: &[Point]) -> Chart {
     Chart::new("p999", |it| bars.svg(it), rows).without(points, |_| true)
 }
 
-/// Seconds and the sum of both sides, over `scale`.
-pub(super) fn sum(read: &[(u64, f64)], write: &[(u64, f64)], scale: f64) -> Vec<(f64, f64)> {
-    let mut series: BTreeMap<u64, f64> = BTreeMap::new();
-    for (ms, rate) in read.iter().chain(write) {
-        *series.entry(*ms).or_default() += rate / scale;
-    }
-    series.into_iter().map(|(ms, rate)| (to_f64(ms) / 1e3, rate)).collect()
+/// Seconds and the rate of both sides, over `scale`.
+pub(super) fn rates_of(round: &Measurement, scale: f64) -> Vec<(f64, f64)> {
+    let series = round.rate_series().into_iter();
+    series.map(|(at_ms, rate)| (to_f64(at_ms) / 1e3, rate / scale)).collect()
 }
 
 /// Seconds and microseconds of reads, or of writes if nothing was read.
@@ -277,12 +264,12 @@ pub(super) fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
         let at = if *at >= 10.0 { format!("{at:.0}") } else { units::three_digits(*at) };
         format!("{at} {unit}: {}", units::three_digits(value / scale))
     };
-    let all: Vec<String> = points.iter().take(SAMPLES_SHOWN).map(sample).collect();
+    let all = points.iter().take(SAMPLES_SHOWN).map(sample).join(", ");
     let more = match points.len().saturating_sub(SAMPLES_SHOWN) {
         0 => String::new(),
         more => format!(", and {more} more in records.jsonl"),
     };
-    format!("{}{more}", all.join(", "))
+    format!("{}{more}", all)
 }
 
 /// What x is where a line goes over time.
@@ -300,7 +287,7 @@ fn over_time(
     });
     let mut curves = Curves::default();
     for (point, points) in told.take(LINES_MAX) {
-        curves.rows.push(row(point, format!("{unit}: {}", shown(&points, "s", 1.0))));
+        curves.rows.push(row(&[point], format!("{unit}: {}", shown(&points, "s", 1.0))));
         let name = format!("{} {}", point.engine, point.case());
         curves.lines.push(Line { name, points });
     }

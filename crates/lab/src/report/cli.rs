@@ -26,7 +26,6 @@ pub struct Args {
     pub csv: Option<PathBuf>,
 }
 
-/// Make what was asked for.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let dir = RunDir::open(&args.run)?;
     let run = dir.read()?;

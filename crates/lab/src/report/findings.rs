@@ -5,13 +5,15 @@
 //! compared; losses are told like gains.
 
 use super::points::{Point, in_turns, of_arrays};
-use crate::metrics::efficiency::{relative_cpu, relative_latency};
+use crate::metrics::baseline::ratio;
+use crate::metrics::latency::to_f64;
 use crate::metrics::pairs::{self, Comparison, Decision};
 use crate::order::distinct;
 use crate::record::{Check, Record};
 use crate::units;
 use crate::validity::{Finding, Mark, Outcome, Severity};
 use crate::verdict::{self, Evidence, Factor, Verdict};
+use itertools::Itertools;
 
 /// Two engines at the same workload point, in turns.
 #[derive(Clone, Debug)]
@@ -22,7 +24,6 @@ pub struct Duel<'a> {
     pub rate: Option<Comparison>,
     /// First engine's rate for each busy core over the second's.
     pub relative_cpu: Option<f64>,
-    /// The second's p99.9 over the first's.
     pub relative_latency: Option<f64>,
     pub is_usable: bool,
 }
@@ -31,21 +32,17 @@ pub struct Duel<'a> {
 #[derive(Clone, Debug)]
 pub struct Headline {
     pub sentence: String,
-    /// What limits, with its evidence.
     pub limit: Option<LimitedPoint>,
-    /// Figures in all, and how many of them are invalid.
     pub figures: usize,
     pub invalid: usize,
 }
 
-/// A limiting factor and the point it belongs to.
 #[derive(Clone, Debug)]
 pub struct LimitedPoint {
     pub of: String,
     pub verdict: Verdict,
 }
 
-/// Engines of a run, raw drives left out, in the order in which they came.
 pub fn engines(points: &[Point]) -> Vec<&str> {
     distinct(of_arrays(points).map(|point| point.engine.as_str()))
 }
@@ -77,8 +74,8 @@ fn duel<'a>(one: &'a Point, other: &'a Point) -> Duel<'a> {
         relative_cpu: one
             .cpu_efficiency()
             .zip(other.cpu_efficiency())
-            .and_then(|(one, other)| relative_cpu(one, other)),
-        relative_latency: both(0.999).and_then(|(one, other)| relative_latency(one, other)),
+            .and_then(|(one, other)| ratio(one, other)),
+        relative_latency: both(0.999).and_then(|(one, other)| ratio(to_f64(other), to_f64(one))),
         is_usable: one.mark() != Mark::Invalid && other.mark() != Mark::Invalid,
     }
 }
@@ -127,7 +124,6 @@ impl Duel<'_> {
     }
 }
 
-/// What limits `point`.
 pub fn limit(point: &Point) -> Option<Verdict> {
     let last = point.rounds.last()?;
     let evidence = Evidence {
@@ -143,7 +139,6 @@ pub fn limit(point: &Point) -> Option<Verdict> {
     Some(verdict::judge(&middle, &evidence))
 }
 
-/// What the page says first.
 pub fn headline(points: &[Point], records: &[Record]) -> Headline {
     let invalid = points.iter().filter(|point| point.mark() == Mark::Invalid).count();
     let (rivals, names) = (rivals(points), engines(points));
@@ -154,7 +149,6 @@ pub fn headline(points: &[Point], records: &[Record]) -> Headline {
                 let names = (short(one, &rivals), short(other, &rivals));
                 against(names, &duels(points, other))
             })
-            .collect::<Vec<_>>()
             .join(" "),
         (_, []) if points.is_empty() => "Nothing was measured.".to_owned(),
         (_, []) => raw_only(records),
@@ -185,7 +179,6 @@ fn raw_only(records: &[Record]) -> String {
     }
 }
 
-/// What checks of these names could tell, what failed first.
 fn telling(records: &[Record], names: &[&str]) -> Vec<String> {
     let checks = records.iter().filter_map(Record::check);
     let told = checks.filter(|it| it.outcome != Outcome::CannotTell);
@@ -219,7 +212,6 @@ pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
     if alike == 1 { own } else { label }
 }
 
-/// Whose figure a point is: the engine, or the raw drive.
 pub fn whose(point: &Point, points: &[Point]) -> String {
     let own = point.target();
     if point.is_raw() {
@@ -236,45 +228,37 @@ pub fn whose(point: &Point, points: &[Point]) -> String {
 
 fn against((one, other): (&str, &str), duels: &[Duel<'_>]) -> String {
     let usable: Vec<&Duel<'_>> = duels.iter().filter(|duel| duel.is_usable).collect();
-    let shown = |wanted: fn(Comparison) -> bool| {
-        usable.iter().filter(|duel| duel.rate.is_some_and(wanted)).count()
-    };
-    let faster = shown(|rate| rate.decision() == Decision::Faster);
-    let slower = shown(|rate| rate.decision() == Decision::Slower);
-    let drifted = shown(|rate| rate.decision() == Decision::Drifted);
-    let decided = usable.iter().filter(|duel| duel.rate.is_some()).count();
-    let open = decided - faster - slower - drifted;
+    let rates: Vec<Comparison> = usable.iter().filter_map(|duel| duel.rate).collect();
     let left_out = match duels.len() - usable.len() {
         0 => String::new(),
         1 => "; one more is INVALID and left out".to_owned(),
         count => format!("; {count} more are INVALID and left out"),
     };
-    if decided == 0 {
+    if rates.is_empty() {
         return format!(
             "{one} against {other}: too few usable rounds to compare (six decide){left_out}."
         );
     }
-    let range = |wanted: fn(Comparison) -> bool| {
-        let rates = || usable.iter().filter_map(|duel| duel.rate.filter(|rate| wanted(*rate)));
-        let low = rates().map(|rate| rate.ratio).fold(f64::INFINITY, f64::min);
-        let high = rates().map(|rate| rate.ratio).fold(0.0, f64::max);
-        match format!("{low:.2}") == format!("{high:.2}") {
-            true => format!(" ({low:.2} times the rate)"),
-            false => format!(" ({low:.2} to {high:.2} times the rate)"),
-        }
-    };
-    let parts: Vec<String> = [
-        ("faster", faster, range(|rate| rate.decision() == Decision::Faster)),
-        ("slower", slower, range(|rate| rate.decision() == Decision::Slower)),
-        ("not shown to differ", open, String::new()),
-        ("not decided, because a side drifted,", drifted, String::new()),
-    ]
-    .iter()
-    .filter(|(_, count, _)| *count > 0)
-    .map(|(word, count, range)| format!("{word} in {count}{range}"))
-    .collect();
-    let cases = if decided == 1 { "case" } else { "cases" };
-    format!("Of {decided} {cases}, {one} against {other} is {}{left_out}.", listed(&parts))
+    let told = [
+        (Decision::Faster, "faster"),
+        (Decision::Slower, "slower"),
+        (Decision::Open, "not shown to differ"),
+        (Decision::Drifted, "not decided, because a side drifted,"),
+    ];
+    let parts = told.iter().filter_map(|(decision, word)| {
+        let own = rates.iter().filter(|rate| rate.decision() == *decision).map(|rate| rate.ratio);
+        let own: Vec<f64> = own.sorted_by(f64::total_cmp).collect();
+        let (low, high) = (format!("{:.2}", own.first()?), format!("{:.2}", own.last()?));
+        let range = match decision {
+            Decision::Open | Decision::Drifted => String::new(),
+            _ if low == high => format!(" ({low} times the rate)"),
+            _ => format!(" ({low} to {high} times the rate)"),
+        };
+        Some(format!("{word} in {}{range}", own.len()))
+    });
+    let (parts, count): (Vec<String>, usize) = (parts.collect(), rates.len());
+    let cases = if count == 1 { "case" } else { "cases" };
+    format!("Of {count} {cases}, {one} against {other} is {}{left_out}.", listed(&parts))
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -286,7 +270,6 @@ fn listed(parts: &[String]) -> String {
     }
 }
 
-/// The first engine's point that reaches least of its baseline, or its first one.
 fn weakest(points: &[Point]) -> Option<LimitedPoint> {
     let names = engines(points);
     let first = names.first()?;

@@ -13,23 +13,19 @@ use crate::validity::Mark;
 
 /// Lines that one glance takes in; the table below has all.
 const LINES_MAX: usize = 8;
-/// The scale ends at 2 to this power at the latest.
 const POWER_MAX: f64 = 4.0;
 
 /// Two engines at one glance.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Forest {
-    /// First engine: right of the middle it is faster.
     pub one: String,
     pub other: String,
     /// What the ends of the scale stand for: `4`.
     pub end: String,
     pub lines: Vec<Line>,
-    /// Cases that are not on it.
     pub more: usize,
 }
 
-/// One case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
     pub case: String,
@@ -45,7 +41,6 @@ pub struct Line {
     pub width: f64,
 }
 
-/// Of the first of `names` against `other`; `None` if no case has an interval.
 pub fn of(points: &[Point], names: &[&str], other: &str) -> Option<Forest> {
     let duels = duels(points, other);
     let told: Vec<Comparison> =
@@ -93,7 +88,6 @@ fn line(case: String, rate: &Comparison, power: f64) -> Line {
     }
 }
 
-/// What a single engine reaches at one case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Share {
     pub case: String,

@@ -1,27 +1,31 @@
-//! What the drives themselves did over time and over their width: fills, zones, cliffs, and the
-//! pace of each while all ran.
+//! Figures over sizes, of the working set and of a block; and what the drives themselves did over
+//! time and over their width: fills, zones, cliffs, and the pace of each while all ran.
 //!
 //! What must stay true: an INVALID figure is drawn nowhere; where not all drives fit into a
-//! picture, the slowest and the fastest are in it, and all are in its table.
+//! picture, the slowest and the fastest are in it, and all are in its table; a knee is marked where
+//! the same rule finds it that checks it.
 
 use super::chart::{Bar, Bars, Line, Lines};
 use super::charts::{self, Chart, ChartRow, Curves, SECONDS};
 use super::points::Point;
+use crate::fio::value;
 use crate::metrics::cliff;
 use crate::metrics::latency::to_f64;
+use crate::metrics::slow_member::median;
 use crate::order::one_of;
-use crate::record::Measurement;
+use crate::record::{ArrayCondition, RateUnit};
 use crate::units;
 use crate::validity::Mark;
+use std::collections::BTreeMap;
 
 /// Drives that fit into one picture.
 const DRIVES_MAX: usize = 6;
 /// Targets whose two fills fit into one picture.
 const FILLED_MAX: usize = 24;
 
-/// All of them; those with nothing to show have no picture.
 pub fn all(points: &[Point]) -> Vec<Chart> {
-    vec![first_writes(points), fills(points), zones(points), cliffs(points), pace(points)]
+    let media = [first_writes, fills, zones, cliffs, pace].map(|chart| chart(points));
+    sweeps(points).into_iter().chain(media).collect()
 }
 
 /// Something drawn about one drive, in bytes a second, and what its table says.
@@ -43,13 +47,8 @@ fn of_stage<'a>(points: &'a [Point], stage: &str) -> impl Iterator<Item = &'a Po
     points.iter().filter(move |point| point.stage == stage && point.mark() != Mark::Invalid)
 }
 
-/// Reads and writes of a round, added: seconds since the beginning -> bytes a second.
-fn rate_series(round: &Measurement) -> Vec<(f64, f64)> {
-    charts::sum(&round.read.series, &round.write.series, 1.0)
-}
-
 fn row(point: &Point, said: String) -> ChartRow {
-    ChartRow { engine: point.target().to_owned(), ..charts::row(point, said) }
+    ChartRow { engine: point.target().to_owned(), ..charts::row(&[point], said) }
 }
 
 /// The chart of `told` on the axes of `picture`: all if they fit; the slowest, the fastest and some
@@ -58,9 +57,8 @@ fn chart(name: &str, mut told: Vec<Told<'_>>, picture: Lines) -> Chart {
     let rows = told.iter().map(|it| row(it.point, it.said.clone())).collect();
     let more = told.len().saturating_sub(DRIVES_MAX);
     if more > 0 {
-        let mean = |it: &Told<'_>| {
-            let count = to_f64(u64::try_from(it.line.points.len()).unwrap_or(u64::MAX));
-            it.line.points.iter().map(|(_, rate)| rate).sum::<f64>() / count.max(1.0)
+        let mean = |Told { line, .. }: &Told<'_>| {
+            line.points.iter().map(|it| it.1).sum::<f64>() / line.points.len().max(1) as f64
         };
         told.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
         let (last, steps) = (told.len() - 1, DRIVES_MAX - 1);
@@ -111,12 +109,11 @@ fn first_writes(points: &[Point]) -> Chart {
 fn fills(points: &[Point]) -> Chart {
     let told = of_stage(points, "precondition").filter_map(|point| {
         let mut written = 0.0;
-        let over_written = |(_, rate): (f64, f64)| {
-            written += rate / 1e9;
-            (written, rate)
-        };
-        let series = rate_series(point.rounds.last()?).into_iter().map(over_written);
-        let series: Vec<(f64, f64)> = series.collect();
+        let mut series = charts::rates_of(point.rounds.last()?, 1.0);
+        for (at, rate) in &mut series {
+            written += *rate / 1e9;
+            *at = written;
+        }
         let which = point.workload.name.replace("fill-", "");
         let said = format!("{which} fill, GB: MB/s: {}", charts::shown(&series, "GB", 1e6));
         Told::of(point, format!("{} {which}", point.target()), series, &said)
@@ -142,7 +139,7 @@ fn zones(points: &[Point]) -> Chart {
 
 fn cliffs(points: &[Point]) -> Chart {
     let told = of_stage(points, "cliff").filter_map(|point| {
-        let series = rate_series(point.rounds.last()?);
+        let series = charts::rates_of(point.rounds.last()?, 1.0);
         let said = format!("MB/s: {}", charts::shown(&series, "s", 1e6));
         Told::of(point, point.target().to_owned(), series, &said)
     });
@@ -162,7 +159,7 @@ fn cliffs(points: &[Point]) -> Chart {
 /// largest blocks.
 fn pace(points: &[Point]) -> Chart {
     let told = of_stage(points, "raw.all").filter_map(|point| {
-        let series = rate_series(point.rounds.last()?);
+        let series = charts::rates_of(point.rounds.last()?, 1.0);
         let load = point.workload.describe();
         let said = format!("{load}, MB/s: {}", charts::shown(&series, "s", 1e6));
         Told::of(point, point.target().to_owned(), series, &said)
@@ -180,4 +177,76 @@ fn pace(points: &[Point]) -> Chart {
         chart.svg.clear();
     }
     chart
+}
+
+/// All of them; one with nothing to show has no picture.
+fn sweeps(points: &[Point]) -> [Chart; 3] {
+    [
+        working_sets(points, "cache-bytes", RateUnit::BytesPerS),
+        working_sets(points, "cache-ios", RateUnit::Iops),
+        block_sizes(points),
+    ]
+}
+
+fn swept<'a>(points: &'a [Point], stage: &str, word: &str) -> Vec<(&'a Point, String, u64)> {
+    let own = points.iter().filter(|it| it.stage == stage && it.mark() != Mark::Invalid);
+    let sized = own.filter_map(|point| {
+        let (load, size) = point.workload.name.rsplit_once(word)?;
+        let whose = match point.condition {
+            ArrayCondition::Raw => point.target(),
+            _ => point.engine.as_str(),
+        };
+        Some((point, format!("{whose}, {load}"), value::bytes(size)?))
+    });
+    sized.collect()
+}
+
+fn told(point: &Point, line: &str, bytes: u64, said: &str) -> ChartRow {
+    let case = line.to_owned();
+    ChartRow { case, ..charts::row(&[point], format!("{}: {said}", units::block(bytes))) }
+}
+
+fn working_sets(points: &[Point], name: &str, unit: RateUnit) -> Chart {
+    let (scale, axis) = charts::axis(unit);
+    let mut curves = Curves::default();
+    let mut sizes: BTreeMap<String, Vec<(u64, f64)>> = BTreeMap::new();
+    let is_own = |point: &Point| point.unit() == unit;
+    for (point, line, bytes) in swept(points, "working-set", "-ws") {
+        if is_own(point) {
+            curves.add(&line, (to_f64(bytes) / MIB, point.rate() / scale));
+            curves.rows.push(told(point, &line, bytes, &units::rate(point.rate(), unit)));
+            sizes.entry(line).or_default().push((bytes, point.rate() / scale));
+        }
+    }
+    let mark = |(line, sizes): (&String, &mut Vec<(u64, f64)>)| {
+        sizes.sort_by_key(|(bytes, _)| *bytes);
+        let knee = cliff::knee(sizes)?;
+        let (fits, beyond) = (to_f64(knee.fits), to_f64(knee.beyond));
+        let (in_it, out) = (units::bytes(fits), units::bytes(beyond));
+        let said = format!("knee of {line}: {in_it} still fit, {out} do not");
+        Some(((fits * beyond).sqrt() / MIB, said))
+    };
+    let marks = sizes.iter_mut().filter_map(mark).collect();
+    let (x, y) = ("working set, MiB".to_owned(), axis.to_owned());
+    curves
+        .chart(name, Lines { x, y, is_log2: true, marks, ..Lines::default() })
+        .without(points, |it| it.stage == "working-set" && is_own(it))
+}
+
+const MIB: f64 = 1_048_576.0;
+const KIB: f64 = 1024.0;
+
+fn block_sizes(points: &[Point]) -> Chart {
+    let mut curves = Curves::default();
+    for (point, line, bytes) in swept(points, "block-sizes", "-bs") {
+        let rate = median(point.rounds.iter().map(|it| it.bytes_per_s()));
+        let ios = rate / to_f64(point.workload.block_bytes.max(1));
+        let said = format!("{}, {}", units::bytes_per_s(rate), units::rate(ios, RateUnit::Iops));
+        curves.add(&line, (to_f64(bytes) / KIB, rate / 1e6));
+        curves.rows.push(told(point, &line, bytes, &said));
+    }
+    let (x, y) = ("block, KiB".to_owned(), "MB/s".to_owned());
+    curves
+        .chart("blocks", Lines { x, y, is_log2: true, ..Lines::default() })
+        .without(points, |it| it.stage == "block-sizes")
 }

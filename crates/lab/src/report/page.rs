@@ -3,11 +3,11 @@
 //! What must stay true: the verdict stands first; every chart has its table; every figure its mark,
 //! and a way to its command line; text from outside is escaped by the template or by the charts.
 
-use super::charts::{self, Chart};
-use super::findings::{self, Headline, engines};
+use super::charts::{self, Chart, first_of, lines_of};
+use super::findings::{self, Headline, engines, short, whose};
 use super::forest::{self, Forest, Share};
 use super::pictures::{Budget, data_address, still};
-use super::points::{Point, cores};
+use super::points::Point;
 use super::sections::{self, Section};
 use super::tables::{self, SideBySide};
 use super::text::{efficiency, percentile, title};
@@ -15,14 +15,14 @@ use crate::order::distinct;
 use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::store::Run;
-use crate::units;
-use crate::units::timestamp;
+use crate::units::{self, timestamp};
 use crate::validity::{Mark, Severity};
 use crate::verdict::Factor;
 use crate::watch::TOPOLOGY;
 use askama::Template;
+use itertools::Itertools;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
 use std::path::Path;
 
 #[derive(Template)]
@@ -32,60 +32,29 @@ struct Page<'a> {
     script: &'static str,
     script_hash: String,
     title: &'a str,
-    when: String,
     headline: Headline,
     forests: Vec<Forest>,
     shares: Vec<Share>,
-    marks: Vec<(&'static str, usize)>,
+    marks: Vec<(Mark, usize)>,
     alarms: Vec<String>,
-    engine_names: Vec<(String, String)>,
-    figures: Vec<Figures>,
+    engines: Vec<&'a str>,
+    points: &'a [Point],
+    figures: Vec<Figures<'a>>,
     shared: Vec<String>,
-    side_by_side: Option<SideBySide>,
+    side_by_side: Option<SideBySide<'a>>,
     charts: Vec<Chart>,
     picture: Option<(&'static str, String)>,
     flames: Vec<(&'a str, Vec<(String, String)>)>,
     flames_left_out: usize,
     sections: Vec<Section>,
     topology: Option<String>,
-    environment: &'a BTreeMap<String, String>,
-    left_out: &'a BTreeMap<String, String>,
-    commands: Vec<Command>,
-    unread: usize,
-    lab: &'a str,
+    run: &'a Run,
 }
 
-/// A table of figures.
-struct Figures {
+struct Figures<'a> {
     name: &'static str,
     is_folded: bool,
-    rows: Vec<Row>,
-}
-
-struct Row {
-    case: String,
-    engine: String,
-    rate: String,
-    efficiency: String,
-    derivation: String,
-    cpu: String,
-    cores: String,
-    ns_per_io: String,
-    p50: String,
-    p99: String,
-    p999: String,
-    mark: Mark,
-    notes: Vec<String>,
-    limit: String,
-    more: String,
-    commands: String,
-    first: String,
-}
-
-struct Command {
-    id: String,
-    argv: String,
-    evidence: String,
+    points: Vec<&'a Point>,
 }
 
 /// Charts that stand open: rates, what of the BASELINE is left, and where it is lost.
@@ -97,7 +66,6 @@ const FLAME_BYTES_MAX: usize = 1_200_000;
 /// The page's policy lets nothing else run.
 const SCRIPT: &str = include_str!("../../assets/report.js");
 
-/// The picture that a run directory holds beside its records, and what it is called on the page.
 const PICTURE: (&str, &str) =
     ("bottleneck.svg", "The way from the drives to the processor, and its narrowest link");
 
@@ -106,31 +74,24 @@ const PICTURE: (&str, &str) =
 /// # Errors
 /// If the template cannot be filled, which is a fault of the lab.
 pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> {
-    let (names, rivals) = (engines(points), findings::rivals(points));
-    let shared = shared_notes(points);
+    let rivals = findings::rivals(points);
     let mut budget = Budget::new(FLAME_BYTES_MAX);
     let flames = tables::flames(&run.records, dir, &mut budget);
+    let against = |other| forest::of(points, &rivals, other);
     let page = Page {
         style: include_str!("../../assets/report.css"),
         script: SCRIPT,
         script_hash: script_hash(SCRIPT),
         title: title(run),
-        when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points, &run.records),
-        forests: rivals
-            .iter()
-            .skip(1)
-            .filter_map(|other| forest::of(points, &rivals, other))
-            .collect(),
+        forests: rivals.iter().skip(1).filter_map(|other| against(other)).collect(),
         shares: forest::shares(points),
         marks: marks(points),
         alarms: tables::alarms(&run.records),
-        engine_names: names
-            .iter()
-            .map(|name| (findings::short(name, &names).to_owned(), (*name).to_owned()))
-            .collect(),
-        figures: figures(points, &shared),
-        shared: shared.clone(),
+        engines: engines(points),
+        points,
+        figures: figures(points),
+        shared: shared_notes(points),
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
         picture: picture(dir),
@@ -138,25 +99,15 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         flames_left_out: budget.left_out,
         sections: sections::all(&run.records, points),
         topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
-        environment: &run.facts.environment,
-        left_out: &run.facts.left_out,
-        commands: commands(points),
-        unread: run.unread.len(),
-        lab: &run.facts.lab,
+        run,
     };
     page.render().map_err(|error| Refusal::cannot_run("report.unwritable", error.to_string()))
 }
 
-fn marks(points: &[Point]) -> Vec<(&'static str, usize)> {
-    let count = |mark| points.iter().filter(|point| point.mark() == mark).count();
-    [
-        ("VALID", count(Mark::Valid)),
-        ("VALID-WITH-NOTES", count(Mark::ValidWithNotes)),
-        ("INVALID", count(Mark::Invalid)),
-    ]
-    .into_iter()
-    .filter(|(_, count)| *count > 0)
-    .collect()
+fn marks(points: &[Point]) -> Vec<(Mark, usize)> {
+    let count = |mark| (mark, points.iter().filter(|point| point.mark() == mark).count());
+    let all = [Mark::Valid, Mark::ValidWithNotes, Mark::Invalid].map(count);
+    all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 /// Points of the same case side by side, in the order in which cases first came.
@@ -174,23 +125,18 @@ fn by_case(points: &[Point]) -> Vec<&Point> {
 const RAW_MAX: usize = 16;
 
 /// The figures of arrays, and those of raw drives, which are folded away if there are many.
-fn figures(points: &[Point], shared: &[String]) -> Vec<Figures> {
-    let rows = |of: Vec<&Point>| of.into_iter().map(|point| row(point, shared, points)).collect();
-    let (raw, own): (Vec<&Point>, Vec<&Point>) =
+fn figures(points: &[Point]) -> Vec<Figures<'_>> {
+    let (raw, mut own): (Vec<&Point>, Vec<&Point>) =
         by_case(points).into_iter().partition(|it| it.is_raw());
+    let mut folded = None;
     match raw.len() > RAW_MAX && !own.is_empty() {
-        true => vec![
-            Figures { name: "Figures", is_folded: false, rows: rows(own) },
-            Figures { name: "Figures of raw drives", is_folded: true, rows: rows(raw) },
-        ],
-        false => {
-            let all = own.into_iter().chain(raw).collect();
-            vec![Figures { name: "Figures", is_folded: false, rows: rows(all) }]
-        }
+        true => folded = Some(("Figures of raw drives", true, raw)),
+        false => own.extend(raw),
     }
+    let all = std::iter::once(("Figures", false, own)).chain(folded);
+    all.map(|(name, is_folded, points)| Figures { name, is_folded, points }).collect()
 }
 
-/// Notes that every figure has: said once, above the table.
 fn shared_notes(points: &[Point]) -> Vec<String> {
     let Some(first) = points.first().filter(|_| points.len() > 1) else { return Vec::new() };
     let is_shared = |note: &String| points.iter().all(|point| notes(point).contains(note));
@@ -207,39 +153,22 @@ fn notes(point: &Point) -> Vec<String> {
         .collect()
 }
 
-fn row(point: &Point, shared: &[String], points: &[Point]) -> Row {
-    let cpu = point.cpu.as_ref();
-    let not_taken = || "not taken".to_owned();
-    Row {
-        case: point.case(),
-        engine: findings::whose(point, points),
-        rate: rate(point),
-        efficiency: efficiency(point),
-        derivation: point
-            .baseline
-            .as_ref()
-            .map_or_else(String::new, |baseline| baseline.derivation.clone()),
-        cpu: cpu.map_or_else(not_taken, |cpu| units::percent(cpu.mean)),
-        cores: cpu.map_or_else(not_taken, |cpu| cores(&cpu.per_core)),
-        ns_per_io: cpu
-            .and_then(|cpu| cpu.ns_per_io)
-            .map_or_else(not_taken, |ns| format!("{} us", units::three_digits(ns / 1e3))),
-        p50: percentile(point, 0.5),
-        p99: percentile(point, 0.99),
-        p999: percentile(point, 0.999),
-        mark: point.mark(),
-        notes: notes(point).into_iter().filter(|note| !shared.contains(note)).collect(),
-        limit: match point.condition {
-            ArrayCondition::Raw => String::new(),
-            // That it is not known stands once, at the top.
-            _ => findings::limit(point)
-                .filter(|verdict| verdict.factor != Factor::Unknown)
-                .map_or_else(String::new, |verdict| verdict.sentence),
-        },
-        more: more(point),
-        commands: charts::lines_of(point),
-        first: charts::first_of(point),
-    }
+fn own_notes(point: &Point, shared: &[String]) -> Vec<String> {
+    notes(point).into_iter().filter(|note| !shared.contains(note)).collect()
+}
+
+fn when(run: &Run) -> String {
+    timestamp(run.facts.began_unix_s)
+}
+
+fn rounds(points: &[Point]) -> usize {
+    points.iter().map(|point| point.rounds.len()).sum()
+}
+
+/// What limits an array; that it is not known stands once, at the top.
+fn limit(point: &Point) -> Option<String> {
+    let known = findings::limit(point).filter(|verdict| verdict.factor != Factor::Unknown);
+    known.filter(|_| !point.is_raw()).map(|verdict| verdict.sentence)
 }
 
 /// What has no column: p99.99, and how even the rate was.
@@ -248,12 +177,7 @@ fn more(point: &Point) -> String {
     let even = point.unevenness().map(|(share, seconds)| {
         format!("rate of a second: standard deviation {} over {seconds} s", units::percent(share))
     });
-    far.into_iter().chain(even).collect::<Vec<_>>().join("; ")
-}
-
-/// A load that ended with an error in every round has no rate.
-fn rate(point: &Point) -> String {
-    if point.rate() > 0.0 { units::rate(point.rate(), point.unit()) } else { "failed".to_owned() }
+    far.into_iter().chain(even).join("; ")
 }
 
 /// What it shows, and its address.
@@ -263,24 +187,10 @@ fn picture(dir: &Path) -> Option<(&'static str, String)> {
     Some((PICTURE.1, data_address(&still(&svg[from..]))))
 }
 
-fn commands(points: &[Point]) -> Vec<Command> {
-    let rounds = points.iter().flat_map(|point| &point.rounds);
-    rounds
-        .map(|round| Command {
-            id: round.id.clone(),
-            argv: round.argv.join(" "),
-            evidence: round.evidence.map_or_else(
-                || "none".to_owned(),
-                |number| format!("line {number} of evidence.jsonl"),
-            ),
-        })
-        .collect()
-}
-
 /// The place on the page of the commands of a measurement.
-fn anchor(id: &str) -> String {
+fn anchor(id: impl AsRef<str>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    format!("of-{}", id.chars().map(plain).collect::<String>())
+    format!("of-{}", id.as_ref().chars().map(plain).collect::<String>())
 }
 
 /// What a content security policy calls a script.
@@ -320,8 +230,8 @@ fn is_folded(section: &Section) -> bool {
     ["compare", "production"].contains(&section.word)
 }
 
-fn mark_class(mark: &Mark) -> &'static str {
-    match mark {
+fn mark_class(mark: impl Borrow<Mark>) -> &'static str {
+    match mark.borrow() {
         Mark::Valid => "valid",
         Mark::ValidWithNotes => "notes",
         Mark::Invalid => "invalid",
@@ -329,8 +239,8 @@ fn mark_class(mark: &Mark) -> &'static str {
 }
 
 /// A mark in one letter, for where there is no room; its word stands beside it as a title.
-fn mark_sign(mark: &Mark) -> &'static str {
-    match mark {
+fn mark_sign(mark: impl Borrow<Mark>) -> &'static str {
+    match mark.borrow() {
         Mark::Valid => "✓",
         Mark::ValidWithNotes => "!",
         Mark::Invalid => "✗",

@@ -20,12 +20,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of `bytes`.
     pub fn new(bytes: usize) -> Budget {
         Budget { left: bytes, left_out: 0 }
     }
 
-    /// The picture as an address, if it fits.
     pub fn take(&mut self, svg: &str) -> Option<String> {
         let address = data_address(&still(svg));
         match self.left.checked_sub(address.len()) {
@@ -134,10 +132,7 @@ mod tests {
     fn a_page_takes_as_many_pictures_as_fit_and_counts_the_others() {
         let size = data_address(&still(LIVE)).len();
         let mut budget = Budget::new(size + 5);
-        assert!(
-            budget.take(LIVE).is_some_and(|address| address.starts_with("data:image/svg+xml,<svg"))
-        );
-        assert!(budget.take(LIVE).is_none());
+        assert!(budget.take(LIVE).is_some() && budget.take(LIVE).is_none());
         assert_eq!((budget.left_out, budget.take("<svg").is_some()), (1, false));
     }
 }

@@ -3,27 +3,28 @@
 //! What must stay true: the figure is the median of the rounds and every round stays visible;
 //! latency bins of rounds are added, never averaged; a point is as invalid as its worst round.
 
+use crate::metrics::baseline::ratio;
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
+use crate::metrics::slow_member::median;
 use crate::metrics::spread::{SPIKE_POINTS, Spread};
-use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::order::one_of;
 use crate::plan::file::Kind;
-use crate::record::{ArrayCondition, Measurement, RateUnit, RawSum, Record, Workload};
+use crate::record::{
+    ArrayCondition, BaselinePoint, CpuCost, Measurement, RateUnit, Record, Workload,
+};
 use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 use crate::verdict::BASELINE_BELIEVED;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One workload on one engine in one condition.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
     /// Name, version and whether it was tuned; which array, if it has several.
     pub engine: String,
     pub workload: Workload,
     pub condition: ArrayCondition,
-    /// Its stage in the plan.
     pub stage: String,
     /// The rate of each round, in the unit of the workload, in order.
     pub samples: Vec<f64>,
@@ -35,34 +36,26 @@ pub struct Point {
     pub busiest: Option<String>,
     /// The fullest link and its share, the worst of all rounds.
     pub link: Option<(String, f64)>,
-    /// What the raw drives allow at this point.
-    pub baseline: Option<Baseline>,
-    /// The raw run that the baseline came from.
-    pub raw: Option<RawSum>,
+    pub baseline: Option<BaselinePoint>,
     /// What rules said, each rule once.
     pub findings: Vec<Finding>,
     pub rounds: Vec<Measurement>,
 }
 
-/// CPU of a point, over all rounds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cpu {
     /// Mean busy share of all cores, 0 to 1.
     pub mean: f64,
-    /// Mean busy share of each core.
     pub per_core: Vec<f64>,
     pub busy_cores: f64,
-    /// CPU nanoseconds of all cores for each I/O.
     pub ns_per_io: Option<f64>,
 }
 
 impl Point {
-    /// The median of the rounds.
     pub fn rate(&self) -> f64 {
         median(self.samples.iter().copied())
     }
 
-    /// What was measured: a device path, or an array's name.
     pub fn target(&self) -> &str {
         self.rounds.first().map_or("", |round| round.target.as_str())
     }
@@ -71,22 +64,19 @@ impl Point {
         self.workload.unit()
     }
 
-    /// The mark that its findings amount to.
     pub fn mark(&self) -> Mark {
         Mark::of(&self.findings)
     }
 
     /// RAID efficiency against its BASELINE.
     pub fn efficiency(&self) -> Option<f64> {
-        efficiency::raid(self.rate(), self.baseline.as_ref()?.value)
+        ratio(self.rate(), self.baseline.as_ref()?.value)
     }
 
-    /// Rate for each busy core.
     pub fn cpu_efficiency(&self) -> Option<f64> {
-        efficiency::cpu(self.rate(), self.cpu.as_ref()?.busy_cores, 1.0)
+        ratio(self.rate(), self.cpu.as_ref()?.busy_cores)
     }
 
-    /// A latency percentile in nanoseconds, if enough I/Os lie beyond it.
     pub fn percentile(&self, fraction: f64) -> Option<u64> {
         percentile(&self.bins, fraction)
     }
@@ -94,9 +84,9 @@ impl Point {
     /// How far the rate of a second is from the mean, as a share of it (one standard deviation),
     /// and of how many seconds; `None` with fewer than ten.
     pub fn unevenness(&self) -> Option<(f64, usize)> {
-        let of = |round: &Measurement| sum_of(&round.read.series, &round.write.series);
-        let rates: Vec<f64> = self.rounds.iter().flat_map(of).collect();
-        let count = latency::to_f64(u64::try_from(rates.len()).ok().filter(|count| *count >= 10)?);
+        let rates = self.rounds.iter().flat_map(Measurement::rate_series);
+        let rates: Vec<f64> = rates.map(|(_, rate)| rate).collect();
+        let count = Some(rates.len()).filter(|count| *count >= 10)? as f64;
         let mean = rates.iter().sum::<f64>() / count;
         let square = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
         (mean > 0.0).then(|| (square.sqrt() / mean, rates.len()))
@@ -105,14 +95,30 @@ impl Point {
     /// The same of its worst and its best round, if there are several.
     pub fn efficiencies(&self) -> Option<(f64, f64)> {
         let baseline = self.baseline.as_ref()?.value;
-        let shares = || self.samples.iter().filter_map(|it| efficiency::raid(*it, baseline));
+        let shares = || self.samples.iter().filter_map(|it| ratio(*it, baseline));
         let least = shares().min_by(f64::total_cmp)?;
         shares().max_by(f64::total_cmp).filter(|_| self.samples.len() > 1).map(|most| (least, most))
     }
 
-    /// Whether it is of drives without an array.
     pub fn is_raw(&self) -> bool {
         self.condition == ArrayCondition::Raw
+    }
+
+    /// Its rate for people; a load that ended with an error in every round has none.
+    pub fn rate_told(&self) -> String {
+        match self.rate() {
+            rate if rate > 0.0 => units::rate(rate, self.unit()),
+            _ => "failed".to_owned(),
+        }
+    }
+
+    /// CPU time for people: mean of all cores, the busiest cores, time of an I/O.
+    pub fn cpu_told(&self) -> [String; 3] {
+        let not_taken = || "not taken".to_owned();
+        let Some(cpu) = &self.cpu else { return [not_taken(), not_taken(), not_taken()] };
+        let us = |ns: f64| format!("{} us", units::three_digits(ns / 1e3));
+        let each = cpu.ns_per_io.map_or_else(not_taken, us);
+        [units::percent(cpu.mean), cores(&cpu.per_core), each]
     }
 
     /// What it is, without the engine: `4K random reads, 2 x 16, healthy`.
@@ -121,11 +127,14 @@ impl Point {
     }
 }
 
-/// Reads and writes of each second together.
-fn sum_of(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<f64> {
-    let mut seconds: BTreeMap<u64, f64> = BTreeMap::new();
-    read.iter().chain(write).for_each(|(at, rate)| *seconds.entry(*at).or_default() += rate);
-    seconds.into_values().collect()
+impl Measurement {
+    /// Reads and writes, added: milliseconds since the beginning -> bytes a second.
+    pub fn rate_series(&self) -> BTreeMap<u64, f64> {
+        let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
+        let both = self.read.series.iter().chain(&self.write.series);
+        both.for_each(|(at_ms, rate)| *sums.entry(*at_ms).or_default() += rate);
+        sums
+    }
 }
 
 pub fn of_arrays(points: &[Point]) -> impl Iterator<Item = &Point> {
@@ -145,12 +154,8 @@ pub fn of(records: &[Record]) -> Vec<Point> {
     for record in records {
         match record {
             Record::Measurement(measurement) => add(&mut points, measurement),
-            Record::Baseline(point) => {
-                let baseline =
-                    Baseline { value: point.value, derivation: point.derivation.clone() };
-                let from = (baseline, point.raw.clone());
-                let own = (point.target.clone(), point.workload.clone(), point.condition);
-                baselines.insert(own, from);
+            Record::Baseline(it) => {
+                baselines.insert((it.target.as_str(), it.workload.as_str(), it.condition), it);
             }
             Record::Cpu(account) => {
                 let most = account.threads.iter().max_by(|a, b| a.cores.total_cmp(&b.cores));
@@ -163,15 +168,10 @@ pub fn of(records: &[Record]) -> Vec<Point> {
         point.cpu = cpu_of(&point.rounds);
         point.busiest = point.rounds.iter().find_map(|round| busiest.get(&round.id).cloned());
         point.link = fullest(&point.rounds);
-        let of = |target: &str| {
-            baselines.get(&(target.to_owned(), point.workload.name.clone(), point.condition))
-        };
+        let of = |target| baselines.get(&(target, point.workload.name.as_str(), point.condition));
         // Older runs do not say which array a BASELINE is of.
-        if let Some((baseline, raw)) = of(point.target()).or_else(|| of(""))
-            && !point.is_raw()
-        {
-            (point.baseline, point.raw) = (Some(baseline.clone()), raw.clone());
-        }
+        let own = of(point.target()).or_else(|| of("")).filter(|_| !point.is_raw());
+        point.baseline = own.map(|it| (*it).clone());
     }
     for point in &mut points {
         point.findings.extend(above_baseline(point));
@@ -233,7 +233,6 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
     point.rounds.push(measurement.clone());
 }
 
-/// The link that was fullest in any round.
 fn fullest(rounds: &[Measurement]) -> Option<(String, f64)> {
     let shares = rounds.iter().filter_map(|round| round.path.as_ref()?.fullest());
     let worst = shares.max_by(|one, other| one.1.total_cmp(&other.1))?;
@@ -260,7 +259,6 @@ fn inversions(points: &mut [Point]) {
     }
 }
 
-/// What fio says about its own CPU at a point.
 fn client(point: &Point) -> Option<ClientCpu> {
     let round = point.rounds.last()?;
     let cost = round.cpu.as_ref()?;
@@ -275,18 +273,16 @@ fn client(point: &Point) -> Option<ClientCpu> {
 fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {
     let costs: Vec<_> = rounds.iter().map(|round| round.cpu.as_ref()).collect::<Option<_>>()?;
     let cores = costs.iter().map(|cost| cost.per_core.len()).min().filter(|cores| *cores > 0)?;
-    let wall_s: f64 = costs.iter().map(|cost| cost.wall_s).sum();
-    let busy_s: f64 = costs.iter().map(|cost| cost.busy_s).sum();
+    let sum = |of: fn(&CpuCost) -> f64| costs.iter().map(|cost| of(cost)).sum::<f64>();
+    let (wall_s, busy_s) = (sum(|cost| cost.wall_s), sum(|cost| cost.busy_s));
     // I/Os were counted in the time that the load measured, and CPU time perhaps in more.
     let ios: f64 = rounds.iter().zip(&costs).map(|(round, cost)| round.iops() * cost.wall_s).sum();
-    let rounds_f = latency::to_f64(u64::try_from(costs.len()).ok()?);
-    let per_core: Vec<f64> = (0..cores)
-        .map(|core| costs.iter().map(|cost| cost.per_core[core]).sum::<f64>() / rounds_f)
-        .collect();
+    let mean =
+        |core| costs.iter().map(|cost| cost.per_core[core]).sum::<f64>() / costs.len() as f64;
+    let per_core: Vec<f64> = (0..cores).map(mean).collect();
     let busy_cores = busy_s / wall_s;
-    let cores_f = latency::to_f64(u64::try_from(cores).ok()?);
     (wall_s > 0.0).then(|| Cpu {
-        mean: busy_cores / cores_f,
+        mean: busy_cores / cores as f64,
         busy_cores,
         ns_per_io: (ios > 0.0).then(|| busy_s * 1e9 / ios),
         per_core,
@@ -298,8 +294,8 @@ pub fn cores(per_core: &[f64]) -> String {
     let percents: Vec<f64> = per_core.iter().map(|share| share * 100.0).collect();
     let Some(spread) = Spread::of(&percents, SPIKE_POINTS) else { return "not taken".to_owned() };
     let told = |percents: &[f64]| {
-        let count = latency::to_f64(u64::try_from(percents.len()).unwrap_or(1));
-        format!("{} x {:.0} %", percents.len(), percents.iter().sum::<f64>() / count)
+        let count = percents.len();
+        format!("{count} x {:.0} %", percents.iter().sum::<f64>() / count as f64)
     };
     let mut sorted = percents;
     sorted.sort_by(|one, other| other.total_cmp(one));

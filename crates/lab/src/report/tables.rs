@@ -14,25 +14,15 @@ use crate::metrics::share::Share;
 use crate::order::one_of;
 use crate::record::{ArrayCondition, Check, Record, Workload};
 use crate::units;
-use crate::validity::{Mark, Outcome};
+use crate::validity::Outcome;
+use itertools::Itertools;
 use std::path::Path;
 
-/// Every engine at every case: rate, average CPU, most consumed cores.
-pub struct SideBySide {
+pub struct SideBySide<'a> {
     /// Engines, in the order of their columns.
-    pub engines: Vec<String>,
-    /// Case, and for each engine rate, CPU and cores, each with the figure's mark.
-    pub rows: Vec<(String, Vec<Cell>)>,
-}
-
-/// What one engine did in one case.
-pub struct Cell {
-    pub rate: String,
-    /// Mean of all cores.
-    pub cpu: String,
-    pub cores: String,
-    /// Its mark; `None` if it was not measured.
-    pub mark: Option<Mark>,
+    pub engines: Vec<&'a str>,
+    /// Case, and the figure of each engine.
+    pub rows: Vec<(String, Vec<Option<&'a Point>>)>,
 }
 
 /// What stands in one row: the same load, condition and stage.
@@ -40,26 +30,8 @@ fn row(point: &Point) -> (&Workload, ArrayCondition, &str) {
     (&point.workload, point.condition, &point.stage)
 }
 
-/// The table of all engines; `None` with fewer than two.
-pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
-    let names = engines(points);
-    if names.len() < 2 {
-        return None;
-    }
-    let cell = |like: &Point, engine: &str| {
-        let point = of_arrays(points).find(|it| it.engine == engine && row(it) == row(like));
-        let empty = || "not measured".to_owned();
-        let cpu = point.and_then(|point| point.cpu.as_ref());
-        Cell {
-            rate: point.map_or_else(empty, |point| match point.rate() {
-                rate if rate > 0.0 => units::rate(rate, point.unit()),
-                _ => "failed".to_owned(),
-            }),
-            cpu: cpu.map_or_else(String::new, |cpu| units::percent(cpu.mean)),
-            cores: cpu.map_or_else(String::new, |cpu| cores(&cpu.per_core)),
-            mark: point.map(Point::mark),
-        }
-    };
+pub fn side_by_side(points: &[Point]) -> Option<SideBySide<'_>> {
+    let engines = Some(engines(points)).filter(|engines| engines.len() > 1)?;
     let mut rows: Vec<&Point> = Vec::new();
     for point in of_arrays(points) {
         one_of(&mut rows, |known| row(known) == row(point), || point);
@@ -69,9 +41,12 @@ pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
         true => format!("{}, {} ({})", like.case(), like.workload.name, like.stage),
         false => like.case(),
     };
-    let cells = |like: &Point| names.iter().map(|name| cell(like, name)).collect();
+    let of = |like: &Point, engine: &str| {
+        of_arrays(points).find(|it| it.engine == engine && row(it) == row(like))
+    };
+    let cells = |like: &Point| engines.iter().map(|engine| of(like, engine)).collect();
     let rows = rows.iter().map(|like| (told(like), cells(like))).collect();
-    Some(SideBySide { engines: names.into_iter().map(str::to_owned).collect(), rows })
+    Some(SideBySide { engines, rows })
 }
 
 fn accounts(records: &[Record]) -> impl Iterator<Item = &CpuAccount> {
@@ -117,7 +92,6 @@ fn of_machine(share: &Share) -> String {
     format!("{} ± {}", units::percent(share.share), units::percent(share.error))
 }
 
-/// Whose CPU time each measurement was.
 pub fn cpu(records: &[Record]) -> Section {
     let head = "measurement|functions of|of all cores|useful work|overhead|in whose context";
     let section = Section::new("cpu", "Whose CPU time is it?", head).note(
@@ -133,14 +107,15 @@ fn cpu_rows(account: &CpuAccount) -> Vec<Vec<String>> {
         let name = |context| CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |it| it.1);
         let contexts = group.contexts.iter();
         let contexts = contexts
-            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)));
+            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)))
+            .join(", ");
         vec![
             account.of.clone(),
             format!("{} (functions of version {})", group.name, group.version),
             of_machine(&group.share),
             of_machine(&group.useful),
             of_machine(&group.overhead),
-            contexts.collect::<Vec<_>>().join(", "),
+            contexts,
         ]
     };
     let told = |what: String, share: String| {
@@ -148,8 +123,8 @@ fn cpu_rows(account: &CpuAccount) -> Vec<Vec<String>> {
         vec![account.of.clone(), what, share, nothing(), nothing(), nothing()]
     };
     let threads = account.threads.iter().take(6);
-    let threads = threads.map(|it| format!("{} {:.2} cores", it.name, it.cores));
-    let threads = format!("busiest threads: {}", threads.collect::<Vec<_>>().join(", "));
+    let threads = threads.map(|it| format!("{} {:.2} cores", it.name, it.cores)).join(", ");
+    let threads = format!("busiest threads: {threads}");
     let cost = account.profiler.as_ref().map_or_else(String::new, |cost| {
         format!("; the sampler itself took {}", units::percent(cost.own_share))
     });
@@ -232,32 +207,25 @@ fn measured(records: &[Record]) -> Vec<Vec<String>> {
 
 /// All checks of a run: what fails first, then what could not be told.
 pub fn checks(records: &[Record]) -> Section {
-    let order = |check: &&Check| match check.outcome {
-        Outcome::Fail => 0,
-        Outcome::CannotTell => 1,
-        Outcome::Pass => 2,
-        Outcome::NotApplicable => 3,
-    };
-    let word = |check: &Check| match check.outcome {
-        Outcome::Fail => "FAIL",
-        Outcome::CannotTell => "cannot tell",
-        Outcome::Pass => "pass",
-        Outcome::NotApplicable => "not applicable",
-    };
-    let mut checks: Vec<&Check> = records.iter().filter_map(Record::check).collect();
-    checks.sort_by_key(order);
+    const WORDS: [(Outcome, &str); 4] = [
+        (Outcome::Fail, "FAIL"),
+        (Outcome::CannotTell, "cannot tell"),
+        (Outcome::Pass, "pass"),
+        (Outcome::NotApplicable, "not applicable"),
+    ];
+    let order = |check: &&Check| WORDS.iter().position(|(outcome, _)| *outcome == check.outcome);
+    let checks = records.iter().filter_map(Record::check).sorted_by_key(order);
     let cells = |check: &Check| {
         let Check { name, target, found, next, .. } = check.clone();
-        vec![word(check).to_owned(), name, target, found, next.unwrap_or_default()]
+        let word = order(&check).map_or("", |at| WORDS[at].1);
+        vec![word.to_owned(), name, target, found, next.unwrap_or_default()]
     };
-    Section::new("checks", "Checks", "outcome|check|of|found|next")
-        .rows(checks.into_iter().map(cells))
+    Section::new("checks", "Checks", "outcome|check|of|found|next").rows(checks.map(cells))
 }
 
 /// Checks whose failing changes what every figure means.
 const ALARMS: [&str; 2] = ["machine.idle", "drives.slow_member"];
 
-/// What must be seen beside the verdict.
 pub fn alarms(records: &[Record]) -> Vec<String> {
     let is_alarm =
         |check: &&Check| check.outcome == Outcome::Fail && ALARMS.contains(&check.name.as_str());

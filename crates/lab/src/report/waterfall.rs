@@ -13,29 +13,19 @@ use crate::order::one_of;
 use crate::pen::Pen;
 use crate::record::{ArrayCondition, RateUnit, RawSum};
 use crate::units;
-use crate::validity::Mark;
 
-/// A step of a fall.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What it is: `raw drives`, `RAID ceiling`, an engine.
-    pub name: String,
-    /// Its rate, in the unit of the load.
     pub rate: f64,
     /// The rate of the step that it comes from; `None` for the first.
     pub from: Option<f64>,
     /// Over how many drives it is spread, and what they are called.
     pub drives: (u32, &'static str),
     colour: &'static str,
-    /// The worst mark of what is behind it.
-    mark: Mark,
-    /// Lines of the forensic log.
-    commands: String,
-    /// The first measurement behind it.
-    first: String,
+    /// What stands in the table, under its name: `raw drives`, `RAID ceiling`, an engine.
+    row: ChartRow,
 }
 
-/// All steps of one load.
 #[derive(Clone, Debug)]
 pub struct Fall {
     /// The load: `4K random reads, 1 x 32`.
@@ -48,12 +38,26 @@ pub struct Fall {
 }
 
 impl Step {
+    /// What `points` did.
+    fn of(name: &str, points: &[&Point], rate: f64, drives: (u32, &'static str)) -> Step {
+        let row = ChartRow { engine: name.to_owned(), ..charts::row(points, String::new()) };
+        Step { rate, from: None, drives, colour: "#999999", row }
+    }
+
+    /// The same, as what is left of `from`.
+    fn below(self, from: Option<f64>, colour: &'static str) -> Step {
+        Step { from, colour, ..self }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.row.engine
+    }
+
     /// What each drive has of it.
     pub fn per_drive(&self) -> f64 {
         self.rate / f64::from(self.drives.0.max(1))
     }
 
-    /// What is left of the step that it comes from.
     pub fn left(&self) -> Option<f64> {
         self.from.filter(|from| *from > 0.0).map(|from| self.rate / from)
     }
@@ -73,7 +77,8 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
     let mut falls: Vec<Fall> = Vec::new();
     let healthy = |point: &&Point| point.condition == ArrayCondition::Healthy;
     for point in charts::drawn(points).filter(healthy) {
-        let (Some(baseline), Some(raw)) = (&point.baseline, &point.raw) else { continue };
+        let Some(baseline) = &point.baseline else { continue };
+        let Some(raw) = &baseline.raw else { continue };
         let case = point.workload.describe();
         let whose = short(&point.engine, &engines(points)).to_owned();
         let below = top(points, raw, baseline.value, point);
@@ -97,11 +102,11 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
                 && other.workload == point.workload
                 && short(&other.engine, &engines(points)) == whose
         };
-        fall.steps.push(step(point, &whose, (baseline.value, raw), "#0072B2"));
-        if let Some(file) = charts::drawn(points).find(on_it) {
-            let name = format!("{whose}, file system");
-            fall.steps.push(step(file, &name, (point.rate(), raw), "#009E73"));
-        }
+        let step = |name: &str, of: &Point| Step::of(name, &[of], of.rate(), spread(of, raw));
+        fall.steps.push(step(&whose, point).below(Some(baseline.value), "#0072B2"));
+        let files = charts::drawn(points).find(on_it);
+        let files = files.map(|it| step(&format!("{whose}, file system"), it));
+        fall.steps.extend(files.map(|it| it.below(Some(point.rate()), "#009E73")));
     }
     falls
 }
@@ -109,54 +114,21 @@ pub fn falls(points: &[Point]) -> Vec<Fall> {
 /// What makers state of the drives, if it is known of all; the raw drives; what the RAID level
 /// leaves of them.
 fn top(points: &[Point], raw: &RawSum, ceiling: f64, of: &Point) -> Vec<Step> {
-    let runs: Vec<&Point> = points
-        .iter()
-        .filter(|point| point.is_raw() && point.stage == "raw.all")
-        .filter(|point| point.workload.name == raw.workload)
-        .collect();
-    let worst = |worst: Mark, mark: Mark| if mark == Mark::Valid { worst } else { mark };
-    let first = Step {
-        name: "raw drives".to_owned(),
-        rate: raw.value,
-        from: raw.stated,
-        drives: (raw.drives, "drive"),
-        colour: "#56B4E9",
-        mark: runs.iter().map(|point| point.mark()).fold(Mark::Valid, worst),
-        commands: match runs.as_slice() {
-            [] => format!("raw run {} is not among the records", raw.workload),
-            runs => runs.iter().map(|it| charts::lines_of(it)).collect::<Vec<_>>().join("; "),
-        },
-        first: runs.first().map_or_else(String::new, |point| charts::first_of(point)),
+    let is_run = |it: &&Point| it.is_raw() && it.stage == "raw.all";
+    let runs = points.iter().filter(is_run).filter(|it| it.workload.name == raw.workload);
+    let runs: Vec<&Point> = runs.collect();
+    let step = |name: &str, rate: f64, drives| {
+        let mut step = Step::of(name, &runs, rate, drives);
+        if runs.is_empty() {
+            step.row.commands = format!("raw run {} is not among the records", raw.workload);
+        }
+        step
     };
-    let ceiling = Step {
-        name: "RAID ceiling".to_owned(),
-        rate: ceiling,
-        from: Some(raw.value),
-        drives: spread(of, raw),
-        colour: "#E69F00",
-        ..first.clone()
-    };
-    let datasheet = raw.stated.map(|stated| Step {
-        name: "datasheet".to_owned(),
-        rate: stated,
-        from: None,
-        colour: "#999999",
-        ..first.clone()
-    });
+    let drives = (raw.drives, "drive");
+    let datasheet = raw.stated.map(|stated| step("datasheet", stated, drives));
+    let first = step("raw drives", raw.value, drives).below(raw.stated, "#56B4E9");
+    let ceiling = step("RAID ceiling", ceiling, spread(of, raw)).below(Some(raw.value), "#E69F00");
     datasheet.into_iter().chain([first, ceiling]).collect()
-}
-
-fn step(point: &Point, name: &str, (from, raw): (f64, &RawSum), colour: &'static str) -> Step {
-    Step {
-        name: name.to_owned(),
-        rate: point.rate(),
-        from: Some(from),
-        drives: spread(point, raw),
-        colour,
-        mark: point.mark(),
-        commands: charts::lines_of(point),
-        first: charts::first_of(point),
-    }
 }
 
 /// Random reads are served by every drive; of everything else the data drives carry the data.
@@ -167,18 +139,14 @@ fn spread(point: &Point, raw: &RawSum) -> (u32, &'static str) {
     }
 }
 
-/// The chart, with its figures as a table.
 pub fn chart(points: &[Point]) -> Chart {
     let falls = falls(points);
     let mut rows = Vec::new();
     for fall in &falls {
         rows.extend(fall.steps.iter().map(|step| ChartRow {
             case: fall.case.clone(),
-            engine: step.name.clone(),
             value: format!("{} (of {} {}s)", step.told(fall.unit), step.drives.0, step.drives.1),
-            mark: step.mark,
-            commands: step.commands.clone(),
-            first: step.first.clone(),
+            ..step.row.clone()
         }));
     }
     let belongs = |point: &Point| {
@@ -218,7 +186,7 @@ fn svg(falls: &[Fall], title: &str) -> String {
 fn draw(pen: &mut Pen, step: &Step, (y, scale): (f64, f64), unit: RateUnit) {
     let (width, before) = (step.rate * scale, step.from.unwrap_or(0.0) * scale);
     let told = step.told(unit);
-    pen.text((LEFT - 10.0, y + 15.0), "end", "name", &step.name);
+    pen.text((LEFT - 10.0, y + 15.0), "end", "name", step.name());
     pen.bar((LEFT, y), (width, 20.0), step.colour, &told);
     if before > width {
         pen.bar((LEFT + width, y), (before - width, 20.0), "lost", "");
@@ -234,31 +202,11 @@ fn draw(pen: &mut Pen, step: &Step, (y, scale): (f64, f64), unit: RateUnit) {
 mod tests {
     use super::Step;
     use crate::record::RateUnit;
-    use crate::validity::Mark;
 
-    fn step(rate: f64, from: Option<f64>, drives: (u32, &'static str)) -> Step {
-        Step {
-            name: String::new(),
-            rate,
-            from,
-            drives,
-            colour: "",
-            mark: Mark::Valid,
-            commands: String::new(),
-            first: String::new(),
-        }
-    }
-
-    /// Seed 004: 126 GB/s over 504 drives are 250 MB/s each; 80 GB/s over 384 data drives are 208,
-    /// which the talk prints as 206.
+    /// Seed 004: 80 GB/s over 384 data drives are 208 MB/s each, which the talk prints as 206.
     #[test]
-    fn the_talks_efficiency_for_each_drive_is_reproduced_and_corrected() {
-        let raw = step(126e9, None, (504, "drive"));
-        assert!((raw.per_drive() - 250e6).abs() < 1.0);
-        let raid = step(80e9, Some(126e9), (384, "data drive"));
-        assert!((raid.per_drive() - 208.333e6).abs() < 1e3);
+    fn the_talks_efficiency_for_each_drive_is_corrected() {
+        let raid = Step::of("", &[], 80e9, (384, "data drive")).below(Some(126e9), "");
         assert_eq!(raid.told(RateUnit::BytesPerS), "80.0 GB/s, 208 MB/s a data drive, 63.5 %");
-        let application = step(50e9, Some(80e9), (384, "data drive"));
-        assert_eq!(application.left(), Some(0.625));
     }
 }

@@ -5,18 +5,12 @@ use crate::inspect::Inspection;
 use crate::inspect::topology::flow::usable;
 use crate::inspect::topology::{Link, Node, Place};
 use crate::source::natural;
-use std::fmt::Write;
 
 const BAR: usize = 10;
 
-struct Line {
-    name: String,
-    standard: String,
-    carries: String,
-    used: String,
-}
+/// A place, its link towards memory, what that carries, how much of it is used.
+type Line = [String; 4];
 
-/// Draw it. Each line: a place, its link towards memory, what that carries, how much of it is used.
 pub fn draw(inspection: &Inspection) -> String {
     let topology = &inspection.topology;
     let mut lines = Vec::new();
@@ -25,19 +19,13 @@ pub fn draw(inspection: &Inspection) -> String {
             below(inspection, at, 0, &mut lines);
         }
     }
-    let width =
-        |of: fn(&Line) -> &String| lines.iter().map(|it| of(it).chars().count()).max().unwrap_or(0);
-    let (name, standard) = (width(|it| &it.name), width(|it| &it.standard));
-    let carries = width(|it| &it.carries);
-    let mut out = String::new();
-    for line in &lines {
-        let text = format!(
-            "  {:<name$}  {:<standard$}  {:>carries$}  {}",
-            line.name, line.standard, line.carries, line.used
-        );
-        let _ = writeln!(out, "{}", text.trim_end());
-    }
-    out
+    let width = |at: usize| lines.iter().map(|it| it[at].chars().count()).max().unwrap_or(0);
+    let (a, b, c) = (width(0), width(1), width(2));
+    let told = |[name, standard, carries, used]: &Line| {
+        let text = format!("  {name:<a$}  {standard:<b$}  {carries:>c$}  {used}");
+        format!("{}\n", text.trim_end())
+    };
+    lines.iter().map(told).collect()
 }
 
 fn below(inspection: &Inspection, at: usize, depth: usize, lines: &mut Vec<Line>) {
@@ -47,13 +35,12 @@ fn below(inspection: &Inspection, at: usize, depth: usize, lines: &mut Vec<Line>
     if node.place == Place::Socket {
         // Its link into its own memory is the memory's line; one to another socket stands among the
         // notes.
-        let name = format!("{indent}{}", name(node));
-        lines.push(Line {
-            name,
-            standard: String::new(),
-            carries: String::new(),
-            used: String::new(),
-        });
+        lines.push([
+            format!("{indent}{}", name(node)),
+            String::new(),
+            String::new(),
+            String::new(),
+        ]);
     } else {
         let own = topology.links.iter().enumerate().filter(|(_, link)| link.from == Some(at));
         for (order, (index, link)) in own.enumerate() {
@@ -89,7 +76,7 @@ fn line(inspection: &Inspection, name: String, index: usize, link: &Link) -> Lin
     let flow = inspection.telling_flow();
     let standard = link.standard.clone();
     let Some((all, capacity)) = link.capacity.zip(usable(link, flow.passes)) else {
-        return Line { name, standard, carries: "?".to_owned(), used: String::new() };
+        return [name, standard, "?".to_owned(), String::new()];
     };
     let share = flow.by_link[index].share_of(capacity);
     let full = (0..BAR).take_while(|step| (*step as f64 + 0.5) / (BAR as f64) < share).count();
@@ -101,5 +88,5 @@ fn line(inspection: &Inspection, name: String, index: usize, link: &Link) -> Lin
         true => all,
         false => capacity.to_string(),
     };
-    Line { name, standard, carries, used: format!("{bar} {:>3.0} %{mark}", share * 100.0) }
+    [name, standard, carries, format!("{bar} {:>3.0} %{mark}", share * 100.0)]
 }

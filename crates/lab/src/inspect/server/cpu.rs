@@ -5,23 +5,18 @@ use crate::source::Source;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One hardware thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Thread {
     pub cpu: u64,
     pub core: u64,
     pub socket: u64,
-    /// Its NUMA node.
     pub node: Option<u64>,
 }
 
-/// The processors.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Cpu {
-    /// Model name of the first.
     pub model: Option<String>,
     pub threads: Vec<Thread>,
-    /// NUMA nodes with their CPUs.
     pub nodes: BTreeMap<u64, BTreeSet<u64>>,
     /// Frequency governor -> how many CPUs have it; empty if the kernel sets no frequency.
     pub governors: BTreeMap<String, u64>,
@@ -36,13 +31,11 @@ impl Cpu {
         self.threads.iter().map(|thread| thread.socket).collect()
     }
 
-    /// How many cores there are.
     pub fn core_count(&self) -> usize {
         let cores: BTreeSet<_> = self.threads.iter().map(|it| (it.socket, it.core)).collect();
         cores.len()
     }
 
-    /// Threads of each core that are online: count of threads -> count of cores.
     pub fn threads_per_core(&self) -> BTreeMap<u64, u64> {
         let mut of_core: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for thread in &self.threads {
@@ -70,11 +63,7 @@ pub fn read(source: &Source, lscpu: &str) -> Cpu {
     let table = source.output("lscpu-p", &argv).unwrap_or_default();
     let mut cpu = Cpu { model: field(lscpu, "Model name"), ..Cpu::default() };
     cpu.threads = table.lines().filter_map(thread).collect();
-    for name in source.names("/sys/devices/system/node") {
-        let Some(node) = name.strip_prefix("node").and_then(|id| id.parse().ok()) else { continue };
-        let cpus = source.text(&format!("/sys/devices/system/node/{name}/cpulist"));
-        cpu.nodes.insert(node, list(&cpus.unwrap_or_default()));
-    }
+    cpu.nodes = nodes(source);
     if cpu.nodes.is_empty() {
         cpu.nodes = node_lists(lscpu);
     }
@@ -90,6 +79,15 @@ pub fn read(source: &Source, lscpu: &str) -> Cpu {
     cpu.smt = source.text("/sys/devices/system/cpu/smt/control");
     cpu.is_smt_active = source.number("/sys/devices/system/cpu/smt/active").map(|it| it == 1);
     cpu
+}
+
+/// NUMA nodes with their CPUs, of sysfs.
+pub fn nodes(source: &Source) -> BTreeMap<u64, BTreeSet<u64>> {
+    let node = |name: String| {
+        let cpus = source.text(&format!("/sys/devices/system/node/{name}/cpulist"));
+        Some((name.strip_prefix("node")?.parse().ok()?, list(&cpus.unwrap_or_default())))
+    };
+    source.names("/sys/devices/system/node").into_iter().filter_map(node).collect()
 }
 
 fn thread(line: &str) -> Option<Thread> {
@@ -157,25 +155,7 @@ pub fn list(text: &str) -> BTreeSet<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cpu, counted, list, node_lists};
-
-    /// As the author of a talk sent it: no `lscpu -p`, no sysfs.
-    #[test]
-    fn plain_lscpu_is_enough_for_sockets_cores_threads_and_nodes() {
-        let text = " CPU(s):                32\n On-line CPU(s) list:   0-31\n \
-                    Thread(s) per core:    2\n Core(s) per socket:    8\n \
-                    Socket(s):             2\n NUMA node(s):          2\n \
-                    NUMA node0 CPU(s):     0-7,16-23\n NUMA node1 CPU(s):     8-15,24-31\n";
-        let nodes = node_lists(text);
-        let cpu = Cpu { threads: counted(text, &nodes).unwrap(), nodes, ..Cpu::default() };
-        assert_eq!((cpu.sockets().len(), cpu.core_count(), cpu.threads.len()), (2, 16, 32));
-        assert_eq!((cpu.nodes.len(), cpu.socket_of_node(1)), (2, Some(1)));
-        assert_eq!(cpu.threads_per_core(), [(2, 16)].into());
-        assert_eq!(
-            counted(&text.replace("Socket(s):             2", "Socket(s): 4"), &cpu.nodes),
-            None
-        );
-    }
+    use super::list;
 
     #[test]
     fn cpu_lists_are_read_as_the_kernel_prints_them() {

@@ -19,19 +19,15 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriveKind {
-    /// NVMe over PCI Express.
     Nvme,
     /// SAS, or SATA behind SAS.
     Sas,
     /// SATA on an AHCI controller.
     Sata,
-    /// A guest's disk.
     Virtual,
-    /// Anything else on a bus.
     Other,
 }
 
-/// One way from the server to a drive.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Attachment {
     /// PCI address of the controller.
@@ -44,7 +40,6 @@ pub struct Attachment {
     pub link: Option<Lanes>,
 }
 
-/// One drive.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Drive {
     /// `sda`, `nvme0n1`.
@@ -55,18 +50,15 @@ pub struct Drive {
     pub size_bytes: u64,
     /// Bytes of the whole drive, of which an NVMe namespace may be a part.
     pub drive_bytes: u64,
-    /// Whether it spins; None if the kernel does not say.
     pub is_rotational: Option<bool>,
     /// Ways to it; two for a drive with two ports that this server uses both.
     pub attachments: Vec<Attachment>,
-    /// NUMA node of its controller.
     pub node: Option<u64>,
     /// Logical and physical block, bytes.
     pub blocks: Option<(u64, u64)>,
     /// `write back`: the kernel flushes it because it has a volatile cache.
     pub write_cache: Option<String>,
     pub scheduler: Option<String>,
-    /// Requests a queue may hold.
     pub nr_requests: Option<u64>,
     /// Largest request now, and what the hardware takes, KiB.
     pub request_kib: Option<(u64, u64)>,
@@ -101,34 +93,17 @@ pub fn whole(devices: &[Drive]) -> Vec<Vec<&Drive>> {
     all
 }
 
-/// One storage controller.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Controller {
-    /// PCI address.
-    pub address: String,
-    pub name: String,
-    /// NUMA node.
-    pub node: Option<u64>,
-}
-
-/// What was found.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Found {
-    pub drives: Vec<Drive>,
-    /// Controllers that have drives, in order of address.
-    pub controllers: Vec<Controller>,
-}
-
-/// Ask for drives and their controllers.
-pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>, sas: &Sas) -> Found {
-    let mut found = Found::default();
+pub fn read(
+    source: &Source,
+    pci: &BTreeMap<String, PciDevice>,
+    sas: &Sas,
+) -> (Vec<Drive>, Vec<String>) {
+    let mut drives = Vec::new();
     for name in source.names("/sys/block") {
         let Some(path) = source.link(&format!("/sys/block/{name}")) else { continue };
         let paths = paths(source, &path);
-        let mut attachments: Vec<Attachment> = Vec::new();
-        for path in &paths {
-            attachments.extend(attachment(source, path, pci, sas));
-        }
+        let ways = paths.iter().filter_map(|path| attachment(source, path, pci, sas));
+        let attachments: Vec<Attachment> = ways.collect();
         // Without hardware below it, it is no drive: loop, RAM, md, dm.
         if attachments.is_empty() {
             continue;
@@ -136,34 +111,28 @@ pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>, sas: &Sas) -> Fo
         let drive = drive(source, &name, &path, attachments, pci);
         // Drives without a medium: an empty optical drive.
         if drive.size_bytes > 0 && !name.starts_with("sr") {
-            found.drives.push(drive);
+            drives.push(drive);
         }
     }
-    size_whole_drives(source, &mut found.drives);
+    size_whole_drives(source, &mut drives);
     let used = |address: &str| {
-        let mut ways = found.drives.iter().flat_map(|drive| &drive.attachments);
+        let mut ways = drives.iter().flat_map(|drive| &drive.attachments);
         ways.any(|way| way.controller == address)
     };
-    for device in pci.values().filter(|device| used(&device.address)) {
-        let (address, name) = (device.address.clone(), device.label());
-        found.controllers.push(Controller { address, name, node: device.node });
-    }
-    found
+    let controllers = pci.keys().filter(|address| used(address)).cloned().collect();
+    (drives, controllers)
 }
 
 /// What the controller says, or all namespaces that are here.
 fn size_whole_drives(source: &Source, drives: &mut [Drive]) {
-    let sizes: Vec<(Vec<String>, u64)> = whole(drives)
-        .into_iter()
-        .map(|all| {
-            let sum = all.iter().map(|it| it.size_bytes).fold(0, u64::saturating_add);
-            let told = capacity(source, all[0]).filter(|bytes| *bytes >= sum);
-            (all.iter().map(|it| it.name.clone()).collect(), told.unwrap_or(sum))
-        })
-        .collect();
+    let mut sizes = BTreeMap::new();
+    for all in whole(drives) {
+        let sum = all.iter().map(|it| it.size_bytes).fold(0, u64::saturating_add);
+        let told = capacity(source, all[0]).filter(|bytes| *bytes >= sum).unwrap_or(sum);
+        sizes.extend(all.iter().map(|it| (it.name.clone(), told)));
+    }
     for drive in drives {
-        let own = sizes.iter().find(|(names, _)| names.contains(&drive.name));
-        drive.drive_bytes = own.map_or(drive.size_bytes, |(_, bytes)| *bytes);
+        drive.drive_bytes = sizes.get(&drive.name).copied().unwrap_or(drive.size_bytes);
     }
 }
 
@@ -221,8 +190,7 @@ fn drive(
     let at = |file: &str| format!("/sys/block/{name}/{file}");
     let number = |file: &str| source.number(&at(file));
     let text = |file: &str| source.text(&at(file)).filter(|text| !text.is_empty());
-    let words: Vec<String> =
-        ["device/vendor", "device/model"].into_iter().filter_map(text).collect();
+    let words = ["device/vendor", "device/model"].map(|file| text(file).unwrap_or_default());
     // Virtio has a number for a vendor.
     let words = words.iter().map(|word| word.trim());
     let words: Vec<&str> = words.filter(|it| !it.is_empty() && !it.starts_with("0x")).collect();
@@ -235,11 +203,8 @@ fn drive(
     Drive {
         name: name.to_owned(),
         kind,
-        model: match kind {
-            // libata's word for the vendor of every SATA drive.
-            _ if words.first() == Some(&"ATA") => words[1..].join(" "),
-            _ => words.join(" "),
-        },
+        // libata's word for the vendor of every SATA drive.
+        model: words.strip_prefix(&["ATA"]).unwrap_or(&words).join(" "),
         firmware: text("device/rev").or_else(|| text("device/firmware_rev")),
         size_bytes: number("size").unwrap_or(0).saturating_mul(512),
         drive_bytes: 0,
@@ -254,12 +219,10 @@ fn drive(
         partitions: partitions(source, name),
         is_healthy: health(source, name, kind),
         is_shared: shared(source, name, kind),
+        // Reads and writes.
         in_flight: text("inflight").and_then(|it| {
-            // Reads and writes.
-            let parts = it.split_whitespace().map(|part| part.parse::<u64>().ok());
-            parts
-                .collect::<Option<Vec<u64>>>()
-                .map(|all| all.into_iter().fold(0, u64::saturating_add))
+            let mut parts = it.split_whitespace().map(|part| part.parse::<u64>().ok());
+            parts.try_fold(0, |sum: u64, part| Some(sum.saturating_add(part?)))
         }),
         attachments,
     }
@@ -309,7 +272,6 @@ fn shared(source: &Source, name: &str, kind: DriveKind) -> Option<bool> {
     Some(id_ctrl(source, name, kind)?.get("cmic")?.as_u64()? & 2 != 0)
 }
 
-/// What the controller of an NVMe drive says of itself.
 fn id_ctrl(source: &Source, name: &str, kind: DriveKind) -> Option<serde_json::Value> {
     if kind != DriveKind::Nvme {
         return None;

@@ -9,21 +9,18 @@ mod boards;
 
 use crate::metrics::bandwidth::{Rate, ddr};
 use crate::source::Source;
+use itertools::Itertools;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Slot {
-    /// What the board calls it: `P1-DIMMA1`.
     pub locator: String,
     /// Its socket, counted from 0 in the order of the board's names.
     pub socket: Option<u64>,
-    /// Its channel: `A`, `2`.
     pub channel: Option<String>,
     /// Bytes of the module; 0 if the slot is empty.
     pub size_bytes: u64,
-    /// `DDR4`.
     pub kind: String,
     /// What the module is made for, mega-transfers a second.
     pub rated: Option<u64>,
@@ -31,7 +28,6 @@ pub struct Slot {
     pub configured: Option<u64>,
 }
 
-/// All slots.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Memory {
     pub slots: Vec<Slot>,
@@ -46,22 +42,19 @@ const CHANNELS: [u64; 6] = [2, 3, 4, 6, 8, 12];
 /// Slots of a channel at most.
 const PER_CHANNEL_MAX: u64 = 3;
 
-/// The memory of one socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Bank {
+    pub slots: u64,
     /// Channels that the board has here.
     pub channels: u64,
-    /// Channels with at least one module.
     pub populated: u64,
     pub modules: u64,
     /// The slowest configured speed, mega-transfers a second.
     pub configured: Option<u64>,
-    /// `DDR4`.
     pub kind: String,
 }
 
 impl Bank {
-    /// What the populated channels carry at their configured speed.
     pub fn rate(&self) -> Option<Rate> {
         Some(ddr(self.configured?, self.populated)).filter(|rate| rate.0 > 0)
     }
@@ -87,55 +80,46 @@ impl Memory {
             return Some(format!("the board's name '{name}' does not tell socket and channel"));
         }
         let banks = self.placed().unwrap_or_default();
-        let sockets = u64::try_from(banks.len()).unwrap_or(0);
-        if self.socket_count > 0 && sockets != self.socket_count {
-            let has = self.socket_count;
+        let (sockets, has) = (banks.len() as u64, self.socket_count);
+        if has > 0 && sockets != has {
             return Some(format!("slots are named for {sockets} sockets, and there are {has}"));
         }
-        banks.iter().find_map(|(socket, bank)| {
-            let slots = self.slots.iter().filter(|it| it.socket == Some(*socket)).count();
-            let slots = u64::try_from(slots).unwrap_or(0);
-            let is_even = bank.channels > 0 && slots % bank.channels == 0;
-            let fits = is_even && slots / bank.channels <= PER_CHANNEL_MAX;
-            let is_known = CHANNELS.contains(&bank.channels) && fits;
-            let channels = bank.channels;
-            let noun = if channels == 1 { "channel" } else { "channels" };
-            (!is_known).then(|| {
+        banks.iter().find_map(|(socket, Bank { slots, channels, .. })| {
+            let is_even = *channels > 0 && slots % channels == 0;
+            let fits = is_even && slots / channels <= PER_CHANNEL_MAX;
+            let noun = if *channels == 1 { "channel" } else { "channels" };
+            (!(CHANNELS.contains(channels) && fits)).then(|| {
                 format!("by their names the {slots} slots of socket {socket} are {channels} {noun}")
             })
         })
     }
 
     fn placed(&self) -> Option<BTreeMap<u64, Bank>> {
-        let mut all: BTreeMap<u64, (BTreeSet<&str>, BTreeSet<&str>, Bank)> = BTreeMap::new();
+        let mut all: BTreeMap<u64, Vec<&Slot>> = BTreeMap::new();
         for slot in &self.slots {
-            let (channels, used, bank) = all.entry(slot.socket?).or_default();
-            let channel = slot.channel.as_deref()?;
-            channels.insert(channel);
-            if slot.size_bytes > 0 {
-                used.insert(channel);
-                bank.modules += 1;
-                bank.kind.clone_from(&slot.kind);
-                let speed = slot.configured.or(slot.rated);
-                bank.configured = [bank.configured, speed].into_iter().flatten().min();
-            }
+            slot.channel.as_ref()?;
+            all.entry(slot.socket?).or_default().push(slot);
         }
-        let finish =
-            |(socket, (channels, used, bank)): (u64, (BTreeSet<&str>, BTreeSet<&str>, Bank))| {
-                let (channels, populated) = (count(&channels), count(&used));
-                (socket, Bank { channels, populated, ..bank })
-            };
-        Some(all.into_iter().map(finish).collect())
-            .filter(|banks: &BTreeMap<u64, Bank>| !banks.is_empty())
+        let bank = |slots: Vec<&Slot>| {
+            let channels = |of: &[&Slot]| of.iter().map(|it| &it.channel).unique().count() as u64;
+            let modules: Vec<&Slot> =
+                slots.iter().copied().filter(|it| it.size_bytes > 0).collect();
+            Bank {
+                slots: slots.len() as u64,
+                channels: channels(&slots),
+                populated: channels(&modules),
+                modules: modules.len() as u64,
+                configured: modules.iter().filter_map(|it| it.configured.or(it.rated)).min(),
+                kind: modules.last().map_or(String::new(), |it| it.kind.clone()),
+            }
+        };
+        let banks = all.into_iter().map(|(socket, slots)| (socket, bank(slots)));
+        Some(banks.collect()).filter(|banks: &BTreeMap<u64, Bank>| !banks.is_empty())
     }
 
     pub fn modules(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| slot.size_bytes > 0)
     }
-}
-
-fn count(set: &BTreeSet<&str>) -> u64 {
-    u64::try_from(set.len()).unwrap_or(0)
 }
 
 /// Ask the firmware's tables. None if there are none or they may not be read.
@@ -144,10 +128,8 @@ pub fn read(source: &Source, socket_count: usize) -> Option<Memory> {
     parse(&text, socket_count)
 }
 
-/// Out of what `dmidecode -t memory` printed.
 pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
-    let socket_total = u64::try_from(socket_count).unwrap_or(0);
-    let mut memory = Memory { socket_count: socket_total, ..Memory::default() };
+    let mut memory = Memory { socket_count: socket_count as u64, ..Memory::default() };
     let mut places = Vec::new();
     // A block begins with "Handle 0x..." and the next line names its kind.
     for block in text.split("\nHandle ") {
@@ -174,9 +156,9 @@ pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
         // Boards count sockets from 0 or from 1: take their order.
         let order = place.socket.and_then(|socket| named.iter().position(|it| *it == socket));
         let only = (named.is_empty() && socket_count <= 1).then_some(0);
-        slot.socket = order.and_then(|order| u64::try_from(order).ok()).or(only);
+        slot.socket = order.map(|order| order as u64).or(only);
         let alike = places.iter().filter(|it| it.socket == place.socket && it.number.is_some());
-        let slots = u64::try_from(alike.count()).unwrap_or(0);
+        let slots = alike.count() as u64;
         let is_interleaved = !slot.locator.starts_with("PROC");
         let by_number = || boards::numbered(place.number?, slots, &of_kind, is_interleaved);
         slot.channel = place.channel.clone().or_else(by_number);
@@ -187,11 +169,8 @@ pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
 fn slot(value: &impl Fn(&str) -> Option<String>) -> Slot {
     let speed = |names: &[&str]| {
         let text = names.iter().find_map(|name| value(name))?;
-        text.split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
-            .filter(|rate| (100..50_000).contains(rate))
+        let rate = text.split_whitespace().next()?.parse().ok()?;
+        (100..50_000).contains(&rate).then_some(rate)
     };
     Slot {
         locator: value("Locator").unwrap_or_default(),
@@ -219,7 +198,7 @@ fn size(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, parse, size};
+    use super::{Memory, parse};
 
     /// What dmidecode prints for slots of these names: (bank, locator, whether a module is in it).
     fn table(slots: &[(&str, &str, bool)]) -> String {
@@ -238,11 +217,12 @@ mod tests {
         parse(&table(slots), sockets).expect("slots")
     }
 
-    /// The story's fault, one module a processor, on a board that names its slots otherwise.
+    /// The story's fault, one module a processor, on a board that names its slots otherwise; and
+    /// two memory controllers, which have channels of their own.
     #[test]
     fn one_module_of_eight_channels_is_one_of_eight_whatever_the_board_calls_them() {
-        let names: Vec<String> = ["P0", "P1"]
-            .iter()
+        let sockets = ["P0", "P1"].iter();
+        let names: Vec<String> = sockets
             .flat_map(|socket| "ABCDEFGH".chars().map(move |it| format!("DIMM_{socket}_{it}0")))
             .collect();
         let slots: Vec<_> =
@@ -250,36 +230,24 @@ mod tests {
         let banks = memory(2, &slots).banks().expect("places");
         assert_eq!(banks.len(), 2);
         assert!(banks.values().all(|bank| (bank.channels, bank.populated) == (8, 1)), "{banks:?}");
-    }
-
-    #[test]
-    fn two_memory_controllers_have_channels_of_their_own() {
-        let slots: Vec<String> =
-            (0..6).map(|at| format!("P0_Node{}_Channel{}_Dimm0", at / 3, at % 3)).collect();
+        let name = |at: usize| format!("P0_Node{}_Channel{}_Dimm0", at / 3, at % 3);
+        let slots: Vec<String> = (0..6).map(name).collect();
         let slots: Vec<_> = slots.iter().map(|bank| (bank.as_str(), "x", true)).collect();
         assert_eq!(memory(1, &slots).banks().expect("places")[&0].channels, 6);
     }
 
     #[test]
     fn channels_that_no_board_has_are_not_believed() {
-        let alone = memory(1, &[("BANK 0", "DIMM_P0_A0", true)]);
-        assert!(alone.doubt().is_some_and(|why| why.ends_with("are 1 channel")), "{alone:?}");
-        assert_eq!(alone.banks(), None);
-        let odd = memory(1, &[("", "DIMM_A1", true), ("", "DIMM_A2", true), ("", "DIMM_B1", true)]);
-        assert_eq!(odd.banks(), None, "three slots on two channels");
-        let five: Vec<_> = ["A", "B", "C", "D", "E"].map(|it| format!("DIMM_{it}1")).into();
-        let five: Vec<_> = five.iter().map(|name| ("", name.as_str(), true)).collect();
-        assert_eq!(memory(1, &five).banks(), None);
-        let one_of_two = memory(2, &[("", "DIMM_P0_A0", true), ("", "DIMM_P0_B0", true)]);
-        assert!(
-            one_of_two.doubt().is_some_and(|why| why.contains("for 1 sockets, and there are 2"))
-        );
-    }
-
-    #[test]
-    fn sizes_have_units_of_1024() {
-        assert_eq!(size("16 GB"), Some(16 << 30));
-        assert_eq!(size("16384 MB"), Some(16 << 30));
-        assert_eq!(size("No Module Installed"), None);
+        for (sockets, names, why) in [
+            (1, "DIMM_P0_A0", "the 1 slots of socket 0 are 1 channel"),
+            (1, "DIMM_A1 DIMM_A2 DIMM_B1", "the 3 slots of socket 0 are 2 channels"),
+            (1, "DIMM_A1 DIMM_B1 DIMM_C1 DIMM_D1 DIMM_E1", "are 5 channels"),
+            (2, "DIMM_P0_A0 DIMM_P0_B0", "for 1 sockets, and there are 2"),
+        ] {
+            let slots: Vec<_> = names.split(' ').map(|name| ("", name, true)).collect();
+            let memory = memory(sockets, &slots);
+            assert_eq!(memory.banks(), None, "{names}");
+            assert!(memory.doubt().is_some_and(|it| it.ends_with(why)), "{:?}", memory.doubt());
+        }
     }
 }

@@ -9,10 +9,8 @@ use crate::source::Source;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One network interface on a PCI device.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Network {
-    /// `eth0`.
     pub name: String,
     /// What the link carries; None if it is down or does not say.
     pub rate: Option<Rate>,
@@ -23,7 +21,6 @@ pub struct Network {
 /// In which files of `statistics` errors and drops are counted.
 const TROUBLES: [&str; 4] = ["rx_errors", "tx_errors", "rx_dropped", "tx_dropped"];
 
-/// Network interfaces that sit on PCI devices.
 pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>) -> Vec<Network> {
     let is_real = |name: &String| {
         let link = source.link(&format!("/sys/class/net/{name}")).unwrap_or_default();

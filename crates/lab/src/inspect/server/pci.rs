@@ -5,10 +5,8 @@ use crate::source::Source;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One device.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PciDevice {
-    /// `0000:05:00.0`.
     pub address: String,
     /// Class code of 24 bits: 0x010700 for a SAS controller.
     pub class: u64,
@@ -29,17 +27,14 @@ pub struct PciDevice {
 }
 
 impl PciDevice {
-    /// Whether it is a bridge: a root port or part of a switch.
     pub fn is_bridge(&self) -> bool {
         self.class >> 8 == 0x0604
     }
 
-    /// Whether it is a storage controller of any kind.
     pub fn is_storage(&self) -> bool {
         self.class >> 16 == 0x01
     }
 
-    /// Whether it is a network controller of any kind.
     pub fn is_network(&self) -> bool {
         self.class >> 16 == 0x02
     }
@@ -50,7 +45,6 @@ impl PciDevice {
         Some(self.negotiated?.payload(self.payload_bytes.unwrap_or(128)))
     }
 
-    /// Name, or vendor and device numbers.
     pub fn label(&self) -> String {
         match &self.name {
             Some(name) => name.clone(),
@@ -61,58 +55,36 @@ impl PciDevice {
 
 pub fn read(source: &Source) -> BTreeMap<String, PciDevice> {
     let text = source.output("lspci", &["lspci", "-vv", "-D"]).unwrap_or_default();
-    let spoken = spoken(&text);
-    let mut devices = BTreeMap::new();
+    // A device of which only lspci tells: its place among the others is not known.
+    let mut devices = spoken(&text);
     for address in source.names("/sys/bus/pci/devices") {
         let folder = format!("/sys/bus/pci/devices/{address}");
-        let link = source.link(&folder).unwrap_or_default();
         let number = |name: &str| source.number(&format!("{folder}/{name}"));
-        let class = number("class").unwrap_or(0);
-        let ids = (number("vendor").unwrap_or(0), number("device").unwrap_or(0));
-        let mut device = PciDevice { address: address.clone(), class, ids, ..PciDevice::default() };
-        device.chain = chain(&link);
+        let text = |name: &str| source.text(&format!("{folder}/{name}")).unwrap_or_default();
+        let device = devices.entry(address.clone()).or_default();
+        device.address = address;
+        device.class = number("class").unwrap_or(0);
+        device.ids = (number("vendor").unwrap_or(0), number("device").unwrap_or(0));
+        device.chain = chain(&source.link(&folder).unwrap_or_default());
+        device.node = None;
         // Only what carries data is asked for more.
-        if device.is_bridge() || device.is_storage() || device.is_network() {
-            let text = |name: &str| source.text(&format!("{folder}/{name}")).unwrap_or_default();
+        let is_end = device.is_storage() || device.is_network();
+        if is_end || device.is_bridge() {
             device.node = number("numa_node");
             let link = |which: &str| {
-                PcieLink::parse(
-                    &text(&format!("{which}_link_speed")),
-                    &text(&format!("{which}_link_width")),
-                )
+                let [speed, width] =
+                    ["speed", "width"].map(|it| text(&format!("{which}_link_{it}")));
+                PcieLink::parse(&speed, &width)
             };
-            (device.negotiated, device.capable) = (link("current"), link("max"));
+            device.negotiated = link("current").or(device.negotiated);
+            device.capable = link("max").or(device.capable);
         }
-        if device.is_storage() || device.is_network() {
+        if is_end {
             let irqs = source.names(&format!("{folder}/msi_irqs"));
             device.irqs = irqs.iter().filter_map(|irq| irq.parse().ok()).collect();
         }
-        if let Some(words) = spoken.get(&address) {
-            device.name = Some(words.name.clone());
-            device.payload_bytes = words.payload_bytes;
-            device.negotiated = device.negotiated.or(words.negotiated);
-            device.capable = device.capable.or(words.capable);
-        }
-        devices.insert(address, device);
-    }
-    for (address, words) in spoken {
-        devices.entry(address.clone()).or_insert_with(|| of_words(address, words));
     }
     devices
-}
-
-/// A device of which only lspci tells: its place among the others is not known.
-fn of_words(address: String, words: Spoken) -> PciDevice {
-    PciDevice {
-        class: words.class,
-        name: Some(words.name),
-        node: words.node,
-        payload_bytes: words.payload_bytes,
-        negotiated: words.negotiated,
-        capable: words.capable,
-        address,
-        ..PciDevice::default()
-    }
 }
 
 /// Class codes by the words of lspci, as far as anybody asks for them here.
@@ -131,7 +103,6 @@ fn class_of(words: &str) -> u64 {
     CLASSES.iter().find(|(name, _)| words.starts_with(name)).map_or(0, |(_, class)| *class)
 }
 
-/// The PCI addresses in a path of sysfs, in order.
 pub fn chain(path: &str) -> Vec<String> {
     path.split('/').filter(|part| is_address(part)).map(str::to_owned).collect()
 }
@@ -143,19 +114,9 @@ pub fn is_address(text: &str) -> bool {
     parts.len() == 4 && parts[0].len() >= 4 && parts[1].len() == 2 && parts.iter().all(is_hex)
 }
 
-#[derive(Debug, Default, PartialEq)]
-struct Spoken {
-    class: u64,
-    name: String,
-    node: Option<u64>,
-    payload_bytes: Option<u64>,
-    negotiated: Option<PcieLink>,
-    capable: Option<PcieLink>,
-}
-
 /// What `lspci -vv -D` says, by address.
-fn spoken(text: &str) -> BTreeMap<String, Spoken> {
-    let mut devices: BTreeMap<String, Spoken> = BTreeMap::new();
+fn spoken(text: &str) -> BTreeMap<String, PciDevice> {
+    let mut devices: BTreeMap<String, PciDevice> = BTreeMap::new();
     let mut address = String::new();
     for line in text.lines() {
         if !line.starts_with(char::is_whitespace) {
@@ -168,15 +129,15 @@ fn spoken(text: &str) -> BTreeMap<String, Spoken> {
             // "Class: Vendor Device".
             let (class, name) = rest.split_once(": ").unwrap_or(("", rest));
             let device = devices.entry(address.clone()).or_default();
-            (device.class, device.name) = (class_of(class), name.trim().to_owned());
+            (device.class, device.name) = (class_of(class), Some(name.trim().to_owned()));
+            device.address.clone_from(&address);
             continue;
         }
         let (Some(device), line) = (devices.get_mut(&address), line.trim_start()) else { continue };
         if line.starts_with("MaxPayload ") && !line.contains("PhantFunc") {
-            device.payload_bytes = line.split_whitespace().nth(1).and_then(|it| it.parse().ok());
+            let bytes = line.split_whitespace().nth(1).and_then(|it| it.parse().ok());
             // What the standard has.
-            device.payload_bytes =
-                device.payload_bytes.filter(|bytes| (128..=4_096).contains(bytes));
+            device.payload_bytes = bytes.filter(|bytes| (128..=4_096).contains(bytes));
         } else if let Some(rest) = line.strip_prefix("NUMA node:") {
             device.node = rest.trim().parse().ok();
         } else if let Some(rest) = line.strip_prefix("LnkSta:") {
@@ -196,31 +157,4 @@ fn spoken_link(text: &str) -> Option<PcieLink> {
         rest.trim_start().split([' ', ',']).next()
     };
     PcieLink::parse(after("Speed")?, after("Width")?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{chain, spoken};
-    use crate::metrics::bandwidth::PcieLink;
-
-    #[test]
-    fn a_path_of_sysfs_tells_the_chain() {
-        let path = "../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/target1:0:0/\
-                    1:0:0:0/block/sda";
-        assert_eq!(chain(path), ["0000:00:03.0", "0000:05:00.0"]);
-    }
-
-    #[test]
-    fn lspci_tells_names_packet_sizes_and_links() {
-        let text = "0000:05:00.0 Serial Attached SCSI controller: Broadcom / LSI SAS3008 (rev 02)\n\
-            \t\tDevCap:\tMaxPayload 4096 bytes, PhantFunc 0, Latency L0s <64ns, L1 <1us\n\
-            \t\t\tMaxPayload 256 bytes, MaxReadReq 512 bytes\n\
-            \t\tLnkCap:\tPort #0, Speed 8GT/s, Width x8, ASPM not supported\n\
-            \t\tLnkSta:\tSpeed 5GT/s (downgraded), Width x4 (downgraded)\n";
-        let device = &spoken(text)["0000:05:00.0"];
-        assert_eq!(device.name, "Broadcom / LSI SAS3008 (rev 02)");
-        assert_eq!(device.payload_bytes, Some(256));
-        assert_eq!(device.capable, Some(PcieLink { mega_transfers: 8_000, lanes: 8 }));
-        assert_eq!(device.negotiated, Some(PcieLink { mega_transfers: 5_000, lanes: 4 }));
-    }
 }

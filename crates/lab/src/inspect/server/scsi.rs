@@ -3,15 +3,13 @@
 //! What must stay true: only lines with a device, its four numbers and its type count; a transcript
 //! that names a device is no list.
 
+use itertools::Itertools;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One disk of the list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Row {
-    /// SCSI host: a controller, or a part of one.
     pub host: u64,
-    /// `/dev/sda`.
     pub device: String,
     pub model: String,
 }
@@ -28,44 +26,18 @@ fn row(line: &str) -> Option<Row> {
     let numbers = numbers.filter(|it| it.len() == 5)?;
     let device = words.next().filter(|word| word.starts_with("/dev/sd"))?;
     // Type 0 is a disk.
-    let model = words.collect::<Vec<_>>().join(" ");
+    let model = words.join(" ");
     (numbers[4] == 0).then(|| Row { host: numbers[0], device: device.to_owned(), model })
 }
 
 /// What the list shows, in a sentence; none if it is empty.
 pub fn sentence(rows: &[Row]) -> Option<String> {
-    let (mut hosts, mut models) = (BTreeMap::new(), BTreeMap::new());
-    for row in rows {
-        *hosts.entry(row.host).or_insert(0_u64) += 1;
-        *models.entry(row.model.as_str()).or_insert(0_u64) += 1;
-    }
-    let (least, most) = (hosts.values().min()?, hosts.values().max()?);
-    let uneven = if least == most { "" } else { ": not balanced" };
-    let told: Vec<String> =
-        hosts.iter().map(|(host, count)| format!("{count} on host {host}")).collect();
-    let of: Vec<String> =
-        models.iter().map(|(model, count)| format!("{count} x {model}")).collect();
-    Some(format!("sg_map: {} disks, {}{uneven}; {}.", rows.len(), told.join(", "), of.join(", ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{rows, sentence};
-
-    #[test]
-    fn disks_are_counted_by_host_and_a_transcript_is_no_list() {
-        let text = "/dev/sg0  0 0 0 0  0  /dev/sda  TOSHIBA   MG07SCA14TA       0101\n\
-                    /dev/sg1  0 0 1 0  0  /dev/sdb  TOSHIBA   MG07SCA14TA       0101\n\
-                    /dev/sg2  1 0 8 0  0  /dev/sdi  TOSHIBA   MG07SCA14TA       0102\n\
-                    /dev/sg3  1 0 9 0  13  NEWISYS   NDS-4602-CS       0112\n";
-        let said = sentence(&rows(text)).unwrap();
-        assert_eq!(
-            said,
-            "sg_map: 3 disks, 2 on host 0, 1 on host 1: not balanced; \
-             2 x TOSHIBA MG07SCA14TA 0101, 1 x TOSHIBA MG07SCA14TA 0102."
-        );
-        assert!(rows("# sg_senddiag /dev/sg30  --pf --raw=04,00,00,01,53\n").is_empty());
-        assert!(rows("/dev/sg30  NEWISYS   NDS-4602-CS       0112\n").is_empty());
-        assert_eq!(sentence(&[]), None);
-    }
+    let hosts: BTreeMap<u64, usize> =
+        rows.iter().map(|row| row.host).counts().into_iter().collect();
+    let models: BTreeMap<&String, usize> =
+        rows.iter().map(|row| &row.model).counts().into_iter().collect();
+    let uneven = if hosts.values().all_equal() { "" } else { ": not balanced" };
+    let told = hosts.iter().map(|(host, count)| format!("{count} on host {host}")).join(", ");
+    let of = models.iter().map(|(model, count)| format!("{count} x {model}")).join(", ");
+    (!rows.is_empty()).then(|| format!("sg_map: {} disks, {told}{uneven}; {of}.", rows.len()))
 }

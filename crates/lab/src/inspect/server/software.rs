@@ -1,10 +1,10 @@
 //! What software adds: limits, background work, pressure.
 
 use crate::source::Source;
+use itertools::Itertools;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Software's side.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Software {
     /// Asynchronous requests the whole system may have in flight.
@@ -17,24 +17,16 @@ pub struct Software {
     pub background_asked: Vec<String>,
     /// Percent of the last minute in which something waited: `cpu`, `memory`, `io`.
     pub pressure: BTreeMap<String, f64>,
-    /// Mean runnable tasks over one minute.
     pub load: Option<f64>,
-    /// Memory available, bytes of total bytes.
-    pub memory_bytes: Option<(u64, u64)>,
-    /// Memory in the kernel's slabs that it cannot give back, bytes.
-    pub kernel_bytes: Option<u64>,
-    /// The largest slabs: name -> bytes. Only root may read them.
-    pub slabs: BTreeMap<String, u64>,
+    pub memory: Option<Memory>,
     /// Memory errors: (corrected, uncorrected); None without an EDAC driver.
     pub memory_errors: Option<(u64, u64)>,
 }
 
-/// Memory at one moment.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Memory {
-    /// Available, bytes.
+    /// Bytes, as all of them.
     pub available: u64,
-    /// All there is, bytes.
     pub total: u64,
     /// In the kernel's slabs, which cannot give it back, bytes.
     pub kernel: u64,
@@ -46,8 +38,8 @@ impl Memory {
     /// As the kernel says it; None if it does not.
     pub fn read(source: &Source) -> Option<Memory> {
         let text = source.text("/proc/meminfo")?;
-        let (available, total) = memory(&text)?;
-        let kernel = kibibytes(&text, "SUnreclaim")?;
+        let (available, total) = (kibibytes(&text, "MemAvailable")?, kibibytes(&text, "MemTotal")?);
+        let kernel = kibibytes(&text, "SUnreclaim").unwrap_or(0);
         let slabs = source.text("/proc/slabinfo").map(|text| slabs(&text)).unwrap_or_default();
         Some(Memory { available, total, kernel, slabs })
     }
@@ -58,9 +50,7 @@ pub fn read(source: &Source) -> Software {
         aio_max: source.number("/proc/sys/fs/aio-max-nr"),
         aio_used: source.number("/proc/sys/fs/aio-nr"),
         load: source.text("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
-        memory_bytes: source.text("/proc/meminfo").and_then(|text| memory(&text)),
-        kernel_bytes: source.text("/proc/meminfo").and_then(|text| kibibytes(&text, "SUnreclaim")),
-        slabs: source.text("/proc/slabinfo").map(|text| slabs(&text)).unwrap_or_default(),
+        memory: Memory::read(source),
         memory_errors: memory_errors(source),
         ..Software::default()
     };
@@ -111,8 +101,8 @@ fn md_jobs(text: &str) -> Vec<String> {
         // The last is md's word for what we call a rebuild.
         for word in ["resync", "check", "reshape", "repair", concat!("reco", "very")] {
             if let Some(at) = line.find(&format!("{word} =")) {
-                let progress: Vec<&str> = line[at..].split_whitespace().take(3).collect();
-                jobs.push(format!("{array}: {}", progress.join(" ")));
+                let progress = line[at..].split_whitespace().take(3).join(" ");
+                jobs.push(format!("{array}: {}", progress));
             }
         }
     }
@@ -123,10 +113,6 @@ fn md_jobs(text: &str) -> Vec<String> {
 fn pressure(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("avg60="))?.parse().ok()
-}
-
-fn memory(text: &str) -> Option<(u64, u64)> {
-    Some((kibibytes(text, "MemAvailable")?, kibibytes(text, "MemTotal")?))
 }
 
 /// `SUnreclaim:  1234 kB`, in bytes.
@@ -151,39 +137,17 @@ fn slabs(text: &str) -> BTreeMap<String, u64> {
 }
 
 fn memory_errors(source: &Source) -> Option<(u64, u64)> {
-    let mut sum = None;
-    for controller in source.names("/sys/devices/system/edac/mc") {
+    let counts = source.names("/sys/devices/system/edac/mc").into_iter().filter_map(|controller| {
         let folder = format!("/sys/devices/system/edac/mc/{controller}");
         let count = |name: &str| source.number(&format!("{folder}/{name}"));
-        if let (Some(corrected), Some(uncorrected)) = (count("ce_count"), count("ue_count")) {
-            let (ce, ue): (u64, u64) = sum.unwrap_or_default();
-            sum = Some((ce.saturating_add(corrected), ue.saturating_add(uncorrected)));
-        }
-    }
-    sum
+        count("ce_count").zip(count("ue_count"))
+    });
+    counts.reduce(|sum, it| (sum.0.saturating_add(it.0), sum.1.saturating_add(it.1)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{md_jobs, pressure, slabs};
-
-    #[test]
-    fn slabs_are_objects_times_their_size() {
-        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\n\
-                    raid6-md0 10 20 4096 : x\ndentry 1 3 192\n";
-        let slabs: Vec<(String, u64)> = slabs(text).into_iter().collect();
-        assert_eq!(slabs, [("dentry".to_owned(), 576), ("raid6-md0".to_owned(), 81_920)]);
-    }
-
-    #[test]
-    fn md_tells_what_it_is_doing() {
-        let text = "Personalities : [raid6]\nmd0 : active raid6 sdd[3] sdc[2] sdb[1] sda[0]\n      \
-            97656832 blocks level 6, 64k chunk, algorithm 2 [4/4] [UUUU]\n      \
-            [=>...................]  resync =  8.4% (4120576/48828416) finish=7.2min \
-            speed=103014K/sec\n";
-        assert_eq!(md_jobs(text), ["md0: resync = 8.4%"]);
-        assert!(md_jobs("Personalities : [raid6]\nunused devices: <none>").is_empty());
-    }
+    use super::pressure;
 
     #[test]
     fn pressure_is_that_of_the_last_minute() {

@@ -2,9 +2,9 @@
 
 use super::super::server::drives::whole;
 use super::super::server::{Attachment, Drive, DriveKind, Memory, PciDevice, Server, sas::Lanes};
-use super::group::{is_own_controller, key, shared, spread};
 use super::{Given, Link, Node, Place, Topology};
 use crate::metrics::bandwidth::{Rate, sas};
+use itertools::Itertools;
 use std::collections::BTreeMap;
 
 /// Controllers whose own limit lies below their link's.
@@ -15,7 +15,6 @@ const KNOWN_CONTROLLERS: [((u64, u64), u64, &str); 1] =
 const SPINNING_MEGA: u64 = 270;
 
 impl Topology {
-    /// The graph of a server.
     pub fn of(server: &Server, given: Given) -> Topology {
         let wanted = given.drive_count;
         let mut build = Build { server, given, out: Topology::default() };
@@ -71,8 +70,8 @@ impl Build<'_> {
 
     fn media(&mut self, drive: &Drive, at: usize, count: u64) {
         let known = self.given.models.find(drive);
-        let why_not = known.why_not().unwrap_or_default();
-        let stated = known.entry().and_then(|entry| Some((entry.read()?, entry.sentence())));
+        let why_not = known.as_ref().err().cloned().unwrap_or_default();
+        let stated = known.ok().and_then(|entry| Some((entry.read()?, entry.sentence())));
         let (rate, basis) = match (self.given.drive_rate, stated) {
             (Some(rate), _) => (Some(rate), "given by the operator".to_owned()),
             (None, Some((rate, sentence))) => (Some(rate), sentence),
@@ -159,7 +158,7 @@ impl Build<'_> {
         if let Some(at) = self.find(address) {
             return at;
         }
-        let name = self.server.controller(address).map(|it| it.name.clone()).unwrap_or_default();
+        let name = self.server.pci.get(address).map(PciDevice::label).unwrap_or_default();
         let is_ahci = self.server.pci.get(address).is_some_and(|it| it.class >> 8 == 0x0106);
         let title = if is_ahci { "SATA (AHCI)".to_owned() } else { short_name(&name) };
         let detail = address.trim_start_matches("0000:");
@@ -280,7 +279,6 @@ impl Build<'_> {
         self.out.nodes.iter().position(|node| node.id == id)
     }
 
-    /// The place of one thing.
     fn one(&mut self, place: Place, id: &str, title: String, detail: &str) -> usize {
         let (id, detail) = (id.to_owned(), detail.to_owned());
         self.node(Node { id, place, title, detail, count: 1 })
@@ -353,17 +351,68 @@ fn short_cpu(name: &str) -> String {
     let name = name.split(" @").next().unwrap_or(name);
     let is_filling = |word: &str| ["Intel", "AMD", "CPU", "Processor"].contains(&word);
     let clean = name.replace("(R)", "").replace("(TM)", "");
-    clean.split_whitespace().filter(|word| !is_filling(word)).collect::<Vec<_>>().join(" ")
+    clean.split_whitespace().filter(|word| !is_filling(word)).join(" ")
+}
+
+/// Drives that look the same from above are one node.
+fn key(server: &Server, drive: &Drive) -> Vec<String> {
+    let mut key = Vec::new();
+    for way in &drive.attachments {
+        let is_own = is_own_controller(drive);
+        let device = server.pci.get(&way.controller);
+        let chain = device.map(|it| it.chain.clone()).unwrap_or_default();
+        key.push(if is_own { shared(&chain).join(" ") } else { way.controller.clone() });
+        key.push(format!("{:?}", server.socket_of(device.and_then(|it| it.node))));
+        key.push(format!("{:?} {:?}", way.expander, way.link));
+        key.push(format!("{:?}", if is_own { device.and_then(|it| it.negotiated) } else { None }));
+    }
+    key.push(drive.model.clone());
+    key
+}
+
+/// NVMe drives and disks of guests are PCI devices themselves.
+fn is_own_controller(drive: &Drive) -> bool {
+    matches!(drive.kind, DriveKind::Nvme | DriveKind::Virtual)
+}
+
+/// Upstream ports of switches on the way to a device, nearest to the root first. In a chain, every
+/// second device stands at the end of a link: root port, (switch's upstream port, its downstream
+/// port)*, device.
+fn shared(chain: &[String]) -> Vec<String> {
+    let inner = chain.len().saturating_sub(2);
+    chain
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .take(inner.div_ceil(2))
+        .filter(|it| chain.last() != Some(*it))
+        .cloned()
+        .collect()
+}
+
+/// How many drives of each group are used: as evenly as the operator would choose them.
+fn spread(groups: &[Vec<&Drive>], wanted: Option<u64>) -> Vec<u64> {
+    let sizes: Vec<u64> = groups.iter().map(|it| u64::try_from(it.len()).unwrap_or(0)).collect();
+    let all: u64 = sizes.iter().sum();
+    let mut counts = vec![0; sizes.len()];
+    for _ in 0..wanted.unwrap_or(all).min(all) {
+        let free = (0..sizes.len()).filter(|at| counts[*at] < sizes[*at]);
+        let Some(least) = free.min_by_key(|at| counts[*at]) else { break };
+        counts[least] += 1;
+    }
+    counts
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{short_cpu, short_name};
+    use super::shared;
 
     #[test]
-    fn names_are_as_short_as_people_say_them() {
-        let long = "Broadcom / LSI SAS3008 PCI-Express Fusion-MPT SAS-3 (rev 02)";
-        assert_eq!(short_name(long), "SAS3008");
-        assert_eq!(short_cpu("Intel(R) Xeon(R) CPU E5-2620 v4 @ 2.10GHz"), "Xeon E5-2620 v4");
+    fn ports_of_switches_are_every_second_of_a_chain_but_the_device() {
+        let chain = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(shared(&chain("root device")).is_empty());
+        assert!(shared(&chain("inside")).is_empty());
+        assert_eq!(shared(&chain("root up down device")), ["up"]);
+        assert_eq!(shared(&chain("root up down up2 down2 device")), ["up", "up2"]);
     }
 }

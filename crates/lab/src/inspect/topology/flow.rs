@@ -72,7 +72,7 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
                 all * u128::from(step) / u128::from(STEPS) - all * before / u128::from(STEPS);
             free[at][0] += u64::try_from(part).unwrap_or(0);
         }
-        while let Some(path) = path(&edges, &free, source, sink) {
+        while let Some(path) = path(&edges, &free, source) {
             let amount = path.iter().map(|(at, way)| free[*at][*way]).min().unwrap_or(0);
             for (at, way) in path {
                 free[at][way] -= amount;
@@ -80,7 +80,8 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
             }
         }
     }
-    let reached = reach(&edges, &free, source, sink);
+    let came = search(&edges, &free, source);
+    let is_reached = |place: usize| place == source || came[place].is_some();
     let mut flow = Flow { passes, ..Flow::default() };
     flow.by_link = free.iter().map(|it| Rate(it[1])).collect();
     for (at, link) in topology.links.iter().enumerate() {
@@ -88,7 +89,7 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
         if link.is_media() {
             flow.demand.0 += usable(link, passes).map_or(0, |rate| rate.0.min(UNLIMITED));
             flow.carried.0 += flow.by_link[at].0;
-        } else if reached[from] && !reached[to] && link.capacity.is_some() {
+        } else if is_reached(from) && !is_reached(to) && link.capacity.is_some() {
             flow.narrowest.push(at);
         }
     }
@@ -103,30 +104,27 @@ const STEPS: u64 = 128;
 const UNLIMITED: u64 = u64::MAX / 65_536;
 
 fn fullest(topology: &Topology, flow: &Flow) -> Option<usize> {
-    let mut best: Option<(usize, f64)> = None;
-    for (at, link) in topology.links.iter().enumerate() {
+    let share = |(at, link): (usize, &Link)| {
         // A drive's own link says nothing new: where nothing else is known, it is what the drive is
         // taken for.
         let is_own = link.from.is_none_or(|from| topology.nodes[from].place == Place::Drives);
-        let Some(capacity) = usable(link, flow.passes).filter(|_| !is_own) else {
-            continue;
-        };
-        let share = flow.by_link[at].share_of(capacity);
-        if share > 0.0 && best.is_none_or(|(_, most)| share > most) {
-            best = Some((at, share));
-        }
-    }
-    best.map(|(at, _)| at)
+        let capacity = usable(link, flow.passes).filter(|_| !is_own)?;
+        Some((at, flow.by_link[at].share_of(capacity))).filter(|(_, share)| *share > 0.0)
+    };
+    let shares = topology.links.iter().enumerate().filter_map(share);
+    // Of equals the first.
+    shares.reduce(|most, it| if it.1 > most.1 { it } else { most }).map(|(at, _)| at)
 }
 
-/// The shortest way with something free on it: links with their direction, 0 forward, 1 back.
-fn path(
+/// Where each place is reached from over links with something free on them, the shortest way: a
+/// link with its direction, 0 forward, 1 back.
+fn search(
     edges: &[(usize, usize)],
     free: &[[u64; 2]],
     source: usize,
-    sink: usize,
-) -> Option<Vec<(usize, usize)>> {
-    let mut came: Vec<Option<(usize, usize)>> = vec![None; sink + 1];
+) -> Vec<Option<(usize, usize)>> {
+    // Behind all nodes stand source and sink.
+    let mut came: Vec<Option<(usize, usize)>> = vec![None; source + 2];
     let mut waiting = VecDeque::from([source]);
     while let Some(place) = waiting.pop_front() {
         for (at, way, next) in steps(edges, free, place) {
@@ -136,29 +134,19 @@ fn path(
             }
         }
     }
-    let mut path = Vec::new();
-    let mut place = sink;
+    came
+}
+
+/// The way from source to sink; None if there is none.
+fn path(edges: &[(usize, usize)], free: &[[u64; 2]], source: usize) -> Option<Vec<(usize, usize)>> {
+    let came = search(edges, free, source);
+    let (mut path, mut place) = (Vec::new(), source + 1);
     while place != source {
         let (at, way) = came[place]?;
         path.push((at, way));
         place = if way == 0 { edges[at].0 } else { edges[at].1 };
     }
     Some(path)
-}
-
-fn reach(edges: &[(usize, usize)], free: &[[u64; 2]], source: usize, sink: usize) -> Vec<bool> {
-    let mut reached = vec![false; sink + 1];
-    reached[source] = true;
-    let mut waiting = vec![source];
-    while let Some(place) = waiting.pop() {
-        for (_, _, next) in steps(edges, free, place) {
-            if !reached[next] {
-                reached[next] = true;
-                waiting.push(next);
-            }
-        }
-    }
-    reached
 }
 
 fn steps(edges: &[(usize, usize)], free: &[[u64; 2]], place: usize) -> Vec<(usize, usize, usize)> {
@@ -176,87 +164,52 @@ fn steps(edges: &[(usize, usize)], free: &[[u64; 2]], place: usize) -> Vec<(usiz
 
 #[cfg(test)]
 mod tests {
-    use super::{Flow, flow};
+    use super::flow;
     use crate::inspect::topology::{Link, Node, Place, Topology};
     use crate::metrics::bandwidth::Rate;
     use proptest::prelude::proptest;
 
     fn topology(nodes: usize, links: &[(Option<usize>, Option<usize>, Option<u64>)]) -> Topology {
-        let node = |at: usize| Node {
-            id: at.to_string(),
-            place: Place::Controller,
-            title: String::new(),
-            detail: String::new(),
-            count: 1,
+        let none = String::new;
+        let (title, detail) = (none(), none());
+        let node = Node { id: none(), place: Place::Controller, title, detail, count: 1 };
+        let link = |(from, to, rate): &(Option<usize>, Option<usize>, Option<u64>)| {
+            let (id, capacity) = (format!("{from:?}{to:?}"), rate.map(Rate));
+            Link { id, from: *from, to: *to, standard: none(), capacity, basis: none() }
         };
-        let link = |it: &(Option<usize>, Option<usize>, Option<u64>)| Link {
-            id: format!("{:?}", it),
-            from: it.0,
-            to: it.1,
-            standard: String::new(),
-            capacity: it.2.map(Rate),
-            basis: String::new(),
-        };
-        Topology {
-            nodes: (0..nodes).map(node).collect(),
-            links: links.iter().map(link).collect(),
-            ..Topology::default()
-        }
-    }
-
-    fn carried(flow: &Flow) -> (u64, u64, &[usize]) {
-        (flow.demand.0, flow.carried.0, &flow.narrowest)
+        let links = links.iter().map(link).collect();
+        Topology { nodes: vec![node; nodes], links, ..Topology::default() }
     }
 
     #[test]
-    fn the_narrowest_link_of_a_line_is_named() {
-        let line = topology(
-            3,
-            &[
-                (None, Some(0), Some(10)),
-                (Some(0), Some(1), Some(8)),
-                (Some(1), Some(2), Some(6)),
-                (Some(2), None, Some(9)),
-            ],
-        );
-        assert_eq!(carried(&flow(&line, 1)), (10, 6, &[2][..]));
-        // Memory that every byte passes three times is narrower.
-        assert_eq!(carried(&flow(&line, 3)), (10, 3, &[3][..]));
-    }
-
-    #[test]
-    fn links_wide_enough_leave_it_to_the_drives() {
-        let line = topology(
-            2,
-            &[(None, Some(0), Some(4)), (Some(0), Some(1), None), (Some(1), None, Some(8))],
-        );
-        let flow = flow(&line, 2);
-        assert_eq!(carried(&flow), (4, 4, &[][..]));
-        assert!(flow.is_limited_by_drives());
-        assert_eq!(flow.fullest, Some(2));
-    }
-
-    #[test]
-    fn two_ports_of_a_drive_add_up() {
+    fn the_narrowest_links_are_named_and_wide_ones_leave_it_to_the_drives() {
+        let (one, two, three) = (Some(0), Some(1), Some(2));
+        let line = [(None, one, 10), (one, two, 8), (two, three, 6), (three, None, 9)];
+        let line = line.map(|(from, to, rate)| (from, to, Some(rate)));
+        let wide = [(None, one, Some(4)), (one, two, None), (two, None, Some(8))];
         // Drive 0 reaches memory 3 over controllers 1 and 2.
-        let two = topology(
-            4,
-            &[
-                (None, Some(0), Some(7)),
-                (Some(0), Some(1), Some(3)),
-                (Some(0), Some(2), Some(3)),
-                (Some(1), Some(3), None),
-                (Some(2), Some(3), None),
-                (Some(3), None, Some(100)),
-            ],
-        );
-        assert_eq!(carried(&flow(&two, 1)), (7, 6, &[1, 2][..]));
-    }
-
-    #[test]
-    fn media_of_which_nothing_is_known_give_nothing() {
-        let guest = topology(1, &[(None, Some(0), None), (Some(0), None, None)]);
-        assert_eq!(carried(&flow(&guest, 1)), (0, 0, &[][..]));
+        let ports = [
+            (None, one, Some(7)),
+            (one, two, Some(3)),
+            (one, three, Some(3)),
+            (two, Some(3), None),
+            (three, Some(3), None),
+            (Some(3), None, Some(100)),
+        ];
+        for (links, passes, demand, carried, narrowest) in [
+            (&line[..], 1, 10, 6, &[2][..]),
+            // Memory that every byte passes three times is narrower.
+            (&line, 3, 10, 3, &[3]),
+            (&wide, 2, 4, 4, &[]),
+            (&ports, 1, 7, 6, &[1, 2]),
+            // Media of which nothing is known give nothing.
+            (&[(None, one, None), (one, None, None)], 1, 0, 0, &[]),
+        ] {
+            let flow = flow(&topology(4, links), passes);
+            let found = (flow.demand.0, flow.carried.0, &flow.narrowest[..]);
+            assert_eq!(found, (demand, carried, narrowest), "{links:?}");
+        }
+        assert_eq!(flow(&topology(4, &wide), 2).fullest, Some(2));
     }
 
     proptest! {

@@ -10,9 +10,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Samples taken of a device.
 const SAMPLES: u64 = 256;
-/// Bytes of a sample: the least that file systems and flash allocate.
+/// The least that file systems and flash allocate.
 const SAMPLE_BYTES: usize = 4096;
 
 /// Bytes of holes in a file. Space that was reserved and never written counts as a hole, if the

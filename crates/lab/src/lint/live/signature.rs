@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A signature: where it stands, its bytes, and what it means.
 type Magic = (u64, &'static [u8], &'static str);
@@ -43,14 +43,17 @@ const ZFS_MAGIC: [[u8; 8]; 2] =
     [[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0xba, 0xb1, 0x0c]];
 
 /// What is in the way of writing to the device at `path`; empty if nothing is.
-pub fn occupied(path: &Path, sysfs: &Sysfs, rdev: u64) -> Known<Vec<String>> {
+pub fn occupied(path: &Path, sysfs: &Sysfs) -> Known<Vec<String>> {
     let mut found = Vec::new();
-    for (number, name) in numbers(sysfs, rdev) {
-        found.extend(
-            mounted(&number)?.into_iter().map(|place| format!("{name} is mounted on {place}")),
-        );
+    let (parts, mut holders) = (parts(sysfs), Vec::new());
+    for part in &parts {
+        let name = part.file_name().unwrap_or_default().to_string_lossy();
+        let number = fs::read_to_string(part.join("dev")).map_err(|error| error.to_string())?;
+        let place = mounted(number.trim())?;
+        found.extend(place.map(|place| format!("{name} is mounted on {place}")));
+        holders.extend(held(part));
     }
-    found.extend(held(sysfs));
+    found.append(&mut holders);
     found.extend(swap(path)?);
     found.extend(is_held(path).then(|| "measured by another lab".to_owned()));
     found.extend(claimed(path).filter(|_| found.is_empty()));
@@ -71,18 +74,11 @@ pub fn claimed(path: &Path) -> Option<String> {
     (opened.err() == Some(Errno::BUSY)).then(|| "claimed by the kernel or a program".to_owned())
 }
 
-/// `major:minor` and name of the device and, for a whole disk, its partitions.
-fn numbers(sysfs: &Sysfs, rdev: u64) -> Vec<(String, String)> {
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let own = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    let mut numbers = vec![(own, name(&sysfs.own))];
+/// The directory of the device and, of a whole disk, those of its partitions.
+fn parts(sysfs: &Sysfs) -> Vec<PathBuf> {
     let items = fs::read_dir(&sysfs.own).into_iter().flatten().filter_map(Result::ok);
-    for part in items.map(|item| item.path()).filter(|path| path.join("partition").exists()) {
-        if let Ok(number) = fs::read_to_string(part.join("dev")) {
-            numbers.push((number.trim().to_owned(), name(&part)));
-        }
-    }
-    numbers
+    let parts = items.map(|item| item.path()).filter(|path| path.join("partition").exists());
+    [sysfs.own.clone()].into_iter().chain(parts).collect()
 }
 
 fn mounted(number: &str) -> Known<Option<String>> {
@@ -95,16 +91,9 @@ fn mounted(number: &str) -> Known<Option<String>> {
 }
 
 /// Devices built on this one: md, device mapper, bcache.
-fn held(sysfs: &Sysfs) -> Vec<String> {
-    let folders = fs::read_dir(&sysfs.own).into_iter().flatten().filter_map(Result::ok);
-    let parts = folders.map(|item| item.path()).filter(|path| path.join("partition").exists());
-    let mut found = Vec::new();
-    for folder in parts.chain([sysfs.own.clone()]) {
-        let holders =
-            fs::read_dir(folder.join("holders")).into_iter().flatten().filter_map(Result::ok);
-        found.extend(holders.map(|item| format!("held by {}", item.file_name().to_string_lossy())));
-    }
-    found
+fn held(part: &Path) -> impl Iterator<Item = String> {
+    let holders = fs::read_dir(part.join("holders")).into_iter().flatten().filter_map(Result::ok);
+    holders.map(|item| format!("held by {}", item.file_name().to_string_lossy()))
 }
 
 fn swap(path: &Path) -> Known<Option<String>> {

@@ -4,7 +4,7 @@ use super::super::Case;
 use super::super::machine::Kind;
 use crate::fio::{Job, value};
 
-/// Share of a device below which its caches may hold what is touched, percent.
+/// Share of a device below which its caches may hold what is touched.
 const SHARE_MIN_PERCENT: u64 = 10;
 
 pub(super) fn direct(case: &mut Case<'_>) {
@@ -19,7 +19,7 @@ pub(super) fn direct(case: &mut Case<'_>) {
             let reason = format!(
                 "{name} is a block device and I/O goes through the page cache: memory is measured"
             );
-            case.say(job, "direct", reason).better("direct=1");
+            case.say(job, "direct", reason);
         }
     }
 }
@@ -32,7 +32,7 @@ pub(super) fn engine(case: &mut Case<'_>) {
             _ => continue,
         };
         let reason = format!("{} {reason}", job.engine());
-        case.say(job, "ioengine", reason).better("ioengine=io_uring with direct=1");
+        case.say(job, "ioengine", reason);
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn libaio(case: &mut Case<'_>) {
     for job in case.jobs().iter().filter(|job| job.engine() == "libaio" && !job.is_direct()) {
         let reason =
             "libaio with buffered I/O waits in io_submit: it is synchronous whatever iodepth says";
-        case.say(job, "ioengine", reason).better("direct=1, or ioengine=io_uring");
+        case.say(job, "ioengine", reason);
     }
 }
 
@@ -103,7 +103,6 @@ pub(super) fn buffers(case: &mut Case<'_>) {
     }
 }
 
-/// Whether no device is behind the engine.
 fn is_idle_engine(job: &Job) -> bool {
     matches!(job.engine(), "null" | "cpuio")
 }

@@ -90,7 +90,7 @@ pub(super) fn pinning(case: &mut Case<'_>) {
     }
 }
 
-fn nodes_of(cpus: &BTreeSet<u64>, nodes: &BTreeMap<u32, BTreeSet<u64>>) -> BTreeSet<u32> {
+fn nodes_of(cpus: &BTreeSet<u64>, nodes: &BTreeMap<u64, BTreeSet<u64>>) -> BTreeSet<u64> {
     nodes.iter().filter(|(_, own)| !own.is_disjoint(cpus)).map(|(node, _)| *node).collect()
 }
 
@@ -103,8 +103,7 @@ pub(super) fn environment(case: &mut Case<'_>) {
     if let Some(job) = case.jobs().first() {
         let reason =
             "nothing says which governor, turbo, C-states, SMT and mitigations were in force";
-        case.say(job, "", reason)
-            .better("measure with 'lab run', which records them, or give --environment-recorded");
+        case.say(job, "", reason);
     }
 }
 
@@ -116,8 +115,7 @@ pub(super) fn version(case: &mut Case<'_>) {
         let own = case.known(job, &own, &format!("whether this fio has {what}"));
         if let Some(own) = own.filter(|own| **own < least) {
             let [least, own] = [least, *own].map(|(major, minor)| format!("{major}.{minor}"));
-            case.say(job, "ioengine", format!("{what} needs fio {least}, this is {own}"))
-                .better("a newer fio, or another option");
+            case.say(job, "ioengine", format!("{what} needs fio {least}, this is {own}"));
         }
     }
 }

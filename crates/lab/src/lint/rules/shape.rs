@@ -5,6 +5,7 @@ use super::super::{Case, subject};
 use crate::fio::{Job, value};
 use crate::metrics::latency::to_f64;
 use crate::validity::Severity::{Error, Warning};
+use itertools::Itertools;
 use std::collections::BTreeMap;
 
 /// What fio takes for `rw`.
@@ -39,9 +40,7 @@ pub(super) fn understood(case: &mut Case<'_>) {
     }
 }
 
-/// The unit of drives and page cache, bytes.
 const PAGE_BYTES: u64 = 4096;
-/// The etcd recipe's block size, bytes.
 const ETCD_BYTES: u64 = 2300;
 
 pub(super) fn block_size(case: &mut Case<'_>) {
@@ -197,9 +196,8 @@ pub(super) fn several_devices(case: &mut Case<'_>) {
                 "{} targets in one job: the slow one is hidden and holds up the others",
                 names.len()
             );
-            let jobs: Vec<String> =
-                names.iter().map(|name| format!("[{name}] filename={name}")).collect();
-            case.say(job, "filename", reason).better(jobs.join("; ")).weighs(severity);
+            let jobs = names.iter().map(|name| format!("[{name}] filename={name}")).join("; ");
+            case.say(job, "filename", reason).better(jobs).weighs(severity);
         }
     }
 }
@@ -211,8 +209,7 @@ pub(super) fn repeats(case: &mut Case<'_>) {
             || job.is_on("randrepeat")
             || job.is_on("allrandrepeat");
         if repeats && !seeded {
-            case.say(job, "randrepeat", "a second run asks for the same blocks in the same order")
-                .better("randrepeat=0");
+            case.say(job, "randrepeat", "a second run asks for the same blocks in the same order");
         }
     }
 }

@@ -103,7 +103,6 @@ pub(super) fn occupied(case: &mut Case<'_>) {
     }
 }
 
-/// Whether fio knows how large a file to make.
 fn has_size(job: &Job) -> bool {
     let is_set = |key: &str| job.get(key).is_some_and(|value| value != "0");
     ["size", "filesize", "fill_device"].into_iter().any(is_set)

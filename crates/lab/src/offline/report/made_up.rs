@@ -3,10 +3,11 @@
 use crate::cpu::account::{CpuAccount, Taken};
 use crate::cpu::files::{How, count};
 use crate::cpu::groups::Groups;
+use crate::inspect::resources::Row;
 use crate::metrics::share::Window;
 use crate::record::{
     ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
-    Record, Workload,
+    Record, ResourceTable, Workload,
 };
 use crate::rules;
 use crate::store::{Run, RunFacts};
@@ -43,11 +44,7 @@ pub fn round(
         stage: "compare".into(),
         round,
         target: format!("/dev/{engine}"),
-        engine: EngineIdentity {
-            name: engine.into(),
-            version: "1.0".into(),
-            ..EngineIdentity::default()
-        },
+        engine: EngineIdentity { name: engine.into(), version: "1.0".into(), ..Default::default() },
         condition,
         workload: workload.clone(),
         read: if is_read { direction.clone() } else { none.clone() },
@@ -67,17 +64,26 @@ pub fn round(
     }))
 }
 
+/// What `drives` drives, two of them for parity, leave of a raw run to a healthy array.
+pub fn baseline(target: &str, load: &str, value: f64, raw: (&str, f64, u32)) -> Record {
+    let (workload, sum, drives) = (raw.0.into(), raw.1, raw.2);
+    let raw = RawSum { workload, value: sum, drives, data_drives: drives - 2, stated: None };
+    Record::Baseline(BaselinePoint {
+        target: target.into(),
+        workload: load.into(),
+        condition: ArrayCondition::Healthy,
+        value,
+        derivation: format!("sum of {drives} drives"),
+        raw: Some(raw),
+    })
+}
+
 pub fn two_engines() -> Run {
     let (reads, writes) =
         (workload("rr-4k-j4-q16", "randread", 4096), workload("sw-1m-j4-q16", "write", 1 << 20));
-    let mut run = Run {
-        facts: RunFacts {
-            question: "Which one?".into(),
-            lab: "0.1.0".into(),
-            ..RunFacts::default()
-        },
-        ..Run::default()
-    };
+    let (question, lab) = ("Which one?".into(), "0.1.0".into());
+    let facts = RunFacts { question, lab, ..RunFacts::default() };
+    let mut run = Run { facts, ..Run::default() };
     for at in 0..6 {
         let noise = 1.0 + f64::from(at % 3) * 0.01;
         for (engine, speed) in [("ashlar", 2.0), ("btrfs", 1.0)] {
@@ -88,20 +94,7 @@ pub fn two_engines() -> Run {
             run.records.push(round(engine, &writes, ArrayCondition::Healthy, (at, same)));
         }
     }
-    run.records.push(Record::Baseline(BaselinePoint {
-        target: String::new(),
-        workload: reads.name.clone(),
-        condition: ArrayCondition::Healthy,
-        value: 200e3,
-        derivation: "sum of 10 drives".into(),
-        raw: Some(RawSum {
-            workload: "rr-4k-j1-q7".into(),
-            value: 250e3,
-            drives: 10,
-            data_drives: 8,
-            stated: None,
-        }),
-    }));
+    run.records.push(baseline("", &reads.name, 200e3, ("rr-4k-j1-q7", 250e3, 10)));
     run.records.push(Record::Check(Check {
         name: "memory.channels_populated".into(),
         target: "socket 0".into(),
@@ -113,7 +106,7 @@ pub fn two_engines() -> Run {
 }
 
 /// A CPU account of a recorded profile.
-pub fn accounted() -> Record {
+fn accounted() -> Record {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
     let groups = Groups::load(&[] as &[&Path]).expect("they ship");
     let client = regex::Regex::new("^fio").expect("sound");
@@ -129,19 +122,17 @@ pub fn accounted() -> Record {
     Record::Cpu(Box::new(CpuAccount::of(&read.counts, &groups, &taken).expect("an account")))
 }
 
+/// A resource whose cells are empty but perhaps the first.
+pub fn resource(name: &str, utilisation: Option<&str>) -> Row {
+    let (resource, utilisation) = (name.into(), utilisation.map(str::to_owned));
+    Row { resource, utilisation, saturation: None, errors: None }
+}
+
 /// The run with everything that stands beside figures: a CPU account and resources.
 pub fn with_everything() -> Run {
-    use crate::inspect::resources::Row;
-    use crate::record::ResourceTable;
     let mut run = two_engines();
-    run.records.push(accounted());
-    let row = Row {
-        resource: "memory, bandwidth".into(),
-        utilisation: None,
-        saturation: None,
-        errors: None,
-    };
-    run.records.push(Record::Resources(ResourceTable { rows: vec![row] }));
+    let rows = vec![resource("memory, bandwidth", None)];
+    run.records.extend([accounted(), Record::Resources(ResourceTable { rows })]);
     run
 }
 

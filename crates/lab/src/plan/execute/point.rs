@@ -12,7 +12,7 @@ use super::{Session, told, whole_seconds};
 use crate::Refusal;
 use crate::fio::measure::{Figures, figures};
 use crate::fio::run::{FioOrder, FioRan, run as run_fio};
-use crate::lint::away::Away;
+use crate::lint::machine::Away;
 use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
 use crate::meter::kernel_name;

@@ -9,10 +9,8 @@ use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-/// Where a slot is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Place {
-    /// Socket as the board counts it.
     pub socket: Option<u64>,
     /// Channel: `A`, `2`, or `1.2` for channel 2 of the second memory controller.
     pub channel: Option<String>,
@@ -20,7 +18,6 @@ pub struct Place {
     pub number: Option<u64>,
 }
 
-/// How some makers name their slots.
 #[derive(Deserialize)]
 struct Board {
     bank: Option<String>,
@@ -49,7 +46,6 @@ static ROWS: LazyLock<Vec<(bool, Regex)>> = LazyLock::new(|| {
     BOARDS.iter().filter_map(row).collect()
 });
 
-/// The place of the slot with these two names.
 pub fn place(bank: &str, locator: &str) -> Place {
     let (bank, locator) = (bank.trim().to_ascii_uppercase(), locator.trim().to_ascii_uppercase());
     let mut place = Place::default();
@@ -103,28 +99,26 @@ mod tests {
     }
 
     #[test]
-    fn boards_that_number_their_slots_tell_no_channel_by_the_name() {
-        let hpe = place("Not Specified", "PROC 2 DIMM 3");
-        assert_eq!((hpe.socket, hpe.channel, hpe.number), (Some(2), None, Some(3)));
-        let dell = place("Not Specified", "B12");
-        assert_eq!((dell.socket, dell.channel, dell.number), (Some(1), None, Some(12)));
-        let none = place("Bank 1", "DIMM 7");
-        assert_eq!((none.socket, none.channel, none.number), (None, None, None));
-    }
-
-    #[test]
     fn a_number_is_a_channel_only_where_the_count_of_slots_leaves_no_doubt() {
-        let dell = |number| numbered(number, 16, "DDR4", true);
-        assert_eq!(
-            (dell(1), dell(8), dell(9)),
-            (Some("0".into()), Some("7".into()), Some("0".into()))
-        );
-        let hpe = |number| numbered(number, 16, "DDR5", false);
-        assert_eq!(
-            (hpe(1), hpe(2), hpe(16)),
-            (Some("0".into()), Some("0".into()), Some("7".into()))
-        );
-        assert_eq!(numbered(3, 12, "DDR4", true), None, "six channels or four");
-        assert_eq!(numbered(17, 16, "DDR4", true), None);
+        for (name, socket, number) in [
+            ("PROC 2 DIMM 3", Some(2), Some(3)),
+            ("B12", Some(1), Some(12)),
+            ("DIMM 7", None, None),
+        ] {
+            let place = place("Not Specified", name);
+            assert_eq!((place.socket, place.channel, place.number), (socket, None, number));
+        }
+        for (number, slots, kind, is_interleaved, channel) in [
+            (1, 16, "DDR4", true, Some("0")),
+            (8, 16, "DDR4", true, Some("7")),
+            (9, 16, "DDR4", true, Some("0")),
+            (2, 16, "DDR5", false, Some("0")),
+            (16, 16, "DDR5", false, Some("7")),
+            // Six channels or four.
+            (3, 12, "DDR4", true, None),
+            (17, 16, "DDR4", true, None),
+        ] {
+            assert_eq!(numbered(number, slots, kind, is_interleaved).as_deref(), channel);
+        }
     }
 }
