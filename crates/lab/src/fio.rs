@@ -24,5 +24,5 @@ pub mod series;
 mod tests;
 pub mod value;
 
-pub use job::{Job, JobFile, Section, Setting};
+pub use job::{Job, JobFile, Section, Setting, escaped};
 pub use result::FioResult;

@@ -129,14 +129,14 @@ fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> 
 /// Serial number of a block device; `None` if it has none, as loop devices have not.
 fn serial(commands: &dyn Commands, device: &Path) -> Result<Option<String>, Refusal> {
     let argv = ["lsblk", "--nodeps", "--noheadings", "--raw", "--output", "SERIAL", word(device)?];
-    let told = commands.succeed(&argv, "which drive is it?")?.stdout;
+    let told = commands.succeed(&argv, "which drive is it?")?;
     Ok(Some(told.trim().to_owned()).filter(|serial| !serial.is_empty()))
 }
 
 /// Names of the signatures on it, or nothing.
 fn signatures(commands: &dyn Commands, target: &Path) -> Result<String, Refusal> {
     let argv = ["wipefs", "--noheadings", "--output", "TYPE", word(target)?];
-    let told = commands.succeed(&argv, "what is on it?")?.stdout;
+    let told = commands.succeed(&argv, "what is on it?")?;
     let mut names: Vec<&str> = told.split_whitespace().collect();
     names.dedup();
     Ok(names.join(", "))

@@ -12,6 +12,7 @@ use crate::inspect::diagram::Measured;
 use crate::inspect::topology::Topology;
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::latency::to_f64;
+use crate::units;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,14 +68,9 @@ impl PathLoad {
 
     /// Flows for the bottleneck diagram.
     pub fn measured(&self) -> Measured {
-        let rate = |link: &LinkLoad| Rate(rounded(link.bytes_per_s));
+        let rate = |link: &LinkLoad| Rate(units::whole(link.bytes_per_s));
         self.links.iter().map(|link| (link.id.clone(), rate(link))).collect()
     }
-}
-
-/// The whole number of bytes nearest to `rate`.
-fn rounded(rate: f64) -> u64 {
-    format!("{:.0}", rate.max(0.0)).parse().unwrap_or(0)
 }
 
 /// Begins the id of a network interface among links.

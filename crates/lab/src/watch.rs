@@ -221,11 +221,10 @@ impl Watched {
         strangers::more_than(&target.display().to_string(), *carried, asked)
     }
 
-    /// Put what was seen into `measurement`, and the account, if there is one, into the run.
-    pub fn keep(self, measurement: &mut Measurement, dir: &RunDir) -> Result<(), Refusal> {
-        measurement.cpu = Some(self.cpu);
-        measurement.path = self.path;
-        let Some(mut account) = self.account else { return Ok(()) };
+    /// Put CPU time into `measurement`, and the account, if there is one, into the run.
+    pub fn keep(&mut self, measurement: &mut Measurement, dir: &RunDir) -> Result<(), Refusal> {
+        measurement.cpu = Some(self.cpu.clone());
+        let Some(mut account) = self.account.take() else { return Ok(()) };
         account.of.clone_from(&measurement.id);
         let own = account.profiler.as_ref().map_or(0.0, |cost| cost.own_share);
         measurement.findings.push(rules::of("A07").finding(format!(

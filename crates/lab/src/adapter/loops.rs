@@ -8,13 +8,13 @@ use super::needs::Need;
 use super::word;
 use crate::refusal::Refusal;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Block devices for the members, and which of them are loop devices of ours.
 pub struct Devices<'a> {
     /// One for each member, in order.
-    pub paths: Vec<PathBuf>,
-    ours: Vec<PathBuf>,
+    pub paths: Vec<String>,
+    ours: Vec<String>,
     commands: &'a Live<'a>,
 }
 
@@ -23,17 +23,14 @@ impl<'a> Devices<'a> {
     pub fn of(commands: &'a Live<'a>, members: &[PathBuf]) -> Result<Devices<'a>, Refusal> {
         let mut devices = Devices { paths: Vec::new(), ours: Vec::new(), commands };
         for member in members {
-            let is_block =
-                std::fs::metadata(member).is_ok_and(|facts| facts.file_type().is_block_device());
-            if is_block {
-                devices.paths.push(member.clone());
+            if is_block_device(member) {
+                devices.paths.push(word(member)?.to_owned());
                 continue;
             }
             let argv = ["losetup", "--find", "--show", "--direct-io=on", word(member)?];
-            let made = commands.succeed(&argv, "a block device over the file")?.stdout;
-            let path = PathBuf::from(made.trim());
-            devices.ours.push(path.clone());
-            devices.paths.push(path);
+            let made = commands.succeed(&argv, "a block device over the file")?;
+            devices.ours.push(made.trim().to_owned());
+            devices.paths.push(made.trim().to_owned());
         }
         Ok(devices)
     }
@@ -41,16 +38,17 @@ impl<'a> Devices<'a> {
 
 impl Drop for Devices<'_> {
     fn drop(&mut self) {
-        let let_go = |device: &PathBuf| {
-            let device = word(device)?;
-            self.commands.run(&["losetup", "--detach", device], "let the loop device go")
-        };
         self.commands.taking_away(|| {
             for device in &self.ours {
-                let _kept_in_the_log = let_go(device);
+                let argv = ["losetup", "--detach", device];
+                let _kept_in_the_log = self.commands.run(&argv, "let the loop device go");
             }
         });
     }
+}
+
+pub fn is_block_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device())
 }
 
 /// What is needed to measure at all, and for members that are files.

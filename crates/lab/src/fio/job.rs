@@ -8,6 +8,7 @@ use super::value;
 use crate::Refusal;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// A job file as it stands: sections in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -71,6 +72,11 @@ impl Setting {
     pub fn new(key: &str, value: impl Into<String>) -> Setting {
         Setting { key: key.to_owned(), value: Some(value.into()), line: 0 }
     }
+}
+
+/// A path as the name of one file: fio parts names by colons.
+pub fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(':', "\\:")
 }
 
 impl Section {

@@ -221,10 +221,7 @@ fn keep_plan(plan: &Plan, text: &str, dir: &Path, folder: &Path) -> Result<(), R
 fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
     let mut needs = vec![Need::program("fio")];
     for group in &expanded.groups {
-        let array = group.points.first().and_then(|point| {
-            let path = &point.targets.first()?.path;
-            expanded.arrays.iter().find(|array| array.target_path() == *path)
-        });
+        let array = group.points.first().and_then(|it| it.array_among(&expanded.arrays));
         let Some(array) = array else { continue };
         if array.is_made() {
             needs.extend(by_name(&array.engine)?.needs());

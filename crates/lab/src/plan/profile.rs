@@ -10,7 +10,7 @@ mod reach;
 pub(super) use reach::check_engine;
 
 use super::file::Plan;
-use crate::fio::{Job, JobFile, Section, Setting};
+use crate::fio::{Job, JobFile, Section, Setting, escaped};
 use crate::record::Workload;
 use crate::{AtPath, Refusal};
 use std::path::Path;
@@ -178,7 +178,7 @@ fn inherits(global: &[Section], own: &Section) -> Job {
 
 fn of_target(fill: &Fill<'_>, path: &Path, job: &Job) -> Vec<Setting> {
     let mut settings = vec![
-        Setting::new("filename", path.to_string_lossy().replace(':', "\\:")),
+        Setting::new("filename", escaped(path)),
         Setting::new("iodepth", fill.depth.to_string()),
         Setting::new("numjobs", fill.jobs.to_string()),
     ];

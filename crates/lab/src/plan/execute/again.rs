@@ -20,6 +20,10 @@ use crate::rules;
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 
+/// Share by which an upper layer may be above the layer below before it cannot be the drift of a
+/// machine.
+const DRIFT_BELIEVED: f64 = 1.05;
+
 impl Session<'_> {
     /// What rules say of a result, after the raw drives were given a second chance if it is above
     /// what they did.
@@ -29,15 +33,15 @@ impl Session<'_> {
         ran: &FioRan,
         progress: &mut Progress,
     ) -> Result<(Vec<Remark>, Option<Finding>), Refusal> {
-        let before = self.ceilings(point);
-        let judge = |(ceilings, _): &(Vec<Ceiling>, _)| lint_after(point, ran, ceilings.clone());
-        let remarks = judge(&before);
-        let is_above = |remarks: &[Remark]| {
+        let judge = |ceiling: Option<Ceiling>| {
+            let remarks = lint_after(point, ran, ceiling.into_iter().collect());
             let breaks = |it: &Remark| it.rule == "L29" && it.severity == Severity::Error;
-            remarks.iter().any(breaks)
+            (remarks.iter().any(breaks), remarks)
         };
-        let (ceilings, Some(raw)) = before else { return Ok((remarks, None)) };
-        if !is_above(&remarks) || point.kind == Kind::Rebuild {
+        let Some((ceiling, raw)) = self.ceiling(point) else { return Ok((judge(None).1, None)) };
+        let first = ceiling.value;
+        let (is_above, remarks) = judge(Some(ceiling));
+        if !is_above || point.kind == Kind::Rebuild {
             return Ok((remarks, None));
         }
         let Some(again) = self.raw_again(&raw) else {
@@ -46,26 +50,25 @@ impl Session<'_> {
         progress.more(again.expected_s);
         progress.say("above what the raw drives gave: they are measured again");
         self.point(&again, None, progress)?;
-        let remarks = judge(&self.ceilings(point));
-        let first = ceilings.first().map_or(0.0, |ceiling| ceiling.value);
-        let drift = drifted(&raw, (first, self.sum_of(&again)), is_above(&remarks));
+        let (is_above, remarks) = judge(self.ceiling(point).map(|it| it.0));
+        let second =
+            again.ids().into_iter().filter_map(|id| self.known.get(&id)?.bytes_per_s().into());
+        let drift = drifted(&raw, [first, second.sum()].map(units::bytes_per_s), is_above);
         Ok((remarks, Some(drift)))
     }
 
-    /// What no figure of `point` can be above, what the raw drives did first; and the raw load that
-    /// showed it.
-    pub(super) fn ceilings(&self, point: &Point) -> (Vec<Ceiling>, Option<String>) {
-        let array = self.array_of(point).filter(|_| point.is_of_array());
-        let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
-        match raw.and_then(|raw| raw.ceiling(&point.workload)) {
-            Some((ceiling, load)) => (vec![ceiling], Some(load)),
-            None => (Vec::new(), None),
-        }
+    /// What no figure of `point` can be above, and the raw load that showed it.
+    fn ceiling(&self, point: &Point) -> Option<(Ceiling, String)> {
+        let array = self.array_of(point).filter(|_| point.is_of_array())?;
+        RawRuns::of(array, &self.plan.drives, self.known.values())?.ceiling(&point.workload)
     }
 
     /// What a figure through a file system gets that is above what the array did at the same load
     /// without one (F14).
     pub(super) fn above_the_array(&self, measured: &Measurement) -> Option<Finding> {
+        if measured.condition != ArrayCondition::FileSystem {
+            return None;
+        }
         let below = self.known.values().filter(|it| {
             it.condition == ArrayCondition::Healthy
                 && it.target == measured.target
@@ -73,8 +76,7 @@ impl Session<'_> {
                 && Mark::of(&it.findings) != Mark::Invalid
         });
         let best = below.map(Measurement::rate).max_by(f64::total_cmp).filter(|it| *it > 0.0)?;
-        let is_upper = measured.condition == ArrayCondition::FileSystem;
-        above_layer_below(measured.rate() / best).filter(|_| is_upper)
+        above_layer_below(measured.rate() / best)
     }
 
     /// The raw run called `load` once more, as a further round; `None` if it writes or is not in
@@ -91,19 +93,9 @@ impl Session<'_> {
         let round = rounds.chain(planned).max().unwrap_or(0).saturating_add(1);
         Some(Point { round, ..point.clone() })
     }
-
-    /// What all drives of a raw run did together, bytes a second.
-    fn sum_of(&self, point: &Point) -> f64 {
-        let ids = point.targets.iter().map(|target| point.id(target));
-        ids.filter_map(|id| self.known.get(&id)).map(|measured| measured.bytes_per_s()).sum()
-    }
 }
 
-/// Share by which an upper layer may be above the layer below before it cannot be the drift of a
-/// machine.
-const DRIFT_BELIEVED: f64 = 1.05;
-
-pub(super) fn above_layer_below(share: f64) -> Option<Finding> {
+fn above_layer_below(share: f64) -> Option<Finding> {
     let severity = match share {
         share if share > DRIFT_BELIEVED => Severity::Error,
         share if share > CEILING_SLACK => Severity::Warning,
@@ -118,8 +110,7 @@ pub(super) fn above_layer_below(share: f64) -> Option<Finding> {
     Some(rules::of("F14").finding_as(severity, reason).but(next))
 }
 
-fn drifted(raw: &str, (first, second): (f64, f64), stays_above: bool) -> Finding {
-    let (was, now) = (units::bytes_per_s(first), units::bytes_per_s(second));
+fn drifted(raw: &str, [was, now]: [String; 2], stays_above: bool) -> Finding {
     let (severity, reason, next) = match stays_above {
         false => (
             Severity::Warning,
