@@ -16,8 +16,8 @@ use self::second::Live;
 use self::strangers::{Own, SHARE_MAX};
 use self::ticker::{Tick, Ticker};
 use crate::cpu::CpuAccount;
-use crate::cpu::around::{Around, Going};
 use crate::cpu::groups::Groups;
+use crate::cpu::live::{Around, Going};
 use crate::fio::measure::Figures;
 use crate::host_cpu::HostCpu;
 use crate::inspect::Inspection;
@@ -93,8 +93,7 @@ impl Watch {
         }
         let around = if stacks { Some(Around::new()?) } else { None };
         let meter = Meter::of(&inspection);
-        let none: [&Path; 0] = [];
-        let own = Own::new(&Groups::load(&none)?, Vec::new());
+        let own = Own::new(&Groups::shipped()?, Vec::new());
         let watch = Watch {
             inspection,
             meter,

@@ -37,7 +37,7 @@ impl Zoom {
 
 /// The lines `a;b;c N` of what `zoom` shows, sorted.
 pub fn folded(stacks: &Stacks, zoom: Zoom) -> Vec<String> {
-    let shown = stacks.counts.iter().filter(|(_, (found, _))| zoom.shows(*found));
+    let shown = stacks.iter().filter(|(_, (found, _))| zoom.shows(*found));
     let mut lines: Vec<String> =
         shown.map(|(stack, (_, count))| format!("{stack} {count}")).collect();
     lines.sort_unstable();
@@ -95,8 +95,7 @@ mod tests {
     ];
 
     fn stacks() -> (Stacks, usize) {
-        let none: [&str; 0] = [];
-        let groups = Groups::load(&none).expect("sound");
+        let groups = Groups::shipped().expect("sound");
         let client = Regex::new("^fio").expect("sound");
         let mut tally = Tally::new(&groups, &client, true);
         LINES.iter().for_each(|line| tally.folded(line.as_bytes()));
@@ -134,8 +133,7 @@ mod tests {
         let path = folder.path().join("stacks.folded");
         let lines: Vec<String> = LINES.iter().map(|line| (*line).to_owned()).collect();
         write_folded(&path, &lines, "samples").expect("written");
-        let none: [&str; 0] = [];
-        let groups = Groups::load(&none).expect("sound");
+        let groups = Groups::shipped().expect("sound");
         let client = Regex::new("^fio").expect("sound");
         let how = crate::cpu::files::How { groups: &groups, client: &client, keep_stacks: true };
         let taken = crate::cpu::files::count(&[path], how).expect("read");

@@ -1,23 +1,118 @@
 //! Counts stacks: for each engine its share, split by context and by kind of work.
 //!
-//! - counts: what they come to
-//!
 //! A stack belongs to the engine of the frame nearest to its leaf that is an engine's; without one,
 //! to the engine whose thread it ran in. The context is where that work ran. An interrupt ends the
 //! search: what an interrupt does is not the work of whom it interrupted, but an engine's frames
 //! inside an interrupt are the engine's work in softirq context. What must stay true: each stack is
 //! counted in one context of one engine at most; idle stacks count as nothing.
 
-mod counts;
-
-pub use counts::{CONTEXTS, Context, Counts, EngineCounts, Found, Stacks};
-
-use self::counts::{CORES_MAX, STACKS_MAX, add_at};
 use super::frame::Frame;
-use super::groups::Groups;
+use super::groups::{Groups, WorkKind};
 use ahash::RandomState;
 use regex::{Regex, RegexSet};
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// Most distinct stacks that are kept: a flame graph of more shows nothing.
+const STACKS_MAX: usize = 500_000;
+/// Most cores.
+const CORES_MAX: usize = 1 << 16;
+
+/// Where an engine's work ran.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// On the CPU time of a user process that is not the engine's: fio, an application.
+    Client,
+    /// In a kernel thread of the engine, or in another kernel thread.
+    KernelThread,
+    Kworker,
+    /// In an interrupt or a softirq, on whoever's CPU time that was.
+    Softirq,
+    /// In a user-space thread of the engine.
+    EngineThread,
+}
+
+/// How contexts are called in tables, in the order of [`Context`].
+pub const CONTEXTS: [(Context, &str); 5] = [
+    (Context::Client, "client"),
+    (Context::KernelThread, "kernel thread"),
+    (Context::Kworker, "kworker"),
+    (Context::Softirq, "softirq"),
+    (Context::EngineThread, "engine thread"),
+];
+
+/// What one stack was found to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    pub is_idle: bool,
+    /// Ran in a thread that the client pattern names.
+    pub is_client: bool,
+    /// Polled for completions in the kernel.
+    pub is_polling: bool,
+    /// Engine: number of its group, context, and number of its kind of work, if one matched.
+    pub engine: Option<(usize, Context, Option<usize>)>,
+}
+
+/// Counts of one engine.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct EngineCounts {
+    pub contexts: BTreeMap<Context, u64>,
+    /// Of each kind of work; the last one is what no expression matched.
+    pub work: Vec<u64>,
+    /// On each core, if the samples say where they were taken.
+    pub cores: Vec<u64>,
+    pub leaves: HashMap<String, u64, RandomState>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Sum of all counts, idle ones too.
+    pub total: u64,
+    /// Sum of the counts of idle stacks.
+    pub idle: u64,
+    /// Of threads that the client pattern names.
+    pub client: u64,
+    /// Of stacks that poll: completion polling and SQPOLL threads.
+    pub polling: u64,
+    /// By thread name, without idle.
+    pub threads: HashMap<String, u64, RandomState>,
+    /// On each core, without idle, if the samples say where they were taken.
+    pub cores: Vec<u64>,
+    pub engines: Vec<EngineCounts>,
+    /// Leaf frames of everything but idle.
+    pub leaves: HashMap<String, u64, RandomState>,
+    /// Lines that were not understood, and too long ones.
+    pub unread: u64,
+    /// Distinct stacks, for flame graphs; `None` if they were not kept.
+    pub stacks: Option<Stacks>,
+}
+
+/// Distinct stacks: frames from the root on joined by `;`, the thread's name first -> what each is
+/// and how often it came.
+pub type Stacks = HashMap<String, (Found, u64), RandomState>;
+
+impl EngineCounts {
+    pub fn total(&self) -> u64 {
+        self.contexts.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Counts of work of one kind.
+    pub fn of_kind(&self, work: &[(String, WorkKind)], kind: WorkKind) -> u64 {
+        let kinds = work.iter().map(|(_, kind)| *kind).chain([WorkKind::Unsorted]);
+        let counts =
+            self.work.iter().zip(kinds).filter(|(_, it)| *it == kind).map(|(count, _)| *count);
+        counts.fold(0, u64::saturating_add)
+    }
+}
+
+fn add_at(counts: &mut Vec<u64>, at: usize, count: u64) {
+    if counts.len() <= at {
+        counts.resize(at + 1, 0);
+    }
+    counts[at] = counts[at].saturating_add(count);
+}
 
 /// Most distinct frames that are told apart; hostile input has more.
 const FRAMES_MAX: usize = 2_000_000;
@@ -256,7 +351,7 @@ impl<'a> Tally<'a> {
                 text.push(';');
                 text.push_str(&self.frames[to_usize(*id)].text);
             }
-            let (_, sum) = stacks.counts.entry(text).or_insert((found, 0));
+            let (_, sum) = stacks.entry(text).or_insert((found, 0));
             *sum = sum.saturating_add(count);
         }
     }
@@ -370,4 +465,68 @@ fn to_usize(id: u32) -> usize {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    //! What belongs to whom: stacks as perf shows them for md, ZFS, btrfs, SPDK and Ashlar.
+
+    use super::{CONTEXTS, Counts, Tally};
+    use crate::cpu::groups::Groups;
+    use regex::Regex;
+
+    /// Counts of folded lines, and the groups they were counted against.
+    fn tally(lines: &[&str]) -> (Counts, Groups) {
+        let groups = Groups::shipped().expect("sound");
+        let client = Regex::new("^fio").expect("sound");
+        let mut tally = Tally::new(&groups, &client, true);
+        lines.iter().for_each(|line| tally.folded(line.as_bytes()));
+        (tally.finish(), groups)
+    }
+
+    /// Engine, context and kind of work of one stack.
+    fn one(line: &str) -> Option<String> {
+        let (counts, groups) = tally(&[line]);
+        let (engine, group) =
+            counts.engines.iter().zip(&groups.all).find(|(it, _)| it.total() > 0)?;
+        let context = *engine.contexts.keys().next().expect("one");
+        let context = CONTEXTS.iter().find(|(it, _)| *it == context).expect("known").1;
+        let work = engine.work.iter().position(|count| *count > 0).expect("one");
+        let work = group.work.get(work).map_or("not told apart", |(name, _)| name.as_str());
+        Some(format!("{}, {context}, {work}", group.name))
+    }
+
+    #[test]
+    fn every_stack_is_the_engine_s_whose_work_it_is_wherever_it_ran() {
+        let lines = include_str!("../../tests/golden/whose.txt").lines();
+        let lines = lines.filter_map(|line| line.split_once(" | "));
+        let told: Vec<(&str, &str)> = lines.collect();
+        assert!(told.len() > 20, "{told:?}");
+        for (whose, stack) in told {
+            let found = one(&format!("{stack} 1"));
+            assert_eq!(found.as_deref().unwrap_or("nobody"), whose, "{stack}");
+        }
+    }
+
+    #[test]
+    fn idle_is_counted_as_nothing() {
+        let (counts, _) =
+            tally(&["swapper;do_idle_[k];default_idle_[k] 70", "swapper/3;x 5", "fio;main 20"]);
+        assert_eq!((counts.total, counts.idle, counts.client), (95, 75, 20));
+    }
+
+    #[test]
+    fn polling_is_counted_as_consumed() {
+        let (counts, _) = tally(&[
+            "fio;io_uring_enter;iocb_bio_iopoll_[k];bio_poll_[k] 7",
+            "iou-sqp-12;io_sq_thread_[k] 3",
+            "fio;x 1",
+        ]);
+        assert_eq!(counts.polling, 10);
+    }
+
+    #[test]
+    fn delimiters_of_bcc_are_understood_and_what_is_no_stack_is_counted() {
+        let lines =
+            ["fio-77/78;main;-;raid5_make_request_[k] 4", "", "# note", "no count", "x;y -3"];
+        let (counts, _) = tally(&[&lines[..], &["a b;c 2.0"]].concat());
+        assert_eq!((counts.total, counts.client, counts.unread), (6, 4, 2));
+    }
+}
