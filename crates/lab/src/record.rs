@@ -344,18 +344,18 @@ pub(crate) fn sample() -> Measurement {
 
 /// A map of numbers as a list of pairs: JSON's keys are strings, which a tagged record cannot turn
 /// back into numbers.
-mod pairs {
+pub(crate) mod pairs {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::collections::BTreeMap;
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         bins: &BTreeMap<u64, u64>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         bins.iter().collect::<Vec<_>>().serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<u64, u64>, D::Error> {
         Ok(Vec::<(u64, u64)>::deserialize(deserializer)?.into_iter().collect())

@@ -54,14 +54,14 @@ pub struct Event {
 impl Event {
     /// Understand one line of a trace, if it is a block event.
     pub fn parse(line: &str) -> Option<Event> {
-        let (name, kind, rest) = EVENTS.iter().find_map(|(name, kind)| {
+        let (kind, rest) = EVENTS.iter().find_map(|(name, kind)| {
             let (_, rest) = line.split_once(&format!(" {name}: "))?;
-            Some((*name, *kind, rest))
+            Some((*kind, rest))
         })?;
         let mut words = rest.split_ascii_whitespace();
         let (major, minor) = words.next()?.split_once(',')?;
         let rwbs = words.next()?;
-        let mark = if name == "block_split" { " / " } else { " + " };
+        let mark = if kind == Kind::Split { " / " } else { " + " };
         // A name in brackets at the end may hold the mark too; the numbers come first.
         let (before, after) = rest.split_once(mark)?;
         let sector: u64 = before.rsplit(' ').next()?.parse().ok()?;
