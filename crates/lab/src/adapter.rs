@@ -29,12 +29,10 @@ use needs::Need;
 use settings::Settings;
 use std::path::{Path, PathBuf};
 
-/// An array to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// Block devices that become its members.
     pub members: Vec<String>,
-    /// `raid5` or `raid6`.
     pub level: String,
     pub strip_bytes: u64,
     /// An empty directory of its own, for mount points and sockets.
@@ -46,7 +44,6 @@ pub trait Engine: Send + Sync {
     /// Name, version, kernel and tunables, read from the engine itself.
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal>;
 
-    /// What it needs of the machine.
     fn needs(&self) -> Vec<Need>;
 
     /// A command that prints everything the engine says about the array: for the forensic log,
@@ -176,12 +173,10 @@ pub fn told(name: &str, wanted: &Wanted, out: usize) -> Result<Vec<String>, Refu
     Ok(commands.lines.into_inner())
 }
 
-/// The words of a command line.
 fn words(line: &[&str]) -> Vec<String> {
     line.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Whether a program is there to be started.
 pub fn is_there(program: &str) -> bool {
     if program.contains('/') {
         return Path::new(program).is_file();

@@ -133,7 +133,6 @@ fn serial(commands: &dyn Commands, device: &Path) -> Result<Option<String>, Refu
     Ok(Some(told.trim().to_owned()).filter(|serial| !serial.is_empty()))
 }
 
-/// Names of the signatures on it, or nothing.
 fn signatures(commands: &dyn Commands, target: &Path) -> Result<String, Refusal> {
     let argv = ["wipefs", "--noheadings", "--output", "TYPE", word(target)?];
     let told = commands.succeed(&argv, "what is on it?")?;

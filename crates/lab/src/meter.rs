@@ -22,11 +22,9 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PathLoad {
     pub drives: Vec<DriveLoad>,
-    /// Links between them and memory.
     pub links: Vec<LinkLoad>,
 }
 
-/// What one drive did.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DriveLoad {
     /// `sda`, `nvme0n1`.
@@ -39,21 +37,17 @@ pub struct DriveLoad {
     pub queued: f64,
 }
 
-/// What one link carried.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LinkLoad {
-    /// The topology's id of it.
     pub id: String,
     /// For people: from where to where, and what it is.
     pub name: String,
-    /// Bytes a second that flowed.
     pub bytes_per_s: f64,
     /// Bytes a second that it can carry, if that is known.
     pub carries: Option<f64>,
 }
 
 impl LinkLoad {
-    /// Share of what it can carry.
     pub fn share(&self) -> Option<f64> {
         self.carries.filter(|carries| *carries > 0.0).map(|carries| self.bytes_per_s / carries)
     }
@@ -66,7 +60,6 @@ impl PathLoad {
         shares.max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// Flows for the bottleneck diagram.
     pub fn measured(&self) -> Measured {
         let rate = |link: &LinkLoad| Rate(units::whole(link.bytes_per_s));
         self.links.iter().map(|link| (link.id.clone(), rate(link))).collect()
@@ -84,7 +77,6 @@ pub struct Meter {
     networks: BTreeMap<String, Option<f64>>,
 }
 
-/// Counters of all drives at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     drives: BTreeMap<String, Counters>,
@@ -142,7 +134,6 @@ pub fn kernel_name(path: &Path) -> Option<String> {
 }
 
 impl Meter {
-    /// The meter of an inspected server.
     pub fn of(inspection: &Inspection) -> Meter {
         let one = |it: &crate::inspect::server::network::Network| {
             (it.name.clone(), it.rate.map(|rate| to_f64(rate.0)))

@@ -70,12 +70,10 @@ const EXAMPLE: &str = include_str!("../profiles/qualify.toml");
 /// How long one program that tells of the server may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
 
-/// What came of a cycle.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 struct Verdict {
     /// What must be changed, each with its next step.
     change: Vec<String>,
-    /// What was not done, or could not be told.
     open: Vec<String>,
     notes: Vec<String>,
 }
@@ -221,7 +219,6 @@ mod tests {
     use crate::rules;
     use crate::validity::Outcome;
 
-    /// A cycle with every part, as records.
     fn cycle() -> Vec<Record> {
         let parts = [
             ("precondition", ArrayCondition::Raw),

@@ -28,20 +28,17 @@ pub struct Capture {
     pub tree: Tree,
     /// Programs by the name of their output file: `lspci`, `smp_discover-expander-1:0`.
     pub runs: BTreeMap<String, Run>,
-    /// Who captured it and when.
     pub origin: Origin,
 }
 
 /// Who captured, and when.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Origin {
-    /// Version of the lab.
     #[serde(default)]
     pub lab: String,
     /// Seconds since 1970, UTC; 0 if not known.
     #[serde(default)]
     pub captured_unix_s: u64,
-    /// Whether identifiers were replaced.
     #[serde(default)]
     pub is_redacted: bool,
 }
@@ -140,7 +137,6 @@ impl Source {
         run
     }
 
-    /// What `argv` printed, if it ran and ended well.
     pub fn output(&self, name: &str, argv: &[&str]) -> Option<String> {
         let run = self.run(name, argv);
         run.is_good().then_some(run.stdout)

@@ -15,16 +15,12 @@ use std::path::{Path, PathBuf};
 /// Version of the files of a run directory.
 pub const FORMAT: u32 = 1;
 
-/// `run.json`: what a run was.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunFacts {
-    /// [`FORMAT`].
     pub format: u32,
-    /// Version of the lab.
     pub lab: String,
     /// The question, in the words of the plan or of the command line.
     pub question: String,
-    /// SHA-256 of the plan, if there was one.
     pub plan_sha256: Option<String>,
     /// Beginning, seconds since 1970, UTC.
     pub began_unix_s: u64,
@@ -36,18 +32,14 @@ pub struct RunFacts {
     pub left_out: BTreeMap<String, String>,
 }
 
-/// A run directory.
 #[derive(Clone, Debug)]
 pub struct RunDir {
     path: PathBuf,
 }
 
-/// What a run directory holds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Run {
-    /// What the run was.
     pub facts: RunFacts,
-    /// What it wrote down.
     pub records: Vec<Record>,
     /// Lines that could not be read, and why: number from 1, reason.
     pub unread: Vec<(usize, String)>,
@@ -57,7 +49,6 @@ const HINT: &str =
     "what was measured before is still there; free space or choose another directory";
 
 impl RunDir {
-    /// Make the directory and write `run.json`.
     pub fn create(path: &Path, facts: &RunFacts) -> Result<RunDir, Refusal> {
         RunDir::refuse_existing(path)?;
         let name = path.join("run.json");
@@ -77,7 +68,6 @@ impl RunDir {
         Err(Refusal::new("run.exists", said).hint("name another directory, or resume this one"))
     }
 
-    /// Open a run directory.
     pub fn open(path: &Path) -> Result<RunDir, Refusal> {
         if path.join("run.json").is_file() {
             return Ok(RunDir { path: path.to_owned() });

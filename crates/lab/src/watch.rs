@@ -40,19 +40,16 @@ use std::time::Duration;
 /// What one program that is asked about the server may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
 
-/// Watches a run.
 #[derive(Debug)]
 pub struct Watch {
     inspection: Inspection,
     meter: Meter,
     around: Option<Around>,
     own: Own,
-    /// Share of all cores that strangers may use.
     strangers_max: f64,
     fullest: RefCell<Option<PathLoad>>,
 }
 
-/// A measurement that is being watched.
 #[derive(Debug)]
 pub struct Watching {
     going: Option<Going>,
@@ -60,16 +57,12 @@ pub struct Watching {
     devices: Vec<PathBuf>,
 }
 
-/// What was seen.
 #[derive(Debug)]
 pub struct Watched {
-    /// CPU time of the machine.
     pub cpu: CpuCost,
-    /// What drives and links carried.
     pub path: Option<PathLoad>,
     /// Whose CPU time it was, if stacks were taken.
     pub account: Option<CpuAccount>,
-    /// What strangers and the hypervisor did.
     pub findings: Vec<Finding>,
     /// Bytes a second of each device that is measured.
     pub carried: BTreeMap<PathBuf, f64>,

@@ -9,7 +9,6 @@ use crate::refusal::Refusal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An array of Ashlar.
 #[derive(Debug, Default)]
 pub struct Ashlar {
     policy: String,

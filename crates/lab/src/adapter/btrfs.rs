@@ -11,7 +11,6 @@ use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::path::PathBuf;
 
-/// A btrfs over several devices.
 #[derive(Debug, Default)]
 pub struct Btrfs {
     /// `mount`: an option of the mount.

@@ -11,20 +11,16 @@ use std::time::Duration;
 /// Name of the file in a run's directory with the commands that were still to be run when the lab
 /// was interrupted twice.
 pub const LEFT_BEHIND: &str = "left-behind.sh";
-/// What one command may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What a program answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// Exit code; `None` if it was ended by a signal or a time limit.
     pub code: Option<i32>,
     pub stdout: String,
-    /// Its last line on stderr.
     pub complaint: String,
 }
 
-/// Who runs programs.
 pub trait Commands {
     /// Run `argv` to its end. `why` is one sentence for the forensic log.
     ///
@@ -81,7 +77,6 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Programs whose outputs go to `evidence`.
     pub fn new(evidence: &'a Evidence) -> Live<'a> {
         Live {
             evidence,
@@ -239,7 +234,6 @@ impl Commands for Unlogged {
 /// learn are made up so that nobody takes them for real ones.
 #[derive(Debug, Default)]
 pub struct Imagined {
-    /// Commands that were asked for, in order.
     pub lines: RefCell<Vec<String>>,
 }
 

@@ -9,7 +9,6 @@ use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::path::PathBuf;
 
-/// An md array.
 #[derive(Debug, Default)]
 pub struct Mdadm {
     /// What the user sets, by its name in sysfs.
@@ -27,7 +26,6 @@ impl Mdadm {
         Mdadm { set, ..Mdadm::default() }
     }
 
-    /// What is set, by its name in sysfs.
     fn tunables(&self) -> Settings {
         let recommended = TUNABLES.iter().map(|it| (it.0.to_owned(), it.1.to_owned()));
         recommended.chain(self.set.clone()).collect()

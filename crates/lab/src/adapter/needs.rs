@@ -6,7 +6,6 @@ use super::is_there;
 use crate::refusal::Refusal;
 use std::path::Path;
 
-/// One thing that is needed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
     /// A program, by name or path.
@@ -49,7 +48,6 @@ fn can_be_loaded(module: &str) -> bool {
     quiet.output().is_ok_and(|output| output.status.success())
 }
 
-/// Refuse if any of `needs` is missing.
 pub fn refuse_missing(mut needs: Vec<Need>) -> Result<(), Refusal> {
     needs.sort();
     needs.dedup();

@@ -33,12 +33,10 @@ impl Recorded {
         Recorded { lines: RefCell::new(lines) }
     }
 
-    /// Commands of the transcript that were not run.
     pub fn left(&self) -> usize {
         self.lines.borrow().len()
     }
 
-    /// The command that comes next in the transcript.
     pub fn coming(&self) -> Option<String> {
         self.lines.borrow().front().map(|(command, _)| command.clone())
     }

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 /// Most combinations that are tried of one engine.
 const VARIANTS_MAX: usize = 16;
 
-/// Settings by name.
 pub type Settings = BTreeMap<String, String>;
 
 /// The engine called `name`, once for each combination of the values that its settings name.

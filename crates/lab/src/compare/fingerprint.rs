@@ -14,7 +14,6 @@ const SOFTWARE: [&str; 8] =
 /// Memory that the kernel keeps for itself differs from version to version.
 const MEMORY_TOLERANCE: f64 = 0.03;
 
-/// What differs between two runs' environments.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Differences {
     /// Facts of the machine: `cores: 0-1 -> 0-3`.

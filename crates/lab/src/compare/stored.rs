@@ -14,7 +14,6 @@ use crate::validity::Mark;
 use serde::Serialize;
 use std::path::Path;
 
-/// One case in both runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
     pub case: String,
@@ -27,7 +26,6 @@ pub struct Pair {
     pub is_worse: bool,
 }
 
-/// What came of the comparison.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Stored {
     pub pairs: Vec<Pair>,
@@ -66,7 +64,6 @@ fn same_case<'a>(point: &Point, new: &[Point], old: &'a [Point]) -> Option<&'a P
 }
 
 impl Stored {
-    /// Cases that are worse, and cases that are not decided.
     pub fn counts(&self) -> (usize, usize) {
         let count = |is_it: fn(&Pair) -> bool| self.pairs.iter().filter(|it| is_it(it)).count();
         (count(|it| it.is_worse), count(|it| !it.is_decided))

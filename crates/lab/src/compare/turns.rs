@@ -11,9 +11,7 @@ use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Strip size of all arrays, KiB.
 const STRIP_KIB: u64 = 64;
-/// Deepest load on a raw device.
 const DEPTH_MAX: u32 = 256;
 /// Least depth at which it is found out what all devices carry at once in blocks of 1 MiB.
 const STREAM_DEPTH: u32 = 4;
@@ -63,7 +61,6 @@ impl Losses {
     }
 }
 
-/// One of the two that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     A,
@@ -71,10 +68,8 @@ pub enum Side {
 }
 
 impl Side {
-    /// Both, in order.
     pub const BOTH: [Side; 2] = [Side::A, Side::B];
 
-    /// `a`.
     pub fn name(self) -> &'static str {
         if self == Side::A { "a" } else { "b" }
     }
@@ -119,7 +114,6 @@ pub fn plan(args: &Args, engines: &[(&String, Side)], losses: Losses) -> Result<
     Ok(text)
 }
 
-/// A basic string of TOML.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, HashMap};
 /// Rows of the tables of threads and of plateaus.
 const ROWS: usize = 12;
 
-/// The account.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CpuAccount {
     /// Measurement it belongs to, or what was asked for: a command, `whole machine`, a file.
@@ -55,7 +54,6 @@ pub struct CpuAccount {
     pub findings: Vec<Finding>,
 }
 
-/// How something was sampled.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sampling {
     /// `cpu-clock`, `cycles`, or `unknown` for folded files.
@@ -66,11 +64,9 @@ pub struct Sampling {
     pub unit: Unit,
     /// Sum of the counts, idle ones too.
     pub total: u64,
-    /// Lines that were not understood.
     pub unread_lines: u64,
 }
 
-/// One engine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupAccount {
     pub name: String,
@@ -78,7 +74,6 @@ pub struct GroupAccount {
     pub share: Share,
     /// Where it ran. A context without work is not here.
     pub contexts: BTreeMap<Context, Share>,
-    /// What it was, largest first.
     pub work: Vec<WorkAccount>,
     /// Parity, reconstruction, checksums: what the user pays for.
     pub useful: Share,
@@ -86,7 +81,6 @@ pub struct GroupAccount {
     pub polling: Share,
     /// What no expression of the group tells apart.
     pub unsorted: Share,
-    /// Its load over the cores.
     pub spread: Option<Spread>,
     pub plateaus: Vec<Row>,
 }
@@ -143,7 +137,6 @@ pub struct Taken<'a> {
 }
 
 impl CpuAccount {
-    /// The account of `counts`.
     pub fn of(counts: &Counts, groups: &Groups, taken: &Taken<'_>) -> Result<CpuAccount, Refusal> {
         let window = taken.window;
         if !window.is_sound() {
@@ -237,7 +230,6 @@ fn findings(counts: &Counts, scale: &Scale, taken: &Taken<'_>) -> Vec<Finding> {
     found
 }
 
-/// How counts become shares.
 struct Scale {
     window: Window,
     unit: Unit,

@@ -16,11 +16,8 @@ const UNWRITTEN: &str = "what was sampled is still there; free space or choose a
 /// What part of the stacks a picture shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Zoom {
-    /// All that is not idle.
     Whole,
-    /// Threads of the load generator.
     Client,
-    /// The engine with this number.
     Group(usize),
 }
 

@@ -6,7 +6,6 @@
 //! from a folded file. What must stay true: `parse(compose(x)) == x` for what perf prints; no input
 //! panics.
 
-/// A frame, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frame<'a> {
     /// Name of the function without the compiler's `.isra.0` and the like; empty if perf did not

@@ -68,15 +68,12 @@ pub struct Belongs {
     /// Names of user-space threads that are this engine's.
     #[serde(default)]
     threads: Vec<String>,
-    /// Functions.
     #[serde(default)]
     symbols: Vec<String>,
-    /// Kernel modules, programs, libraries.
     #[serde(default)]
     modules: Vec<String>,
 }
 
-/// A kind of work.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
@@ -93,7 +90,6 @@ pub struct Work {
 pub struct Group {
     pub name: String,
     pub version: u32,
-    /// What it is, one line.
     pub about: String,
     /// Names and kinds of its work, in order of precedence.
     pub work: Vec<(String, WorkKind)>,
@@ -101,7 +97,6 @@ pub struct Group {
     threads: RegexSet,
     symbols: RegexSet,
     modules: RegexSet,
-    /// One pair for each of `work`.
     work_matches: Vec<(RegexSet, RegexSet)>,
 }
 
@@ -201,13 +196,11 @@ impl Group {
         Ok(group)
     }
 
-    /// Whether a frame is this engine's.
     pub fn has_frame(&self, frame: Frame<'_>) -> bool {
         (!frame.symbol.is_empty() && self.symbols.is_match(frame.symbol))
             || (!frame.module.is_empty() && self.modules.is_match(frame.module))
     }
 
-    /// Which of `work` a frame is.
     pub fn work_of(&self, frame: Frame<'_>) -> Option<usize> {
         let is_it = |(symbols, modules): &(RegexSet, RegexSet)| {
             (!frame.symbol.is_empty() && symbols.is_match(frame.symbol))
@@ -226,7 +219,6 @@ impl Group {
         self.threads.patterns()
     }
 
-    /// Whether a user-space thread of this name is this engine's.
     pub fn has_thread(&self, comm: &str) -> bool {
         self.threads.is_match(comm)
     }

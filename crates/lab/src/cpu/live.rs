@@ -30,14 +30,11 @@ use std::path::{Path, PathBuf};
 
 /// Samples a second on each core: off every round frequency, so that nothing periodic hides.
 const HZ: f64 = 99.0;
-/// Folder within a run's directory.
 const FOLDER: &str = "stacks";
 
-/// How to sample.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub load: &'a Load,
-    /// Samples a second on each core.
     pub hz: f64,
     pub how: How<'a>,
     /// Where everything is kept; `None`: nowhere.
@@ -56,7 +53,6 @@ pub struct Around {
     trouble: RefCell<Option<Refusal>>,
 }
 
-/// A measurement that is being sampled.
 #[derive(Debug)]
 pub struct Going {
     sampler: Sampler,
@@ -99,7 +95,6 @@ impl Around {
         Some(Going { sampler, dir, folder, of: of.to_owned() })
     }
 
-    /// End, and account for what was sampled.
     pub fn end(&self, going: Going) -> Option<CpuAccount> {
         self.kept(self.account(going))
     }
@@ -129,7 +124,6 @@ fn file_name(of: &str) -> String {
     of.chars().map(plain).collect::<String>().trim_matches(['-', '.']).to_owned()
 }
 
-/// The account of what perf recorded in `dir`.
 fn account_of(
     dir: &Path,
     how: How<'_>,

@@ -12,14 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A load.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// So many seconds pass.
     Wait(f64),
-    /// A command with its arguments.
     Command(Vec<String>),
-    /// A fio job file.
     Fio(PathBuf),
 }
 
@@ -27,7 +23,6 @@ pub enum Load {
 const LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 impl Load {
-    /// How it is called in an account.
     pub fn name(&self) -> String {
         match self {
             Load::Wait(seconds) => format!("whole machine, {seconds} s"),
@@ -135,7 +130,6 @@ fn null_job(text: &str) -> String {
     out
 }
 
-/// What fio printed, as figures.
 pub fn parse(output: &[u8]) -> Result<Figures, Refusal> {
     let result = FioResult::parse(output)?;
     match result.jobs.iter().find(|job| job.error != 0) {

@@ -13,7 +13,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A perf that samples, or is about to.
 #[derive(Debug)]
 pub struct Sampler {
     child: Child,
@@ -157,7 +156,6 @@ fn refusal_for(said: &str) -> Refusal {
         .hint("what was sampled before is in perf.data, if anything")
 }
 
-/// Count the samples in `data`.
 pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
     let complaints = data.with_extension("script-complaints");
     let errors =

@@ -7,15 +7,11 @@
 
 use super::frame;
 
-/// A sample's header.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Header {
     pub comm: String,
-    /// Process, if printed.
     pub pid: Option<u32>,
-    /// Thread, if printed.
     pub tid: Option<u32>,
-    /// Core, if printed.
     pub cpu: Option<u32>,
     /// Seconds since an arbitrary beginning, if printed.
     pub seconds: Option<f64>,
@@ -31,7 +27,6 @@ pub struct Script {
     text: String,
     ends: Vec<usize>,
     one: String,
-    /// Lines that were not understood.
     pub unread: u64,
 }
 
@@ -82,7 +77,6 @@ impl Script {
     }
 }
 
-/// Whether a line is the header of a sample.
 pub fn is_header(line: &str) -> bool {
     header(line).is_some()
 }

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Most distinct stacks that are kept: a flame graph of more shows nothing.
 const STACKS_MAX: usize = 500_000;
-/// Most cores.
 const CORES_MAX: usize = 1 << 16;
 
 /// Where an engine's work ran.
@@ -54,7 +53,6 @@ pub struct Found {
     pub engine: Option<(usize, Context, Option<usize>)>,
 }
 
-/// Counts of one engine.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EngineCounts {
     pub contexts: BTreeMap<Context, u64>,
@@ -65,7 +63,6 @@ pub struct EngineCounts {
     pub leaves: HashMap<String, u64, RandomState>,
 }
 
-/// What was counted.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Sum of all counts, idle ones too.
@@ -76,12 +73,10 @@ pub struct Counts {
     pub client: u64,
     /// Of stacks that poll: completion polling and SQPOLL threads.
     pub polling: u64,
-    /// By thread name, without idle.
     pub threads: HashMap<String, u64, RandomState>,
     /// On each core, without idle, if the samples say where they were taken.
     pub cores: Vec<u64>,
     pub engines: Vec<EngineCounts>,
-    /// Leaf frames of everything but idle.
     pub leaves: HashMap<String, u64, RandomState>,
     /// Lines that were not understood, and too long ones.
     pub unread: u64,
@@ -98,7 +93,6 @@ impl EngineCounts {
         self.contexts.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Counts of work of one kind.
     pub fn of_kind(&self, work: &[(String, WorkKind)], kind: WorkKind) -> u64 {
         let kinds = work.iter().map(|(_, kind)| *kind).chain([WorkKind::Unsorted]);
         let counts =
@@ -130,7 +124,6 @@ struct FrameFacts {
     is_polling: bool,
 }
 
-/// What a thread's name says.
 #[derive(Clone, Debug, Default)]
 struct ThreadFacts {
     comm: String,
@@ -261,7 +254,6 @@ impl<'a> Tally<'a> {
         self.ids = ids;
     }
 
-    /// Count lines that were not understood.
     pub fn unread(&mut self, lines: u64) {
         self.counts.unread += lines;
     }

@@ -15,7 +15,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `lab cpu` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab cpu --seconds 10

@@ -7,16 +7,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A command that was run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Its number within the run, from 1; unique, and in the order of starting.
     pub n: u64,
-    /// What it was for, one sentence.
     pub why: String,
     /// Beginning, seconds since 1970, UTC.
     pub began_unix_s: f64,
-    /// How long it took, seconds.
     pub duration_s: f64,
     pub argv: Vec<String>,
     /// Environment that the lab set for it; the rest was inherited.
@@ -30,18 +27,15 @@ pub struct Entry {
     pub files: Vec<Kept>,
 }
 
-/// A file of the evidence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kept {
     /// Path relative to the run's directory.
     pub file: String,
-    /// Length, bytes.
     pub bytes: u64,
     /// SHA-256 of the content, 64 hexadecimal digits.
     pub sha256: String,
 }
 
-/// How a command ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
@@ -53,14 +47,12 @@ pub enum Exit {
     TimeLimit(u64),
     /// Ended by the lab because the lab was interrupted.
     Interrupted,
-    /// Never ran: why not.
     NotStarted(String),
     /// The lab itself was killed or lost power while it ran; found when the run was opened again.
     Abandoned,
 }
 
 impl Exit {
-    /// Whether it ended by itself with exit code 0.
     pub fn is_success(&self) -> bool {
         *self == Exit::Code(0)
     }

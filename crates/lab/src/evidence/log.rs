@@ -23,7 +23,6 @@ const FREE_MIN_BYTES: u64 = 16 << 20;
 const CUT_OFF_BYTES: u64 = 64 << 10;
 /// Name of the log within a run's directory.
 pub const LOG: &str = "evidence.jsonl";
-/// Name of the folder with the outputs.
 pub const FOLDER: &str = "evidence";
 
 /// The forensic log of one run, open for writing. Commands may be run from several threads.
@@ -44,12 +43,10 @@ struct State {
 /// A command that was run, and how to get at what it printed.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its line in the log.
     pub entry: Entry,
     dir: PathBuf,
 }
 
-/// What is known of a command while it runs.
 #[derive(Serialize, Deserialize)]
 struct Begun {
     n: u64,
@@ -115,7 +112,6 @@ impl Evidence {
         &self.dir
     }
 
-    /// Whether the lab was asked to stop.
     pub fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
@@ -278,7 +274,6 @@ impl Ran {
         self.read(&self.entry.stderr)
     }
 
-    /// The content of one of its files.
     pub fn read(&self, kept: &Kept) -> Result<Vec<u8>, Refusal> {
         let path = self.dir.join(&kept.file);
         fs::read(&path).at(&path, "it was there when the command ended")
@@ -326,7 +321,6 @@ pub fn unix_now_s() -> f64 {
     now.map_or(0.0, |since| (since.as_secs_f64() * 1e6).round() / 1e6)
 }
 
-/// The same in whole seconds.
 pub(crate) fn unix_whole_s() -> u64 {
     Duration::try_from_secs_f64(unix_now_s()).unwrap_or_default().as_secs()
 }

@@ -20,11 +20,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How soon an interruption is noticed at the latest, nanoseconds.
 const LOOK_NS: i64 = 200_000_000;
 
-/// A command to be run.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub argv: Vec<String>,
-    /// What it is for, one sentence.
     pub why: String,
     /// Environment to set beside `LC_ALL=C`.
     pub env: BTreeMap<String, String>,
@@ -47,7 +45,6 @@ impl Order {
         }
     }
 
-    /// The same with another time limit.
     #[must_use]
     pub fn limit(self, limit: Duration) -> Order {
         Order { limit, ..self }
@@ -191,13 +188,11 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Raise it, as a signal would.
     #[cfg(test)]
     pub fn raise(&self) {
         self.asked.signal.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it was raised.
     pub fn is_raised(&self) -> bool {
         self.asked.signal.load(Ordering::SeqCst) || self.asked.once.load(Ordering::SeqCst)
     }

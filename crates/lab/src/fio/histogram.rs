@@ -7,12 +7,10 @@ use crate::metrics::latency::Bins;
 
 /// Bins of a full histogram in fio 3: 64 of one nanosecond, then 64 for each doubling.
 const BINS: usize = 29 * 64;
-/// Bins of one doubling.
 const STEPS: usize = 64;
 /// Coarser than this (`log_hist_coarseness`) fio does not write.
 const COARSENESS_MAX: u32 = 6;
 
-/// What a line says.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Read {
     /// Milliseconds since the start.

@@ -13,25 +13,21 @@ use std::path::Path;
 /// A job file as it stands: sections in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JobFile {
-    /// `[global]` and the jobs, in order.
     pub sections: Vec<Section>,
 }
 
 /// `[name]` and what stands below it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Section {
-    /// What stands in the brackets.
     pub name: String,
     /// Line of the file, from 1; 0 if it comes from elsewhere.
     pub line: usize,
     pub settings: Vec<Setting>,
 }
 
-/// `key=value`, or a key alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     pub key: String,
-    /// What stands behind `=`, if there is one.
     pub value: Option<String>,
     /// Line of the file, from 1; 0 if it comes from elsewhere.
     pub line: usize,
@@ -62,7 +58,6 @@ const ALIASES: [(&str, &str); 12] = [
     ("iodepth_batch_submit", "iodepth_batch"),
 ];
 
-/// The name the lab uses for an option.
 pub fn canonical(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
@@ -80,7 +75,6 @@ pub fn escaped(path: &Path) -> String {
 }
 
 impl Section {
-    /// A section with these settings.
     pub fn new(name: &str, settings: Vec<Setting>) -> Section {
         Section { name: name.to_owned(), line: 0, settings }
     }
@@ -197,17 +191,14 @@ impl Job {
         self.options.get(canonical(key)).map_or(self.line, |(_, line)| *line)
     }
 
-    /// Whether an option is there and true.
     pub fn is_on(&self, key: &str) -> bool {
         self.get(key).and_then(value::truth).unwrap_or(false)
     }
 
-    /// An option in bytes.
     pub fn bytes(&self, key: &str) -> Option<u64> {
         self.get(key).and_then(value::bytes)
     }
 
-    /// An option in seconds.
     pub fn seconds(&self, key: &str) -> Option<f64> {
         self.get(key).and_then(value::seconds)
     }
@@ -217,7 +208,6 @@ impl Job {
         self.get(key).and_then(value::bytes).unwrap_or(default)
     }
 
-    /// Whether I/O goes past the page cache.
     pub fn is_direct(&self) -> bool {
         match (self.get("direct"), self.get("buffered")) {
             (Some(_), _) => self.is_on("direct"),
@@ -239,17 +229,14 @@ impl Job {
             .unwrap_or("read")
     }
 
-    /// Whether it reads.
     pub fn reads(&self) -> bool {
         matches!(self.mix(), "read" | "randread" | "rw" | "readwrite" | "randrw")
     }
 
-    /// Whether it writes (or trims).
     pub fn writes(&self) -> bool {
         !matches!(self.mix(), "read" | "randread")
     }
 
-    /// Whether its offsets follow one another.
     pub fn is_sequential(&self) -> bool {
         !self.mix().contains("rand")
     }

@@ -15,7 +15,6 @@ pub struct Figures {
     pub write: Direction,
     /// User and system time of fio's jobs, seconds: never an engine's cost.
     pub client_s: f64,
-    /// The system time in it, seconds.
     pub client_system_s: f64,
     /// How long I/Os were counted, seconds: without start, ramp and end.
     pub measured_s: f64,
@@ -23,7 +22,6 @@ pub struct Figures {
     pub ended_unix_s: f64,
 }
 
-/// Add up the jobs that `choose` picks.
 pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figures {
     let mut figures =
         Figures { ended_unix_s: to_f64(result.timestamp_ms) / 1000.0, ..Figures::default() };

@@ -20,11 +20,9 @@ const TRIES: usize = 64;
 /// overflow sums.
 const BIN_MAX: u64 = 1 << 50;
 
-/// What fio said about a run.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct FioResult {
-    /// `fio-3.33`.
     #[serde(rename = "fio version", deserialize_with = "text")]
     pub version: String,
     /// End of the run, milliseconds since 1970, UTC.
@@ -41,11 +39,9 @@ pub struct FioResult {
     pub diagnostics: Vec<String>,
 }
 
-/// A job's result.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JobResult {
-    /// Its name.
     #[serde(rename = "jobname", deserialize_with = "text")]
     pub name: String,
     /// errno of the first error; 0 without.
@@ -55,10 +51,8 @@ pub struct JobResult {
     /// 3.33.
     #[serde(rename = "job options", deserialize_with = "texts")]
     pub options: BTreeMap<String, String>,
-    /// Reads.
     #[serde(deserialize_with = "part")]
     pub read: Side,
-    /// Writes.
     #[serde(deserialize_with = "part")]
     pub write: Side,
     /// Run time of the job, milliseconds, added over the jobs of a group.
@@ -75,29 +69,22 @@ pub struct JobResult {
     pub depth_percent: BTreeMap<String, f64>,
 }
 
-/// Reads or writes of a job.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Side {
-    /// Bytes moved.
     #[serde(rename = "io_bytes", deserialize_with = "count")]
     pub bytes: u64,
-    /// I/Os done.
     #[serde(rename = "total_ios", deserialize_with = "count")]
     pub ios: u64,
-    /// Run time, milliseconds.
     #[serde(rename = "runtime", deserialize_with = "count")]
     pub runtime_ms: u64,
-    /// Bytes a second.
     #[serde(rename = "bw_bytes", deserialize_with = "float")]
     pub bytes_per_s: f64,
-    /// I/Os a second.
     #[serde(deserialize_with = "float")]
     pub iops: f64,
     /// I/Os that moved less than was asked for.
     #[serde(deserialize_with = "count")]
     pub short_ios: u64,
-    /// I/Os that were given up.
     #[serde(rename = "drop_ios", deserialize_with = "count")]
     pub dropped_ios: u64,
     /// From submission to completion.
@@ -115,7 +102,6 @@ pub struct Latency {
     /// Samples; 0 if it was not measured.
     #[serde(rename = "N", deserialize_with = "count")]
     pub samples: u64,
-    /// Mean.
     #[serde(rename = "mean", deserialize_with = "float")]
     pub mean_ns: f64,
     /// `json+` bins: latency -> I/Os.
@@ -151,13 +137,11 @@ impl FioResult {
     }
 }
 
-/// A document, and the lines around it.
 struct Found {
     document: Map<String, Value>,
     around: Vec<String>,
 }
 
-/// The last whole document in `text`.
 fn find(text: &str) -> Result<Found, Refusal> {
     let mut around = Vec::new();
     let mut last: Option<Map<String, Value>> = None;

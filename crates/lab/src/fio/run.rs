@@ -23,12 +23,9 @@ const MARGIN: Duration = Duration::from_secs(300);
 /// Lines of fio's complaints that go into a refusal.
 const REASONS_MAX: usize = 4;
 
-/// What fio is to do.
 #[derive(Clone, Debug)]
 pub struct FioOrder {
-    /// The jobs, with targets and times filled in.
     pub jobs: JobFile,
-    /// What it is for, one sentence.
     pub why: String,
     /// How long it should take, seconds; it is ended five minutes later.
     pub expected_s: f64,
@@ -36,7 +33,6 @@ pub struct FioOrder {
     pub log_bandwidth: bool,
 }
 
-/// What came of it.
 #[derive(Clone, Debug)]
 pub struct FioRan {
     /// Its line in the forensic log and its outputs.
@@ -90,7 +86,6 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     Ok(FioRan { ran, result, series })
 }
 
-/// The job file at `place`.
 fn prepare(order: &FioOrder, place: &Path) -> std::io::Result<Vec<String>> {
     let jobs = order.jobs.to_string();
     let text = match order.log_bandwidth {
@@ -110,7 +105,6 @@ fn log_settings(log: &Path) -> String {
     )
 }
 
-/// What the logs of all jobs say together.
 fn logged(ran: &Ran) -> Result<Series, Refusal> {
     let mut series = Series::default();
     for log in ran.entry.files.iter().filter(|kept| is_log(&kept.file)) {
@@ -131,7 +125,6 @@ fn job_of(name: &str) -> u32 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// `..._bw.1.log`.
 fn is_log(name: &str) -> bool {
     name.ends_with(".log")
 }

@@ -24,7 +24,6 @@ pub struct Series {
     /// Bandwidth of each job, reads and writes: job's number from 1 -> interval's end -> bytes a
     /// second.
     jobs: BTreeMap<u32, [BTreeMap<u64, f64>; 2]>,
-    /// Lines that could not be read.
     pub unreadable: usize,
 }
 

@@ -30,17 +30,14 @@ const ALIKE: f64 = 0.03;
 /// In flight, at which makers state random I/Os.
 const STATED_DEPTH: u32 = 32;
 
-/// What a drive is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// Whether it spins; None if nobody says.
     pub is_spinning: Option<bool>,
     /// Its model and its size in bytes, if it has one.
     pub model: Option<(String, u64)>,
 }
 
 impl Facts {
-    /// Of the block device at `path`, from sysfs.
     pub fn of(path: &Path) -> Facts {
         use std::os::unix::fs::MetadataExt;
         let sysfs = fs::metadata(path).ok().and_then(|facts| Sysfs::of(facts.rdev()).ok());

@@ -16,7 +16,6 @@ use crate::validity::Mark;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Stage whose figures are taken.
 const STAGE: &str = "raw.all";
 /// By how much a raw run may have more or less in flight than the array it is the baseline of.
 const FACTOR: f64 = 2.0;
@@ -98,7 +97,6 @@ impl<'a> RawRuns<'a> {
         alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
     }
 
-    /// A raw run of all drives by the name of its load.
     pub fn of_load(&self, name: &str) -> Option<&[&'a Measurement]> {
         let is_it = |run: &&Vec<&Measurement>| run[0].workload.name == name;
         self.runs.iter().find(is_it).map(Vec::as_slice)
@@ -236,7 +234,6 @@ impl<'a> RawRuns<'a> {
     }
 }
 
-/// Bytes a second of all drives of a run.
 fn sum(run: &Vec<&Measurement>) -> f64 {
     run.iter().map(|measured| measured.bytes_per_s()).sum()
 }

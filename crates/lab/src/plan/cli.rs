@@ -79,19 +79,15 @@ pub struct Args {
 /// The plan in a run's directory, and the folder of its own profiles.
 const PLAN: &str = "plan.toml";
 const PROFILES: &str = "profiles";
-/// A plan to begin with.
 pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
 /// A plan that is to be carried out, and how.
 pub struct Order<'a> {
     pub text: &'a str,
-    /// Folder of its own profiles.
     pub folder: &'a Path,
-    /// A new directory for the results.
     pub to: Option<&'a Path>,
     /// A directory of results in which the plan goes on.
     pub resume: Option<&'a Path>,
-    /// Say what would be done, and do nothing.
     pub dry_run: bool,
     pub no_stacks: bool,
     /// Percent of all cores that other programs may use.
@@ -217,7 +213,6 @@ fn keep_plan(plan: &Plan, text: &str, dir: &Path, folder: &Path) -> Result<(), R
     Ok(())
 }
 
-/// What the plan needs of this machine.
 fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
     let mut needs = vec![Need::program("fio")];
     for group in &expanded.groups {
@@ -287,7 +282,6 @@ fn create(
     Ok(dir)
 }
 
-/// The devices that are measured.
 fn devices(expanded: &Expanded) -> Vec<PathBuf> {
     let mut devices: Vec<PathBuf> = expanded
         .points()
@@ -316,7 +310,6 @@ fn estimate(expanded: &Expanded) -> String {
     text
 }
 
-/// Everything that would be done.
 fn described(expanded: &Expanded, json: bool) -> String {
     if json {
         let points: Vec<_> = expanded

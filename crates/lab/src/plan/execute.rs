@@ -38,27 +38,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a run needs.
 pub struct Run<'a> {
     pub dir: &'a RunDir,
     pub watch: &'a Watch,
-    /// Where commands are written down.
     pub evidence: &'a Evidence,
     pub machine: &'a dyn Machine,
     /// Serials and paths that may be destroyed.
     pub named: &'a [String],
-    /// What makers state about drives.
     pub models: Library,
 }
 
-/// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Summary {
     /// Measurements that were made now.
     pub measured: usize,
-    /// Points that were there already.
     pub resumed: usize,
-    /// Measurements that must not be used.
     pub invalid: usize,
     pub failed: usize,
 }
@@ -252,7 +246,6 @@ impl Session<'_> {
         point.ids().iter().all(|id| self.known.contains_key(id))
     }
 
-    /// Write a measurement down and count it.
     fn keep(&mut self, measured: Measurement) -> Result<(), Refusal> {
         self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
         self.known.insert(measured.id.clone(), measured);

@@ -11,11 +11,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What is to be measured.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// The question that the run answers.
     pub question: String,
     /// How long each point is measured, seconds: it wins over what a profile says. If the plan does
     /// not say it, the profile's own time counts, or 60.
@@ -23,10 +21,8 @@ pub struct Plan {
     /// How long each point warms up before, seconds.
     #[serde(default = "ramp_s")]
     pub ramp_s: u64,
-    /// fio's engine for I/O.
     #[serde(default = "ioengine")]
     pub ioengine: String,
-    /// Raw drives, block devices or files.
     #[serde(default)]
     pub drives: Vec<PathBuf>,
     /// How much of each drive is written and measured, `10g`; else all of it.
@@ -36,11 +32,9 @@ pub struct Plan {
     /// Own profiles: name -> fio job file, relative to the plan.
     #[serde(default)]
     pub profiles: BTreeMap<String, PathBuf>,
-    /// What to do, in order.
     pub stages: Vec<Stage>,
 }
 
-/// An array to be measured.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Array {
@@ -68,10 +62,8 @@ pub struct Array {
     pub tunables: BTreeMap<String, String>,
     /// What the stage `file-system` makes on it. What is on the array is lost.
     pub file_system: Option<FileSystem>,
-    /// How full that file system is before it is measured.
     #[serde(default = "fill_percent")]
     pub fill_percent: u32,
-    /// Strip size: `64k`.
     pub strip: Option<String>,
     /// Members that hold data in one stripe.
     pub data_members: Option<u32>,
@@ -101,7 +93,6 @@ pub struct Array {
     pub rebuild: Vec<Vec<String>>,
 }
 
-/// A file system that the lab makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
@@ -129,7 +120,6 @@ impl FileSystem {
     }
 }
 
-/// One thing to do.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -174,7 +164,6 @@ macro_rules! kinds {
 kinds! {
     /// Write every drive and array whole, twice.
     Precondition = "precondition",
-    /// Drives one by one.
     RawEach = "raw.each",
     /// All drives at once, one job each.
     RawAll = "raw.all",
@@ -191,9 +180,7 @@ kinds! {
     FileSystem = "file-system",
     /// Arrays that the lab makes, in turns: each made anew, filled, measured whole and degraded.
     Compare = "compare",
-    /// With one, two, ... members out.
     Degraded = "degraded",
-    /// While a member is rebuilt.
     Rebuild = "rebuild",
     /// Zipf over a range of sizes, to find caches.
     WorkingSet = "working-set",
@@ -327,7 +314,6 @@ impl Array {
         Err(refused(said.to_owned()))
     }
 
-    /// Whether the lab makes it.
     pub fn is_made(&self) -> bool {
         !self.members.is_empty()
     }
@@ -343,7 +329,6 @@ impl Array {
         self.engine.starts_with("device:")
     }
 
-    /// What it is called in records.
     pub fn name(&self) -> String {
         self.target_path().display().to_string()
     }
@@ -357,7 +342,6 @@ impl Array {
         }
     }
 
-    /// Data and parity members, if they are known.
     pub fn code(&self) -> Option<Code> {
         let parity = match self.level.as_str() {
             _ if self.is_handed_over() => return None,

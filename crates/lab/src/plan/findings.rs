@@ -73,7 +73,6 @@ pub fn cliff_of(measured: &Measurement) -> Check {
     }
 }
 
-/// The record of a preconditioning.
 pub fn filled(measured: &Measurement) -> Check {
     let bytes = units::bytes(latency::to_f64(measured.write.bytes));
     let rate = units::bytes_per_s(measured.write.bytes_per_s);

@@ -25,9 +25,7 @@ use std::time::Duration;
 const LOOKS_MAX: u32 = 7200;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// An array that stands.
 pub struct Made<'a> {
-    /// Which array of the plan.
     pub name: String,
     pub identity: EngineIdentity,
     /// Where the load generator finds it.
@@ -158,7 +156,6 @@ impl<'a> Made<'a> {
         Ok((monotonic() - began).as_secs_f64())
     }
 
-    /// Bytes of the member that is rebuilt.
     pub fn member_bytes(&self) -> Option<u64> {
         let mut file = std::fs::File::open(self.devices.paths.first()?).ok()?;
         std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).ok()

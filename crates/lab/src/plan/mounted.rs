@@ -22,7 +22,6 @@ pub(super) const FILL_BLOCK: u64 = 1 << 20;
 /// Bytes that stay free of a file system for what it keeps of its own while it is filled.
 const SPARE_BYTES: u64 = 16 << 20;
 
-/// A file system that is mounted.
 pub struct Mounted<'a> {
     /// The file that is measured.
     pub file: PathBuf,

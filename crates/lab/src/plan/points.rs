@@ -54,36 +54,29 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub struct Point {
     pub kind: Kind,
-    /// From 0.
     pub round: u32,
     pub condition: ArrayCondition,
     pub workload: Workload,
     pub jobs: JobFile,
     /// What is measured: each target by itself.
     pub targets: Vec<Target>,
-    /// Seconds it should take.
     pub expected_s: f64,
     /// Rounds of the same series end when it is steady.
     pub until_steady: bool,
 }
 
-/// A target within a point.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Beginning of the names of its jobs: `t0.`.
     pub prefix: String,
     pub path: PathBuf,
-    /// By whom it is served.
     pub engine: EngineIdentity,
 }
 
-/// A plan, expanded.
 #[derive(Clone, Debug, Default)]
 pub struct Expanded {
-    /// What to do, in order.
     pub groups: Vec<Group>,
     pub arrays: Vec<Array>,
-    /// Raw drives of the plan.
     pub drives: Vec<PathBuf>,
     /// Stages that are left out, and why.
     pub left_out: BTreeMap<String, String>,
@@ -99,12 +92,10 @@ impl Point {
         format!("{stage}/{}/{}", target.path.display(), self.workload.name)
     }
 
-    /// The identity of its measurement of `target`.
     pub fn id(&self, target: &Target) -> String {
         format!("{}#{}", self.series(target), self.round)
     }
 
-    /// The identities of its measurements.
     pub fn ids(&self) -> Vec<String> {
         self.targets.iter().map(|target| self.id(target)).collect()
     }
@@ -123,7 +114,6 @@ impl Point {
         }
     }
 
-    /// The array that it is about.
     pub fn array_among<'p>(&self, arrays: &'p [Array]) -> Option<&'p Array> {
         let target = self.targets.first()?;
         arrays.iter().find(|array| array.target_path() == target.path)
@@ -145,7 +135,6 @@ impl Expanded {
         self.groups.iter().flat_map(|group| &group.points)
     }
 
-    /// Seconds everything should take.
     pub fn expected_s(&self) -> f64 {
         let before: f64 = self.groups.iter().map(|group| group.made_s + group.before_s).sum();
         before + self.points().map(|point| point.expected_s).sum::<f64>()

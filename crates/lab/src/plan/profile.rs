@@ -33,7 +33,6 @@ const BUILT_IN: [(&str, &str); 14] = [
     ("unaligned", include_str!("../../profiles/unaligned.fio")),
 ];
 
-/// Names of the profiles that ship.
 #[cfg(test)]
 pub fn shipped() -> impl Iterator<Item = &'static str> {
     BUILT_IN.into_iter().map(|(name, _)| name)
@@ -49,14 +48,12 @@ pub fn production(name: &str) -> Option<&'static str> {
     text.lines().find_map(|line| line.strip_prefix("; production: "))
 }
 
-/// A profile by its name.
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub name: String,
     file: JobFile,
 }
 
-/// What is filled in.
 #[derive(Clone, Debug)]
 pub struct Fill<'a> {
     /// Targets, each with the job name that stands for it.
@@ -70,9 +67,7 @@ pub struct Fill<'a> {
     pub is_given: bool,
     /// Seconds before that.
     pub ramp_s: u64,
-    /// Data of a full stripe of the array, bytes.
     pub stripe_data_bytes: Option<u64>,
-    /// Further settings, which win.
     pub more: Vec<Setting>,
 }
 

@@ -4,7 +4,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How far a run is.
 #[derive(Debug)]
 pub struct Progress {
     bar: Option<ProgressBar>,

@@ -8,10 +8,8 @@ use super::file::{Array, Plan};
 use crate::metrics::baseline::Code;
 use std::path::PathBuf;
 
-/// Stripes of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stripes {
-    /// Members that hold data of one stripe.
     pub data: u32,
     pub drives: u32,
     /// Those that are no spares.

@@ -43,7 +43,6 @@ const ROWS: [Row; 5] = [
 ];
 
 impl Reference {
-    /// What `inspection` shows.
     pub fn of(name: &str, inspection: &Inspection) -> Reference {
         let server = &inspection.server;
         let count = |all: usize| u64::try_from(all).unwrap_or(u64::MAX);
@@ -59,7 +58,6 @@ impl Reference {
         }
     }
 
-    /// Those that ship with the lab.
     pub fn shipped() -> Vec<Reference> {
         #[derive(Deserialize)]
         struct Table {
@@ -69,7 +67,6 @@ impl Reference {
         read.map_or_else(|_| Vec::new(), |table| table.reference)
     }
 
-    /// One that ships with the lab.
     pub fn named(name: &str) -> Result<Reference, Refusal> {
         let all = Reference::shipped();
         let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();

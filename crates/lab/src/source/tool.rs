@@ -12,24 +12,19 @@ use std::time::Duration;
 /// What one program may print; more is cut off and said.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// How a program ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// With this exit code.
     Exit(i32),
-    /// By a signal.
     Signal,
     /// It took longer than it may; it was killed.
     TimedOut,
     NotInstalled,
     /// It could not be started, with the reason.
     NotStarted(String),
-    /// The capture does not hold it.
     NotCaptured,
 }
 
-/// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
     pub argv: Vec<String>,
@@ -39,7 +34,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that a capture does not know of.
     pub fn not_captured(argv: &[&str]) -> Run {
         Run::without_output(argv, Ending::NotCaptured)
     }
@@ -49,7 +43,6 @@ impl Run {
         Run { argv, ending, stdout: String::new(), stderr: String::new() }
     }
 
-    /// Whether it ended with 0.
     pub fn is_good(&self) -> bool {
         self.ending == Ending::Exit(0)
     }

@@ -29,14 +29,12 @@ pub enum Entry {
     Present,
 }
 
-/// Paths and what stands there.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree {
     entries: BTreeMap<String, Entry>,
 }
 
 impl Tree {
-    /// What stands at `path`.
     pub fn get(&self, path: &str) -> Option<&Entry> {
         self.entries.get(path)
     }
@@ -60,12 +58,10 @@ impl Tree {
         self.entries.entry(path).or_insert(Entry::Present);
     }
 
-    /// All paths, in order, with what stands there.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter()
     }
 
-    /// Names directly below `path`.
     pub fn names(&self, path: &str) -> Vec<String> {
         let inside = format!("{}/", path.trim_end_matches('/'));
         let below = self.entries.range(inside.clone()..);

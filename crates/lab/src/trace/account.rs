@@ -33,7 +33,6 @@ pub struct Geometry {
     pub stripe_data_bytes: Option<u64>,
 }
 
-/// One device.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct DeviceAccount {
     /// Path, as it was given.
@@ -55,7 +54,6 @@ pub struct DeviceAccount {
     geometry: Geometry,
 }
 
-/// All devices.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TraceAccount {
     pub of: String,
@@ -63,7 +61,6 @@ pub struct TraceAccount {
     pub geometry: Geometry,
     /// The device that was asked for.
     pub device: DeviceAccount,
-    /// Its members, if given.
     pub members: Vec<DeviceAccount>,
     /// Member writes and reads for each write that came in, if members were given and there were
     /// writes.
@@ -98,7 +95,6 @@ impl DeviceAccount {
         DeviceAccount { device: device.to_owned(), number, geometry, ..DeviceAccount::default() }
     }
 
-    /// Count an event, if it is this device's.
     pub fn add(&mut self, event: &Event) {
         if event.device != self.number {
             return;

@@ -4,7 +4,6 @@
 //! of a split), the number before `(cmd)`, the name in the last brackets. What must stay true:
 //! lines of kernels from 4.18 on are understood; what is not is `None`; no input panics.
 
-/// Which station of the block layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// A bio came in from above: what was submitted.
@@ -15,7 +14,6 @@ pub enum Kind {
     Merge,
     /// A request went to the driver: what is issued.
     Issue,
-    /// A request came back.
     Complete,
 }
 
@@ -30,14 +28,11 @@ pub const EVENTS: [(&str, Kind); 7] = [
     ("block_rq_complete", Kind::Complete),
 ];
 
-/// Bytes of a sector.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     pub kind: Kind,
-    /// Major and minor number.
     pub device: (u32, u32),
     /// First sector. Of a split: of the bio that is cut.
     pub sector: u64,
@@ -47,7 +42,6 @@ pub struct Event {
     pub is_write: bool,
     /// Whether it moves data at all: a flush or a discard does not.
     pub is_data: bool,
-    /// Whether a completion carries an error.
     pub is_failed: bool,
 }
 

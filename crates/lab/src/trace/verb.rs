@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What `lab trace` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab trace /dev/md0 --strip 64K --stripe-data 512K --seconds 10
@@ -124,7 +123,6 @@ const LIMITS: &str = "\
     max_sectors_kb max_hw_sectors_kb max_segments max_segment_size optimal_io_size \
     minimum_io_size chunk_sectors logical_block_size physical_block_size nomerges nr_requests";
 
-/// What limits the size of an I/O, by the kernel's names.
 fn limits((major, minor): (u32, u32)) -> BTreeMap<String, String> {
     let read = |name: &str| {
         let text =

@@ -22,20 +22,16 @@ const BARS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 
-/// What happened between two looks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Second {
-    /// Its end, seconds since 1970.
     pub unix_s: f64,
     pub drives: Vec<DriveLoad>,
-    /// Busy share of each core, 0 to 1.
     pub cores: Vec<f64>,
     /// The drives are below an array.
     pub is_array: bool,
 }
 
 impl Second {
-    /// On the drives of `live`.
     pub fn between(before: &Tick, after: &Tick, live: &Live) -> Second {
         let load = |name: &String| before.drives.load(&after.drives, name);
         Second {
@@ -66,7 +62,6 @@ impl Second {
         slowest.filter(|_| at_work().count() > 1 && self.all().is_some_and(|it| it.0 > 0.0))
     }
 
-    /// As one line of JSON.
     fn kept(&self, of: &str) -> String {
         let two = |value: f64| (value * 100.0).round() / 100.0;
         let slowest = self.slowest();
@@ -100,7 +95,6 @@ impl fmt::Display for Second {
     }
 }
 
-/// An eighth of a core and more is seen.
 fn bar(share: f64) -> char {
     BARS.into_iter()
         .zip(1..)
@@ -117,7 +111,6 @@ pub struct Live {
     pub drives: Vec<String>,
     /// They are below an array.
     pub is_array: bool,
-    /// The file that keeps it.
     pub file: Option<PathBuf>,
     pub bar: Option<ProgressBar>,
 }

@@ -31,7 +31,6 @@ const MOVED_MAX: f64 = 0.02;
 /// Bytes that nobody minds: a look at a signature.
 const MOVED_FREE: u64 = 1 << 20;
 
-/// A program as /proc shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Process {
     parent: u32,
@@ -41,7 +40,6 @@ struct Process {
     started: u64,
 }
 
-/// Who is no stranger.
 #[derive(Clone, Debug)]
 pub struct Own {
     pid: u32,
@@ -61,7 +59,6 @@ impl Own {
     }
 }
 
-/// All programs at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     processes: BTreeMap<u32, Process>,
