@@ -15,7 +15,7 @@ use crate::compare::stored;
 use crate::inspect::models::Library;
 use crate::inspect::topology::Given;
 use crate::inspect::{Inspection, captured, look};
-use crate::plan::cli::{Order, carry_out};
+use crate::plan::cli::{Common, Order, carry_out};
 use crate::record::{ArrayCondition, Check, Record};
 use crate::refusal::{AtPath, Refusal};
 use crate::rules;
@@ -56,14 +56,8 @@ pub struct Args {
     /// or --reference.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     worse_below: f64,
-    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
-    /// the measurement.
-    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
-    strangers: f64,
-    /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
-    /// its path. Repeatable.
-    #[arg(long, value_name = "SERIAL|FILE")]
-    destroy: Vec<String>,
+    #[command(flatten)]
+    common: Common,
 }
 
 const EXAMPLE: &str = include_str!("../profiles/qualify.toml");
@@ -98,17 +92,15 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         None => Reference::named(name)?,
     };
     let inspection = Inspection::of(look(LOOK_LIMIT), before.as_ref(), given());
-    let is_begun = to.join("run.json").is_file();
     let order = Order {
         text: &text,
         folder: plan.parent().unwrap_or(Path::new("")),
-        to: Some(to.as_path()).filter(|_| !is_begun),
-        resume: Some(to.as_path()).filter(|_| is_begun),
+        to: Some(to),
+        resumes: to.join("run.json").is_file(),
         dry_run: false,
         no_stacks: false,
-        strangers: args.strangers,
         models: &[],
-        named: &args.destroy,
+        common: &args.common,
     };
     let Some((dir, _)) = carry_out(&order, json)? else { return Ok(ExitCode::SUCCESS) };
     let mut verdict = judged(&inspection.checks, &dir.read()?.records);
