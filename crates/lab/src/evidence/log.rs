@@ -1,21 +1,24 @@
-//! The directory of a run as it is being written: `evidence.jsonl` and `evidence/`.
+//! The directory of a run as it is being written: `evidence.jsonl`, a line for each command, and
+//! `evidence/`, their outputs.
 //!
 //! What must stay true: numbers are unique, also after a crash; a command that was begun has a
 //! `.begun` file until its line is on disk, and becomes an `abandoned` line when the run is opened
-//! again; one lab writes to a directory at a time.
+//! again; one lab writes to a directory at a time; outputs are named relative to the run's
+//! directory, so that a run can be moved and shared.
 
-use super::entry::{Entry, Exit, Kept};
 use super::process::{Interrupt, Order, monotonic};
 use crate::{AtPath, Refusal};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+const HINT: &str = "the run's directory must be writable; what was measured so far is kept";
 /// Free space below which nothing more is started: its output would be cut off.
 const FREE_MIN_BYTES: u64 = 16 << 20;
 /// A command that failed with less than this left is taken to have failed for lack of space: not
@@ -24,6 +27,70 @@ const CUT_OFF_BYTES: u64 = 64 << 10;
 /// Name of the log within a run's directory.
 pub const LOG: &str = "evidence.jsonl";
 pub const FOLDER: &str = "evidence";
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its number within the run, from 1; unique, and in the order of starting.
+    pub n: u64,
+    pub why: String,
+    /// Beginning, seconds since 1970, UTC.
+    pub began_unix_s: f64,
+    pub duration_s: f64,
+    pub argv: Vec<String>,
+    /// Environment that the lab set for it; the rest was inherited.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    pub exit: Exit,
+    pub stdout: Kept,
+    pub stderr: Kept,
+    /// Files it read or wrote that belong to the evidence: job files, logs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Kept>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// Path relative to the run's directory.
+    pub file: String,
+    pub bytes: u64,
+    /// SHA-256 of the content, 64 hexadecimal digits.
+    pub sha256: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// By itself, with this exit code.
+    Code(i32),
+    /// By a signal that the lab did not send.
+    Signal(i32),
+    /// Ended by the lab after this many seconds.
+    TimeLimit(u64),
+    /// Ended by the lab because the lab was interrupted.
+    Interrupted,
+    NotStarted(String),
+    /// The lab itself was killed or lost power while it ran; found when the run was opened again.
+    Abandoned,
+}
+
+impl Exit {
+    pub fn is_success(&self) -> bool {
+        *self == Exit::Code(0)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit code {code}"),
+            Exit::Signal(signal) => write!(f, "ended by signal {signal}"),
+            Exit::TimeLimit(limit_s) => write!(f, "stopped after its time limit of {limit_s} s"),
+            Exit::Interrupted => f.write_str("stopped because the lab was interrupted"),
+            Exit::NotStarted(why) => write!(f, "could not be started: {why}"),
+            Exit::Abandoned => f.write_str("cut off when the lab itself ended"),
+        }
+    }
+}
 
 /// The forensic log of one run, open for writing. Commands may be run from several threads.
 #[derive(Debug)]
@@ -80,11 +147,10 @@ impl Evidence {
         interrupt: Interrupt,
         free_min_bytes: u64,
     ) -> Result<Evidence, Refusal> {
-        let unusable = |error: io::Error| trouble(dir, &error);
-        fs::create_dir_all(dir.join(FOLDER)).map_err(unusable)?;
+        fs::create_dir_all(dir.join(FOLDER)).at(dir, HINT)?;
         let path = dir.join(LOG);
         let mut options = OpenOptions::new();
-        let mut log = options.read(true).append(true).create(true).open(&path).map_err(unusable)?;
+        let mut log = options.read(true).append(true).create(true).open(&path).at(dir, HINT)?;
         match log.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -92,14 +158,14 @@ impl Evidence {
                 return Err(Refusal::cannot_run("run.in_use", message)
                     .hint("wait for it, or name another directory"));
             }
-            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+            Err(TryLockError::Error(error)) => return Err(Refusal::file(dir, &error, HINT)),
         }
         let mut text = String::new();
-        log.read_to_string(&mut text).map_err(unusable)?;
+        log.read_to_string(&mut text).at(dir, HINT)?;
         if !text.is_empty() && !text.ends_with('\n') {
             // A power cut in the middle of a line: the torn line stays, the next one begins on its
             // own.
-            log.write_all(b"\n").map_err(unusable)?;
+            log.write_all(b"\n").at(dir, HINT)?;
         }
         let last = entries(&text).0.iter().map(|entry| entry.n).max().unwrap_or(0);
         let state = Mutex::new(State { log, next: last + 1 });
@@ -138,8 +204,7 @@ impl Evidence {
         let mut order = order.clone();
         let stem = stem(n, order.program());
         let place = self.dir.join(FOLDER).join(&stem);
-        let unusable = |error: io::Error| trouble(&self.dir, &error);
-        order.argv.extend(prepare(&place).map_err(unusable)?);
+        order.argv.extend(prepare(&place).at(&self.dir, HINT)?);
         let began_unix_s = unix_now_s();
         let mut begun = Begun {
             n,
@@ -150,9 +215,9 @@ impl Evidence {
             env: order.env.clone(),
             pid: None,
         };
-        write_begun(&place, &begun).map_err(unusable)?;
-        let stdout = File::create(place.with_extension("stdout")).map_err(unusable)?;
-        let stderr = File::create(place.with_extension("stderr")).map_err(unusable)?;
+        write_begun(&place, &begun).at(&self.dir, HINT)?;
+        let stdout = File::create(place.with_extension("stdout")).at(&self.dir, HINT)?;
+        let stderr = File::create(place.with_extension("stderr")).at(&self.dir, HINT)?;
         let start = monotonic();
         let exit = order.run(stdout, stderr, &self.interrupt, |pid| {
             begun.pid = Some(pid);
@@ -165,7 +230,7 @@ impl Evidence {
             !exit.is_success() && free_bytes(&self.dir).is_some_and(|free| free < CUT_OFF_BYTES);
         let entry = self.finish(begun, exit, duration_s, &files)?;
         if cut_off {
-            return Err(disk_full(&self.dir));
+            return Err(Refusal::disk_full(&self.dir));
         }
         Ok(Ran { entry, dir: self.dir.clone() })
     }
@@ -178,7 +243,7 @@ impl Evidence {
         files: &[PathBuf],
     ) -> Result<Entry, Refusal> {
         let place = self.dir.join(FOLDER).join(stem(begun.n, &begun.program));
-        let keep = |path: &Path| keep(&self.dir, path).map_err(|error| trouble(path, &error));
+        let keep = |path: &Path| keep(&self.dir, path).at(path, HINT);
         let entry = Entry {
             n: begun.n,
             why: begun.why,
@@ -194,7 +259,7 @@ impl Evidence {
         self.append(&entry)?;
         // The line is on disk; a `.begun` that cannot be removed would only be found again and
         // reported twice.
-        fs::remove_file(place.with_extension("begun")).map_err(|error| trouble(&place, &error))?;
+        fs::remove_file(place.with_extension("begun")).at(&place, HINT)?;
         Ok(entry)
     }
 
@@ -204,30 +269,26 @@ impl Evidence {
         line.push('\n');
         let mut state = self.lock();
         let written = state.log.write_all(line.as_bytes()).and_then(|()| state.log.sync_data());
-        written.map_err(|error| trouble(&self.dir.join(LOG), &error))
+        written.at(&self.dir.join(LOG), HINT)
     }
 
     /// Lines for the commands of which only a `.begun` is left.
     fn close_abandoned(&self, last: u64) -> Result<(), Refusal> {
         let folder = self.dir.join(FOLDER);
-        let unusable = |error: io::Error| trouble(&folder, &error);
-        let mut paths = Vec::new();
-        for item in fs::read_dir(&folder).map_err(unusable)? {
-            let path = item.map_err(unusable)?.path();
-            if path.extension().is_some_and(|extension| extension == "begun") {
-                paths.push(path);
-            }
-        }
+        let items = fs::read_dir(&folder).at(&folder, HINT)?;
+        let paths: io::Result<Vec<PathBuf>> = items.map(|item| Ok(item?.path())).collect();
+        let mut paths = paths.at(&folder, HINT)?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "begun"));
         paths.sort();
         for path in paths {
-            let text = fs::read(&path).map_err(unusable)?;
+            let text = fs::read(&path).at(&folder, HINT)?;
             match serde_json::from_slice::<Begun>(&text) {
                 Ok(begun) if begun.n > last => {
                     self.lock().next = begun.n + 1;
                     self.abandon(begun, &path)?;
                 }
                 // Its line is there already, or the file was torn before the command started.
-                _ => fs::remove_file(&path).map_err(unusable)?,
+                _ => fs::remove_file(&path).at(&folder, HINT)?,
             }
         }
         Ok(())
@@ -240,9 +301,9 @@ impl Evidence {
         for extension in ["stdout", "stderr"] {
             let mut options = OpenOptions::new();
             let made = options.append(true).create(true).open(path.with_extension(extension));
-            made.map_err(|error| trouble(path, &error))?;
+            made.at(path, HINT)?;
         }
-        self.finish(begun, Exit::Abandoned, 0.0, &[]).map(|_| ())
+        self.finish(begun, Exit::Abandoned, 0.0, &[]).map(drop)
     }
 
     fn take_number(&self) -> u64 {
@@ -259,7 +320,7 @@ impl Evidence {
 
     fn check_space(&self) -> Result<(), Refusal> {
         match free_bytes(&self.dir) {
-            Some(free) if free < self.free_min_bytes => Err(disk_full(&self.dir)),
+            Some(free) if free < self.free_min_bytes => Err(Refusal::disk_full(&self.dir)),
             _ => Ok(()),
         }
     }
@@ -341,23 +402,4 @@ fn write_begun(place: &Path, begun: &Begun) -> io::Result<()> {
 fn free_bytes(dir: &Path) -> Option<u64> {
     let space = rustix::fs::statvfs(dir).ok()?;
     Some(space.f_bavail.saturating_mul(space.f_frsize))
-}
-
-fn trouble(path: &Path, error: &io::Error) -> Refusal {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => disk_full(path),
-        _ => Refusal::file(
-            path,
-            error,
-            "the run's directory must be writable; what was measured so far is kept",
-        ),
-    }
-}
-
-fn disk_full(path: &Path) -> Refusal {
-    let message = format!(
-        "no space left for evidence at {}; what was measured so far is kept",
-        path.display()
-    );
-    Refusal::cannot_run("disk.full", message).hint("make room, then go on with --resume")
 }

@@ -4,7 +4,7 @@
 //! and the kill comes before its leader is reaped, so that its number cannot have been given to
 //! somebody else. Not here: where the outputs go and what is written down about them (log).
 
-use super::entry::Exit;
+use super::log::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::collections::BTreeMap;
