@@ -2,7 +2,7 @@
 //!
 //! - verb: the flags, and what is done with them
 //! - files: accounts from files of others
-//! - script, frame: what perf prints, one frame
+//! - script: what perf prints, and one frame
 //! - groups: which engine and which work, from versioned files
 //! - tally: stacks are counted
 //! - account: counts become shares
@@ -17,7 +17,6 @@
 pub mod account;
 pub mod files;
 pub mod flame;
-pub mod frame;
 pub mod groups;
 pub mod live;
 pub mod load;

@@ -243,13 +243,12 @@ impl Scale {
 
     fn group(&self, counts: &EngineCounts, group: &Group) -> GroupAccount {
         let of_kind = |kind| self.share(counts.of_kind(&group.work, kind));
-        let unsorted = ("not told apart".to_owned(), WorkKind::Unsorted);
-        let kinds = group.work.iter().chain([&unsorted]);
+        let kinds = group.work.iter().map(|work| (work.name.as_str(), work.kind));
+        let kinds = kinds.chain([("not told apart", WorkKind::Unsorted)]);
         // A kind that a group has of its own and from another file is one row.
         let mut sums: Vec<(&str, WorkKind, u64)> = Vec::new();
         for ((name, kind), count) in kinds.zip(&counts.work).filter(|(_, count)| **count > 0) {
-            let sum =
-                one_of(&mut sums, |it| it.0 == name && it.1 == *kind, || (name.as_str(), *kind, 0));
+            let sum = one_of(&mut sums, |it| (it.0, it.1) == (name, kind), || (name, kind, 0));
             sum.2 = sum.2.saturating_add(*count);
         }
         sums.sort_by_key(|(_, _, count)| std::cmp::Reverse(*count));

@@ -6,8 +6,8 @@
 //! inside an interrupt are the engine's work in softirq context. What must stay true: each stack is
 //! counted in one context of one engine at most; idle stacks count as nothing.
 
-use super::frame::Frame;
-use super::groups::{Groups, WorkKind};
+use super::groups::{Groups, Work, WorkKind};
+use super::script::Frame;
 use ahash::RandomState;
 use regex::{Regex, RegexSet};
 use serde::{Deserialize, Serialize};
@@ -93,11 +93,10 @@ impl EngineCounts {
         self.contexts.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    pub fn of_kind(&self, work: &[(String, WorkKind)], kind: WorkKind) -> u64 {
-        let kinds = work.iter().map(|(_, kind)| *kind).chain([WorkKind::Unsorted]);
-        let counts =
-            self.work.iter().zip(kinds).filter(|(_, it)| *it == kind).map(|(count, _)| *count);
-        counts.fold(0, u64::saturating_add)
+    pub fn of_kind(&self, work: &[Work], kind: WorkKind) -> u64 {
+        let kinds = work.iter().map(|work| work.kind).chain([WorkKind::Unsorted]);
+        let counts = self.work.iter().zip(kinds).filter(|(_, it)| *it == kind);
+        counts.fold(0, |sum, (count, _)| sum.saturating_add(*count))
     }
 }
 
@@ -105,7 +104,11 @@ fn add_at(counts: &mut Vec<u64>, at: usize, count: u64) {
     if counts.len() <= at {
         counts.resize(at + 1, 0);
     }
-    counts[at] = counts[at].saturating_add(count);
+    add(&mut counts[at], count);
+}
+
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
 }
 
 /// Most distinct frames that are told apart; hostile input has more.
@@ -149,7 +152,6 @@ pub struct Tally<'a> {
     frames: Vec<FrameFacts>,
     thread_ids: HashMap<Box<[u8]>, u32, RandomState>,
     threads: Vec<ThreadFacts>,
-    ids: Vec<u32>,
     key: Vec<u32>,
     /// Distinct stacks: number of the thread, then of the frames -> what it is, how often it came.
     kept: HashMap<Box<[u32]>, (Found, u64), RandomState>,
@@ -208,7 +210,6 @@ impl<'a> Tally<'a> {
             frames: Vec::new(),
             thread_ids: HashMap::default(),
             threads: Vec::new(),
-            ids: Vec::new(),
             key: Vec::new(),
             kept: HashMap::default(),
             leaves: Vec::new(),
@@ -232,14 +233,10 @@ impl<'a> Tally<'a> {
         };
         let mut frames = stack.split(|byte| *byte == b';');
         let thread = self.thread(frames.next().unwrap_or_default());
-        let mut ids = std::mem::take(&mut self.ids);
-        ids.clear();
         // bcc's profile puts a frame `-` between user and kernel.
-        ids.extend(
-            frames.filter(|it| !it.is_empty() && *it != b"-").map(|frame| self.frame(frame)),
-        );
+        let frames = frames.filter(|it| !it.is_empty() && *it != b"-");
+        let ids: Vec<u32> = frames.map(|frame| self.frame(frame)).collect();
         self.count(thread, None, &ids, count);
-        self.ids = ids;
     }
 
     /// Count one sample: the thread's name, the core, frames from the root on.
@@ -247,11 +244,8 @@ impl<'a> Tally<'a> {
         let comm: String =
             comm.chars().map(|c| if c == ';' || c.is_control() { ':' } else { c }).collect();
         let thread = self.thread(comm.as_bytes());
-        let mut ids = std::mem::take(&mut self.ids);
-        ids.clear();
-        ids.extend(frames.map(|frame| self.frame(frame.as_bytes())));
+        let ids: Vec<u32> = frames.map(|frame| self.frame(frame.as_bytes())).collect();
         self.count(thread, cpu, &ids, 1);
-        self.ids = ids;
     }
 
     pub fn unread(&mut self, lines: u64) {
@@ -269,22 +263,19 @@ impl<'a> Tally<'a> {
                 leaves.iter().map(|(id, count)| (name(to_usize(*id)), *count)).collect();
         }
         for thread in self.threads.iter().filter(|it| it.samples > 0) {
-            let sum = self.counts.threads.entry(thread.comm.clone()).or_default();
-            *sum = sum.saturating_add(thread.samples);
+            add(self.counts.threads.entry(thread.comm.clone()).or_default(), thread.samples);
         }
         self.counts
     }
 
     fn count(&mut self, thread: u32, cpu: Option<u32>, ids: &[u32], count: u64) {
         let found = self.find(thread, ids);
-        self.counts.total = self.counts.total.saturating_add(count);
+        add(&mut self.counts.total, count);
         if found.is_idle {
-            self.counts.idle = self.counts.idle.saturating_add(count);
-            return;
+            return add(&mut self.counts.idle, count);
         }
         let core = cpu.map(to_usize).filter(|core| *core < CORES_MAX);
-        let facts = &mut self.threads[to_usize(thread)];
-        facts.samples = facts.samples.saturating_add(count);
+        add(&mut self.threads[to_usize(thread)].samples, count);
         if let Some(core) = core {
             add_at(&mut self.counts.cores, core, count);
         }
@@ -293,23 +284,21 @@ impl<'a> Tally<'a> {
             add_at(&mut self.leaves, to_usize(leaf), count);
         }
         if found.is_client {
-            self.counts.client = self.counts.client.saturating_add(count);
+            add(&mut self.counts.client, count);
         }
         if found.is_polling {
-            self.counts.polling = self.counts.polling.saturating_add(count);
+            add(&mut self.counts.polling, count);
         }
         if let Some((group, context, work)) = found.engine {
             let engine = &mut self.counts.engines[group];
-            let in_context = engine.contexts.entry(context).or_default();
-            *in_context = in_context.saturating_add(count);
+            add(engine.contexts.entry(context).or_default(), count);
             let last = engine.work.len() - 1;
             add_at(&mut engine.work, work.unwrap_or(last), count);
             if let Some(core) = core {
                 add_at(&mut engine.cores, core, count);
             }
             if let Some(leaf) = leaf {
-                let at = self.engine_leaves[group].entry(leaf).or_default();
-                *at = at.saturating_add(count);
+                add(self.engine_leaves[group].entry(leaf).or_default(), count);
             }
         }
         self.keep(thread, ids, found, count);
@@ -325,7 +314,7 @@ impl<'a> Tally<'a> {
         self.key.push(thread);
         self.key.extend_from_slice(ids);
         if let Some((_, sum)) = self.kept.get_mut(self.key.as_slice()) {
-            *sum = sum.saturating_add(count);
+            add(sum, count);
         } else if self.kept.len() < STACKS_MAX {
             self.kept.insert(self.key.as_slice().into(), (found, count));
         }
@@ -343,8 +332,7 @@ impl<'a> Tally<'a> {
                 text.push(';');
                 text.push_str(&self.frames[to_usize(*id)].text);
             }
-            let (_, sum) = stacks.entry(text).or_insert((found, 0));
-            *sum = sum.saturating_add(count);
+            add(&mut stacks.entry(text).or_insert((found, 0)).1, count);
         }
     }
 
@@ -481,7 +469,7 @@ mod tests {
         let context = *engine.contexts.keys().next().expect("one");
         let context = CONTEXTS.iter().find(|(it, _)| *it == context).expect("known").1;
         let work = engine.work.iter().position(|count| *count > 0).expect("one");
-        let work = group.work.get(work).map_or("not told apart", |(name, _)| name.as_str());
+        let work = group.work.get(work).map_or("not told apart", |work| work.name.as_str());
         Some(format!("{}, {context}, {work}", group.name))
     }
 
@@ -498,27 +486,18 @@ mod tests {
     }
 
     #[test]
-    fn idle_is_counted_as_nothing() {
-        let (counts, _) =
-            tally(&["swapper;do_idle_[k];default_idle_[k] 70", "swapper/3;x 5", "fio;main 20"]);
+    fn idle_polling_and_what_is_no_stack_are_counted_apart() {
+        let idle = ["swapper;do_idle_[k];default_idle_[k] 70", "swapper/3;x 5", "fio;main 20"];
+        let (counts, _) = tally(&idle);
         assert_eq!((counts.total, counts.idle, counts.client), (95, 75, 20));
-    }
-
-    #[test]
-    fn polling_is_counted_as_consumed() {
-        let (counts, _) = tally(&[
-            "fio;io_uring_enter;iocb_bio_iopoll_[k];bio_poll_[k] 7",
-            "iou-sqp-12;io_sq_thread_[k] 3",
-            "fio;x 1",
-        ]);
-        assert_eq!(counts.polling, 10);
-    }
-
-    #[test]
-    fn delimiters_of_bcc_are_understood_and_what_is_no_stack_is_counted() {
-        let lines =
-            ["fio-77/78;main;-;raid5_make_request_[k] 4", "", "# note", "no count", "x;y -3"];
-        let (counts, _) = tally(&[&lines[..], &["a b;c 2.0"]].concat());
+        let polling = ["fio;io_uring_enter;iocb_bio_iopoll_[k];bio_poll_[k] 7", "fio;x 1"];
+        assert_eq!(
+            tally(&[&polling[..], &["iou-sqp-12;io_sq_thread_[k] 3"]].concat()).0.polling,
+            10
+        );
+        // Delimiters of bcc, thread numbers, counts with a fraction.
+        let odd = ["fio-77/78;main;-;raid5_make_request_[k] 4", "", "# note", "no count", "x;y -3"];
+        let (counts, _) = tally(&[&odd[..], &["a b;c 2.0"]].concat());
         assert_eq!((counts.total, counts.client, counts.unread), (6, 4, 2));
     }
 }

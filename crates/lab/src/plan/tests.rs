@@ -5,16 +5,6 @@
 //! - raw: what raw runs say of an array
 //! - stages: stages whose points the lab makes up
 
-/// Ends a test where fio is not installed, and says so with its name.
-macro_rules! needs_fio {
-    () => {
-        if std::process::Command::new("fio").arg("--version").output().is_err() {
-            eprintln!("left out: {:?}: fio is not installed here", std::thread::current().name());
-            return;
-        }
-    };
-}
-
 mod again;
 mod profiles;
 mod raw;
@@ -26,6 +16,7 @@ use super::points::{Expanded, expand};
 use super::progress::Progress;
 use crate::Refusal;
 use crate::evidence::{Evidence, Interrupt, verify};
+use crate::fio::tests::needs_fio;
 use crate::inspect::models::Library;
 use crate::lint::live::Live;
 use crate::record::{ArrayCondition, Measurement, Record};

@@ -193,16 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_understood_are_counted() {
+    fn lines_that_are_not_understood_are_counted_and_names_are_those_directly_below() {
         let (tree, odd) =
             Tree::parse("# words\n\n/a = 1\nb = 2\n/c\n|lost\n/d -> e\n/f/ = 1\n/g .\n");
         assert_eq!(odd, 4);
         assert_eq!(tree.get("/a"), Some(&Entry::Text("1".into())));
         assert_eq!(tree.names(""), ["a", "d", "g"]);
-    }
-
-    #[test]
-    fn names_are_those_directly_below() {
         let (tree, _) =
             Tree::parse("/sys/block/sda/size = 1\n/sys/block/sdb/size = 1\n/sys/blocks = 1");
         assert_eq!(tree.names("/sys/block"), ["sda", "sdb"]);

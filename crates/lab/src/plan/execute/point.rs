@@ -221,8 +221,8 @@ fn buffered() -> Finding {
 fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
     let own = figures(&ran.result, |job| job.name.starts_with(&target.prefix));
     let Figures { read, write, .. } = match point.targets.len() {
-        1 => own.with_series(ran.series.clone()),
-        _ => own.with_series_of(&ran.series, &numbers(point, target)),
+        1 => own.with_series(&ran.series, None),
+        _ => own.with_series(&ran.series, Some(&numbers(point, target))),
     };
     let mut engine = target.engine.clone();
     engine.kernel =

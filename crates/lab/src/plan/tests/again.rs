@@ -7,6 +7,7 @@
 use super::{Place, place};
 use crate::evidence::Interrupt;
 use crate::fio::Setting;
+use crate::fio::tests::needs_fio;
 use crate::plan::file::{Array, Kind};
 use crate::record::{Measurement, Record};
 use crate::store::RunDir;

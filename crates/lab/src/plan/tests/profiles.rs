@@ -5,6 +5,7 @@ use super::super::file::Plan;
 use super::super::points::{Expanded, expand};
 use super::expanded;
 use crate::Refusal;
+use crate::fio::tests::needs_fio;
 
 /// A profile that named a target of its own overwrote it: fio writes to every `filename`.
 #[test]
