@@ -256,9 +256,8 @@ mod tests {
         assert_eq!(code(&with("drives.slow_member", Outcome::CannotTell)).0, 2);
         assert_eq!(code(&with("drive.cliff", Outcome::Fail)).0, 0, "a note");
         let mut records = cycle();
-        if let Record::Measurement(it) = &mut records[2] {
-            it.findings.push(rules::of("L29").finding("above"));
-        }
+        let Record::Measurement(it) = &mut records[2] else { panic!("{records:?}") };
+        it.findings.push(rules::of("L29").finding("above"));
         let (invalid, verdict) = code(&records);
         assert!(invalid == 1 && verdict.told().contains("(L29): above"), "{}", verdict.told());
     }

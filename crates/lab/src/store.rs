@@ -159,14 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_read_again_in_order() {
+    fn what_was_appended_is_read_again_in_order_and_never_written_over() {
         let place = tempfile::tempdir().expect("a directory");
         let facts = RunFacts { question: "why".into(), ..RunFacts::default() };
+        assert!(RunDir::open(place.path()).is_err());
         let dir = RunDir::create(&place.path().join("run"), &facts).expect("made");
         dir.append(&check("a")).expect("written");
         dir.append(&check("b")).expect("written");
         let run = RunDir::open(dir.path()).expect("there").read().expect("readable");
         assert_eq!((run.facts, run.records), (facts, vec![check("a"), check("b")]));
+        let refusal = RunDir::create(dir.path(), &RunFacts::default()).expect_err("refused");
+        assert_eq!(refusal.code, "run.exists");
     }
 
     #[test]
@@ -181,14 +184,5 @@ mod tests {
         let run = dir.read().expect("readable");
         assert_eq!(run.records, [check("a"), check("b")]);
         assert_eq!(run.unread.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3]);
-    }
-
-    #[test]
-    fn a_directory_with_a_run_is_not_written_over_and_one_without_is_refused() {
-        let place = tempfile::tempdir().expect("a directory");
-        assert!(RunDir::open(place.path()).is_err());
-        RunDir::create(place.path(), &RunFacts::default()).expect("made");
-        let refusal = RunDir::create(place.path(), &RunFacts::default()).expect_err("refused");
-        assert_eq!(refusal.code, "run.exists");
     }
 }

@@ -120,7 +120,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     RunDir::refuse_existing(path)?;
     let (mut best, mut tried) = (Vec::new(), Vec::new());
     for (variants, side) in names.iter().zip(Side::BOTH) {
-        let place = path.join("tuning").join(side.name());
+        let place = path.join("tuning").join(side.of(args).0);
         let (name, check) = turns::tuned(args, (variants, side), |text| {
             let tried = carry_out(&order(args, text, Some(&place)), json)?;
             tried.map_or_else(|| Ok(Vec::new()), |(dir, _)| Ok(dir.read()?.records))

@@ -79,10 +79,7 @@ mod tests {
         new.insert("memory".into(), "12000000 kB".into());
         let told = differences(&old, &new);
         assert_eq!(told.machine, ["cpu: A -> B", "memory: 24000000 kB -> 12000000 kB"]);
-    }
-
-    #[test]
-    fn what_was_not_recorded_is_no_match() {
+        // What was not recorded is no match.
         let old = facts(&SAME[1..]);
         assert_eq!(differences(&old, &facts(&SAME)).machine, ["cpu: not recorded -> A"]);
         assert_eq!(differences(&old, &old).machine, ["cpu: not recorded -> not recorded"]);

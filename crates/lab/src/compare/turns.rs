@@ -42,8 +42,7 @@ impl Losses {
                 return Err(Refusal::cannot_run("level.unknown", said).hint("say raid5 or raid6"));
             }
         };
-        let handed_over = [&args.a, &args.b].into_iter().filter(|it| device(it).is_some());
-        let handed_over = handed_over.count();
+        let handed_over = [&args.a, &args.b].iter().filter(|it| device(it).is_some()).count();
         let members = u32::try_from(args.members.len()).unwrap_or(u32::MAX);
         let out = args.losses.unwrap_or(if handed_over > 0 { 0 } else { parity });
         let is_without = handed_over == 2 && members == 0;
@@ -54,10 +53,6 @@ impl Losses {
             return Err(Refusal::cannot_run("members.wrong_number", said).hint(hint));
         }
         Ok(Losses { data: members.saturating_sub(parity).max(1), parity, out })
-    }
-
-    fn members(self) -> u32 {
-        self.data + self.parity
     }
 }
 
@@ -70,15 +65,11 @@ pub enum Side {
 impl Side {
     pub const BOTH: [Side; 2] = [Side::A, Side::B];
 
-    pub fn name(self) -> &'static str {
-        if self == Side::A { "a" } else { "b" }
-    }
-
-    /// Its shell commands: before it is made, and after it was taken away.
-    fn commands(self, args: &Args) -> [&[String]; 2] {
+    /// Its name, and its shell commands: before it is made, and after it was taken away.
+    pub fn of(self, args: &Args) -> (&'static str, [&[String]; 2]) {
         match self {
-            Side::A => [&args.set_a, &args.unset_a],
-            Side::B => [&args.set_b, &args.unset_b],
+            Side::A => ("a", [&args.set_a, &args.unset_a]),
+            Side::B => ("b", [&args.set_b, &args.unset_b]),
         }
     }
 }
@@ -104,7 +95,7 @@ pub fn plan(args: &Args, engines: &[(&String, Side)], losses: Losses) -> Result<
     for (engine, side) in engines {
         text += &array(args, (engine, *side), losses);
         if is_twice(*engine) {
-            text += &format!("name = \"{}\"\n", side.name());
+            text += &format!("name = \"{}\"\n", side.of(args).0);
         }
     }
     if !args.members.is_empty() {
@@ -140,7 +131,7 @@ fn head(args: &Args, question: &str, losses: Losses) -> String {
 fn array(args: &Args, (engine, side): (&str, Side), losses: Losses) -> String {
     let shell = |line: &String| listed(["sh", "-c", line.as_str()].into_iter());
     let all = |lines: &[String]| lines.iter().map(shell).collect::<Vec<_>>().join(", ");
-    let [set, unset] = side.commands(args).map(all);
+    let [set, unset] = side.of(args).1.map(all);
     let members = match device(engine) {
         Some(path) => format!(
             "[{}]\ndata_members = {}\nparity_members = {}",
@@ -160,12 +151,11 @@ fn array(args: &Args, (engine, side): (&str, Side), losses: Losses) -> String {
 }
 
 fn profiles(args: &Args) -> Vec<&str> {
-    let all: Vec<&str> = match args.loads.is_empty() {
-        true => LOADS.iter().map(|it| it.0).collect(),
-        false => args.loads.iter().map(String::as_str).collect(),
-    };
+    if args.loads.is_empty() {
+        return LOADS.iter().map(|it| it.1).collect();
+    }
     let profile = |load| LOADS.iter().find(|it| it.0 == load).map_or(load, |it| it.1);
-    all.into_iter().map(profile).collect()
+    args.loads.iter().map(|load| profile(load.as_str())).collect()
 }
 
 fn turns(args: &Args, rounds: u32, losses: u32) -> String {
@@ -185,14 +175,12 @@ fn raw(args: &Args, losses: Losses) -> String {
     let mut ask = |profile, depth: u32| {
         wanted.entry(profile).or_default().insert(depth.clamp(1, DEPTH_MAX));
     };
-    let all_in_flight: Vec<u32> = args
-        .jobs
-        .iter()
-        .flat_map(|jobs| args.depths.iter().map(move |depth| jobs * depth))
-        .collect();
+    let members = losses.data + losses.parity;
+    let products = args.jobs.iter().flat_map(|jobs| args.depths.iter().map(move |it| jobs * it));
+    let all_in_flight: Vec<u32> = products.collect();
     // A ceiling comes from at least as many I/Os in flight.
     let deepest = all_in_flight.iter().copied().max().unwrap_or(1);
-    let stream = deepest.div_ceil(losses.members()).max(STREAM_DEPTH);
+    let stream = deepest.div_ceil(members).max(STREAM_DEPTH);
     ask("seq-write-1m", stream);
     let penalty = if losses.parity == 1 { 4 } else { 6 };
     for profile in profiles(args) {
@@ -202,13 +190,9 @@ fn raw(args: &Args, losses: Losses) -> String {
         for in_flight in all_in_flight.iter().copied() {
             match profile {
                 "full-stripe" => ask("seq-write-64k", in_flight),
-                "stripe-read" => {
-                    ask("seq-read-64k", (in_flight * losses.data).div_ceil(losses.members()))
-                }
-                "rr-4k" => ask("rr-4k", in_flight.div_ceil(losses.members())),
-                "rw-4k" => {
-                    ask("mixed-4k-half", (in_flight * penalty / 2).div_ceil(losses.members()))
-                }
+                "stripe-read" => ask("seq-read-64k", (in_flight * losses.data).div_ceil(members)),
+                "rr-4k" => ask("rr-4k", in_flight.div_ceil(members)),
+                "rw-4k" => ask("mixed-4k-half", (in_flight * penalty / 2).div_ceil(members)),
                 _ => {}
             }
         }
@@ -271,6 +255,7 @@ fn told(tried: &[(f64, &String)]) -> Check {
 #[cfg(test)]
 mod tests {
     use super::{Losses, Side, geometric_mean, plan, told};
+    use crate::Refusal;
     use crate::compare::cli::Args;
     use crate::metrics::latency::to_f64;
     use crate::plan::ceilings::RawRuns;
@@ -291,25 +276,24 @@ mod tests {
         Line::parse_from(["compare"].into_iter().chain(words.split(' '))).args
     }
 
-    fn expanded(words: &str) -> Expanded {
+    fn planned(words: &str) -> Result<String, Refusal> {
         let args = args(words);
-        let losses = Losses::of(&args).expect("an array");
-        let engines = [(&args.a, Side::A), (&args.b, Side::B)];
-        let text = plan(&args, &engines, losses).expect("a plan");
+        plan(&args, &[(&args.a, Side::A), (&args.b, Side::B)], Losses::of(&args)?)
+    }
+
+    fn expanded(words: &str) -> Expanded {
+        let text = planned(words).expect("a plan");
         expand(&Plan::parse(&text).expect("understood"), Path::new(""), &|_| 1 << 30).expect("ok")
     }
 
     #[test]
     fn one_device_is_compared_with_itself_under_two_settings() {
         let all = expanded("device:/dev/x device:/dev/x --set-a one --unset-a two --rounds 2");
+        let shell = |line: &str| ["sh", "-c", line].map(str::to_owned).to_vec();
         let [a, b] = &all.arrays[..] else { panic!("{:?}", all.arrays) };
         assert_eq!((a.target_path(), b.target_path()), ("made/a".into(), "made/b".into()));
         assert_eq!((a.set.concat(), a.unset.concat()), (shell("one"), shell("two")));
         assert!(b.set.is_empty() && b.unset.is_empty());
-    }
-
-    fn shell(line: &str) -> Vec<String> {
-        ["sh", "-c", line].map(str::to_owned).into()
     }
 
     const SIX: &str = "--member a --member b --member c --member d --member e --member f";
@@ -373,14 +357,8 @@ mod tests {
     fn a_table_of_queues_and_any_profile_are_asked_for_in_one_line() {
         let words = "--load write,unaligned --jobs 1,2,4,8 --depth 32 --rounds 1 --losses 0";
         let all = expanded(&format!("btrfs mdadm {SIX} {words}"));
-        let names: Vec<&str> = all
-            .groups
-            .last()
-            .expect("turns")
-            .points
-            .iter()
-            .map(|it| it.workload.name.as_str())
-            .collect();
+        let turn = all.groups.last().expect("turns");
+        let names: Vec<&str> = turn.points.iter().map(|it| it.workload.name.as_str()).collect();
         assert_eq!(names[..2], ["full-stripe-j1-q32", "full-stripe-j2-q32"]);
         assert_eq!((names.len(), names[7]), (8, "unaligned-j8-q32"));
     }
@@ -390,18 +368,16 @@ mod tests {
         let all = expanded("device:/dev/x device:/dev/y --rounds 1");
         assert_eq!(all.written(), [Path::new("/dev/x"), Path::new("/dev/y")]);
         assert!(all.points().all(|it| it.condition == ArrayCondition::Healthy));
-        let refused = |words: &str| {
-            let args = args(words);
-            Losses::of(&args).map(|it| plan(&args, &[], it)).map_or_else(
-                |refusal| refusal.code,
-                |plan| plan.map_or_else(|refusal| refusal.code, |_| "accepted".to_owned()),
-            )
-        };
-        assert_eq!(refused("mdadm btrfs"), "members.wrong_number");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX} --losses 3")), "members.wrong_number");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX} --level raid1")), "level.unknown");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX} --jobs 0")), "load.queues");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX}")), "accepted");
+        for (more, code) in [
+            ("", "members.wrong_number"),
+            (" --losses 3", "members.wrong_number"),
+            (" --level raid1", "level.unknown"),
+            (" --jobs 0", "load.queues"),
+        ] {
+            let six = if more.is_empty() { "" } else { SIX };
+            let words = format!("mdadm btrfs {six}{more}");
+            assert_eq!(planned(words.trim()).expect_err("refused").code, code, "{words}");
+        }
     }
 
     /// The first seed's engine did three times as much with 64 threads.

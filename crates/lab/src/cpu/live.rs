@@ -180,7 +180,7 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     };
     // perf first: when it cannot run, no load is started for nothing.
     let mut sampler = Sampler::start(&dir.join("perf.data"), plan.hz)?;
-    let own = Own::new(plan.how.groups, Vec::new());
+    let own = Own::new(plan.how.groups);
     let before = HostCpu::now()?;
     sampler.begin()?;
     let ticker = Ticker::begin(&own, &[], Live::default());

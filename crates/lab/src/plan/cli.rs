@@ -177,8 +177,7 @@ pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summar
         None => create(order, &plan, &expanded, path)?,
     };
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
-    let watch = Watch::with_models(&dir, !order.no_stacks, &models)?;
-    let watch = watch.with_strangers(order.common.strangers);
+    let watch = Watch::new(&dir, !order.no_stacks, order.common.strangers, &models)?;
     let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine: &Live, named, models };
     let summary = execute(&expanded, &run, &mut progress);
     watch.conclude(&dir)?;

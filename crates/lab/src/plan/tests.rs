@@ -162,9 +162,7 @@ impl Place {
         let path = self.dir.path().join("run");
         let dir = RunDir::open(&path).unwrap();
         let evidence = Evidence::open(&path, interrupt)?;
-        let watch = Watch::with_models(&dir, false, &Library::default())
-            .expect("watched")
-            .with_strangers(100.0);
+        let watch = Watch::new(&dir, false, 100.0, &Library::default()).expect("watched");
         let (machine, models) = (&Live, Library::default());
         let run =
             Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named: &[], models };

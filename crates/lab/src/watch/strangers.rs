@@ -43,19 +43,16 @@ struct Process {
 #[derive(Clone, Debug)]
 pub struct Own {
     pid: u32,
-    claimed: Vec<regex::Regex>,
+    claimed: regex::RegexSet,
 }
 
 impl Own {
-    /// The lab's process `pid`, its descendants, and what `claimed` matches beside `groups`.
-    pub fn new(groups: &Groups, claimed: Vec<regex::Regex>) -> Own {
-        let engines = groups.all.iter().flat_map(|group| group.thread_patterns());
-        let engines = engines.filter_map(|pattern| regex::Regex::new(pattern).ok());
-        Own { pid: std::process::id(), claimed: claimed.into_iter().chain(engines).collect() }
-    }
-
-    fn is_claimed(&self, name: &str) -> bool {
-        self.claimed.iter().any(|pattern| pattern.is_match(name))
+    /// The lab, its descendants, and the threads that `groups` claim.
+    pub fn new(groups: &Groups) -> Own {
+        let patterns = groups.all.iter().flat_map(|group| group.thread_patterns());
+        // A group's expressions were read before.
+        let claimed = regex::RegexSet::new(patterns).unwrap_or_default();
+        Own { pid: std::process::id(), claimed }
     }
 }
 
@@ -79,7 +76,7 @@ impl Look {
             let line = std::iter::successors(Some(*pid), |pid| Some(processes.get(pid)?.parent));
             let mut line = line.take(processes.len() + 1).take_while(|pid| *pid != 0);
             line.any(|pid| pid == own.pid || pid == 2)
-                || processes.get(pid).is_some_and(|it| own.is_claimed(&it.name))
+                || processes.get(pid).is_some_and(|it| own.claimed.is_match(&it.name))
         };
         let own = processes.keys().filter(|pid| is_own(pid)).copied().collect();
         Look { processes, own }
@@ -258,7 +255,7 @@ mod tests {
             let name = (*name).to_owned();
             (*pid, Process { parent: *parent, name, ticks: *ticks, started: 1 })
         };
-        let claimed = vec![regex::Regex::new("^ashlar").expect("sound")];
+        let claimed = regex::RegexSet::new(["^ashlar"]).expect("sound");
         Look::of(rows.iter().map(one).collect::<BTreeMap<_, _>>(), &Own { pid: LAB, claimed })
     }
 
