@@ -122,24 +122,15 @@ fn drives_without_data_are_no_parity_of_one_stripe_unless_the_plan_says_so() {
 }
 
 #[test]
-fn drives_are_scaled_by_doubling_and_the_last_step_has_all_of_them() {
+fn drives_are_scaled_by_doubling_and_those_that_share_something_full_do_not_scale() {
+    use crate::plan::findings::scaling;
     let text = "question = \"q\"\ndrives = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n[[stages]]\n\
                 kind = \"raw.scale\"\nprofiles = [\"rr-4k\"]\n";
     let all = expanded(text).unwrap();
     let steps: Vec<(usize, String)> =
         all.points().map(|point| (point.targets.len(), point.workload.name.clone())).collect();
-    let names = ["rr-4k-j1-q32-on1", "rr-4k-j1-q32-on2", "rr-4k-j1-q32-on4", "rr-4k-j1-q32-on5"];
-    assert_eq!(steps.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [1, 2, 4, 5]);
-    assert_eq!(steps.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(), names);
-    assert_eq!(
-        expanded(&text.replace(", \"b\", \"c\", \"d\", \"e\"", "")).unwrap().points().count(),
-        1
-    );
-}
-
-#[test]
-fn drives_that_share_something_full_do_not_scale() {
-    use crate::plan::findings::scaling;
+    let wanted = [1, 2, 4, 5].map(|count| (count, format!("rr-4k-j1-q32-on{count}")));
+    assert_eq!(steps, wanted);
     let full = scaling("rr-4k", &[(1, 100.0), (2, 190.0), (4, 210.0)]);
     assert_eq!(full.outcome, Outcome::Fail);
     assert!(
