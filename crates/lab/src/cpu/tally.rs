@@ -111,8 +111,8 @@ fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 
-/// Most distinct frames that are told apart; hostile input has more.
-const FRAMES_MAX: usize = 2_000_000;
+/// Most distinct names that are told apart; hostile input has more.
+const NAMES_MAX: usize = 2_000_000;
 
 /// What a frame says by its text alone.
 #[derive(Clone, Debug, Default)]
@@ -148,16 +148,36 @@ pub struct Tally<'a> {
     groups: &'a Groups,
     client: &'a Regex,
     marks: Marks,
-    frame_ids: HashMap<Box<[u8]>, u32, RandomState>,
-    frames: Vec<FrameFacts>,
-    thread_ids: HashMap<Box<[u8]>, u32, RandomState>,
-    threads: Vec<ThreadFacts>,
-    key: Vec<u32>,
+    frames: Names<FrameFacts>,
+    threads: Names<ThreadFacts>,
     /// Distinct stacks: number of the thread, then of the frames -> what it is, how often it came.
-    kept: HashMap<Box<[u32]>, (Found, u64), RandomState>,
+    kept: HashMap<Box<[usize]>, (Found, u64), RandomState>,
     leaves: Vec<u64>,
-    engine_leaves: Vec<HashMap<u32, u64, RandomState>>,
+    engine_leaves: Vec<HashMap<usize, u64, RandomState>>,
     counts: Counts,
+}
+
+/// Texts by number, and what each says.
+#[derive(Debug, Default)]
+struct Names<T> {
+    ids: HashMap<Box<[u8]>, usize, RandomState>,
+    all: Vec<T>,
+}
+
+impl<T> Names<T> {
+    fn number(&mut self, text: &[u8], facts: impl FnOnce(&str) -> T) -> usize {
+        let text = match self.ids.get(text) {
+            Some(id) => return *id,
+            None if self.all.len() < NAMES_MAX => text,
+            None => b"(others)",
+        };
+        if let Some(id) = self.ids.get(text) {
+            return *id;
+        }
+        self.ids.insert(text.into(), self.all.len());
+        self.all.push(facts(&String::from_utf8_lossy(text)));
+        self.all.len() - 1
+    }
 }
 
 /// Frames that say in which surroundings the others ran.
@@ -206,11 +226,8 @@ impl<'a> Tally<'a> {
             groups,
             client,
             marks,
-            frame_ids: HashMap::default(),
-            frames: Vec::new(),
-            thread_ids: HashMap::default(),
-            threads: Vec::new(),
-            key: Vec::new(),
+            frames: Names::default(),
+            threads: Names::default(),
             kept: HashMap::default(),
             leaves: Vec::new(),
             engine_leaves: vec![HashMap::default(); groups.all.len()],
@@ -235,7 +252,7 @@ impl<'a> Tally<'a> {
         let thread = self.thread(frames.next().unwrap_or_default());
         // bcc's profile puts a frame `-` between user and kernel.
         let frames = frames.filter(|it| !it.is_empty() && *it != b"-");
-        let ids: Vec<u32> = frames.map(|frame| self.frame(frame)).collect();
+        let ids: Vec<usize> = frames.map(|frame| self.frame(frame)).collect();
         self.count(thread, None, &ids, count);
     }
 
@@ -244,7 +261,7 @@ impl<'a> Tally<'a> {
         let comm: String =
             comm.chars().map(|c| if c == ';' || c.is_control() { ':' } else { c }).collect();
         let thread = self.thread(comm.as_bytes());
-        let ids: Vec<u32> = frames.map(|frame| self.frame(frame.as_bytes())).collect();
+        let ids: Vec<usize> = frames.map(|frame| self.frame(frame.as_bytes())).collect();
         self.count(thread, cpu, &ids, 1);
     }
 
@@ -255,33 +272,32 @@ impl<'a> Tally<'a> {
     /// What was counted, with names instead of numbers.
     pub fn finish(mut self) -> Counts {
         self.stacks();
-        let name = |id: usize| self.frames[id].text.clone();
+        let name = |id: usize| self.frames.all[id].text.clone();
         let leaves = self.leaves.iter().enumerate().filter(|(_, count)| **count > 0);
         self.counts.leaves = leaves.map(|(id, count)| (name(id), *count)).collect();
         for (engine, leaves) in self.counts.engines.iter_mut().zip(&self.engine_leaves) {
-            engine.leaves =
-                leaves.iter().map(|(id, count)| (name(to_usize(*id)), *count)).collect();
+            engine.leaves = leaves.iter().map(|(id, count)| (name(*id), *count)).collect();
         }
-        for thread in self.threads.iter().filter(|it| it.samples > 0) {
+        for thread in self.threads.all.iter().filter(|it| it.samples > 0) {
             add(self.counts.threads.entry(thread.comm.clone()).or_default(), thread.samples);
         }
         self.counts
     }
 
-    fn count(&mut self, thread: u32, cpu: Option<u32>, ids: &[u32], count: u64) {
+    fn count(&mut self, thread: usize, cpu: Option<u32>, ids: &[usize], count: u64) {
         let found = self.find(thread, ids);
         add(&mut self.counts.total, count);
         if found.is_idle {
             return add(&mut self.counts.idle, count);
         }
-        let core = cpu.map(to_usize).filter(|core| *core < CORES_MAX);
-        add(&mut self.threads[to_usize(thread)].samples, count);
+        let core = cpu.and_then(|core| usize::try_from(core).ok()).filter(|core| *core < CORES_MAX);
+        add(&mut self.threads.all[thread].samples, count);
         if let Some(core) = core {
             add_at(&mut self.counts.cores, core, count);
         }
         let leaf = ids.last().copied();
         if let Some(leaf) = leaf {
-            add_at(&mut self.leaves, to_usize(leaf), count);
+            add_at(&mut self.leaves, leaf, count);
         }
         if found.is_client {
             add(&mut self.counts.client, count);
@@ -304,19 +320,17 @@ impl<'a> Tally<'a> {
         self.keep(thread, ids, found, count);
     }
 
-    fn keep(&mut self, thread: u32, ids: &[u32], found: Found, count: u64) {
+    fn keep(&mut self, thread: usize, ids: &[usize], found: Found, count: u64) {
         if self.counts.stacks.is_none() {
             return;
         }
         // By numbers: most samples are of a stack that came before, and its text is only wanted
         // once.
-        self.key.clear();
-        self.key.push(thread);
-        self.key.extend_from_slice(ids);
-        if let Some((_, sum)) = self.kept.get_mut(self.key.as_slice()) {
+        let key = [&[thread], ids].concat();
+        if let Some((_, sum)) = self.kept.get_mut(key.as_slice()) {
             add(sum, count);
         } else if self.kept.len() < STACKS_MAX {
-            self.kept.insert(self.key.as_slice().into(), (found, count));
+            self.kept.insert(key.into(), (found, count));
         }
     }
 
@@ -325,24 +339,19 @@ impl<'a> Tally<'a> {
         let kept = std::mem::take(&mut self.kept);
         let Some(stacks) = &mut self.counts.stacks else { return };
         for (key, (found, count)) in kept {
-            let (thread, ids) =
-                key.split_first().map_or((0, &[][..]), |(first, ids)| (*first, ids));
-            let mut text = self.threads[to_usize(thread)].comm.clone();
-            for id in ids {
-                text.push(';');
-                text.push_str(&self.frames[to_usize(*id)].text);
-            }
+            let mut text = self.threads.all[key[0]].comm.clone();
+            key[1..].iter().for_each(|id| text += &format!(";{}", self.frames.all[*id].text));
             add(&mut stacks.entry(text).or_insert((found, 0)).1, count);
         }
     }
 
     /// What a stack is. Frames from the root on.
-    fn find(&self, thread: u32, ids: &[u32]) -> Found {
-        let thread = &self.threads[to_usize(thread)];
+    fn find(&self, thread: usize, ids: &[usize]) -> Found {
+        let thread = &self.threads.all[thread];
         let (mut group, mut in_interrupt, mut is_polling) = (None, false, thread.is_polling);
         let mut is_kernel_thread = false;
         for id in ids.iter().rev() {
-            let frame = &self.frames[to_usize(*id)];
+            let frame = &self.frames.all[*id];
             is_polling |= frame.is_polling;
             is_kernel_thread |= frame.is_kernel_thread_root;
             if frame.is_interrupt {
@@ -372,65 +381,46 @@ impl<'a> Tally<'a> {
     }
 
     /// The kind of work nearest to the leaf, up to where an interrupt begins.
-    fn work(&self, group: usize, ids: &[u32]) -> Option<usize> {
-        let frames = ids.iter().rev().map(|id| &self.frames[to_usize(*id)]);
+    fn work(&self, group: usize, ids: &[usize]) -> Option<usize> {
+        let frames = ids.iter().rev().map(|id| &self.frames.all[*id]);
         frames.take_while(|frame| !frame.is_interrupt).find_map(|frame| frame.work[group])
     }
 
-    fn frame(&mut self, text: &[u8]) -> u32 {
-        if let Some(id) = self.frame_ids.get(text) {
-            return *id;
-        }
-        let text = if self.frames.len() < FRAMES_MAX { text } else { b"(others)".as_slice() };
-        if let Some(id) = self.frame_ids.get(text) {
-            return *id;
-        }
-        let facts = self.frame_facts(&String::from_utf8_lossy(text));
-        let id = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
-        self.frame_ids.insert(text.into(), id);
-        self.frames.push(facts);
-        id
+    fn frame(&mut self, text: &[u8]) -> usize {
+        let (groups, marks) = (&self.groups.all, &self.marks);
+        self.frames.number(text, |text| {
+            let frame = Frame::parse(text);
+            FrameFacts {
+                text: text.to_owned(),
+                group: groups.iter().position(|group| group.has_frame(frame)),
+                work: groups.iter().map(|group| group.work_of(frame)).collect(),
+                is_interrupt: marks.interrupt.is_match(frame.symbol),
+                is_kernel_thread_root: marks.kernel_thread.is_match(frame.symbol),
+                is_polling: marks.polling.is_match(frame.symbol),
+            }
+        })
     }
 
-    fn frame_facts(&self, text: &str) -> FrameFacts {
-        let frame = Frame::parse(text);
-        let groups = &self.groups.all;
-        FrameFacts {
-            text: text.to_owned(),
-            group: groups.iter().position(|group| group.has_frame(frame)),
-            work: groups.iter().map(|group| group.work_of(frame)).collect(),
-            is_interrupt: self.marks.interrupt.is_match(frame.symbol),
-            is_kernel_thread_root: self.marks.kernel_thread.is_match(frame.symbol),
-            is_polling: self.marks.polling.is_match(frame.symbol),
-        }
-    }
-
-    fn thread(&mut self, comm: &[u8]) -> u32 {
-        if let Some(id) = self.thread_ids.get(comm) {
-            return *id;
-        }
-        let comm = if self.threads.len() < FRAMES_MAX { comm } else { b"(others)".as_slice() };
-        let name = String::from_utf8_lossy(comm).into_owned();
-        // `stackcollapse-perf.pl --pid` writes `fio-1234`, with --tid `fio-1234/1235`.
-        let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '/' || c == '?');
-        let bare = bare.strip_suffix('-').filter(|it| !it.is_empty() && bare.len() < name.len());
-        let is = |test: &dyn Fn(&str) -> bool| test(&name) || bare.is_some_and(test);
-        let groups = &self.groups.all;
-        let facts = ThreadFacts {
-            is_idle: name.starts_with("swapper"),
-            is_client: is(&|it| self.client.is_match(it)),
-            is_kworker: name.starts_with("kworker/"),
-            is_ring_worker: name.starts_with("iou-"),
-            is_polling: name.starts_with("iou-sqp"),
-            kernel_of: groups.iter().position(|group| is(&|it| group.has_kernel_thread(it))),
-            thread_of: groups.iter().position(|group| is(&|it| group.has_thread(it))),
-            samples: 0,
-            comm: name,
-        };
-        let id = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
-        self.thread_ids.insert(comm.into(), id);
-        self.threads.push(facts);
-        id
+    fn thread(&mut self, comm: &[u8]) -> usize {
+        let (groups, client) = (&self.groups.all, self.client);
+        self.threads.number(comm, |name| {
+            // `stackcollapse-perf.pl --pid` writes `fio-1234`, with --tid `fio-1234/1235`.
+            let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '/' || c == '?');
+            let bare =
+                bare.strip_suffix('-').filter(|it| !it.is_empty() && bare.len() < name.len());
+            let is = |test: &dyn Fn(&str) -> bool| test(name) || bare.is_some_and(test);
+            ThreadFacts {
+                is_idle: name.starts_with("swapper"),
+                is_client: is(&|it| client.is_match(it)),
+                is_kworker: name.starts_with("kworker/"),
+                is_ring_worker: name.starts_with("iou-"),
+                is_polling: name.starts_with("iou-sqp"),
+                kernel_of: groups.iter().position(|group| is(&|it| group.has_kernel_thread(it))),
+                thread_of: groups.iter().position(|group| is(&|it| group.has_thread(it))),
+                samples: 0,
+                comm: name.to_owned(),
+            }
+        })
     }
 }
 
@@ -438,10 +428,6 @@ impl<'a> Tally<'a> {
 fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     text.split_once('.').map_or(text, |(whole, _)| whole).parse().ok()
-}
-
-fn to_usize(id: u32) -> usize {
-    usize::try_from(id).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

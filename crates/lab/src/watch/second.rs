@@ -17,10 +17,6 @@ use std::path::PathBuf;
 pub const FILE: &str = "seconds.jsonl";
 /// Less than this in flight is no load.
 const QUEUED_MIN: f64 = 0.01;
-/// A core that is not busy, and busier ones by an eighth each.
-const BARS: [char; 8] = [
-    '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
-];
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Second {
@@ -95,12 +91,11 @@ impl fmt::Display for Second {
     }
 }
 
+/// A core that is not busy, and busier ones by an eighth each.
 fn bar(share: f64) -> char {
-    BARS.into_iter()
-        .zip(1..)
-        .take_while(|(_, step)| share * 8.0 >= f64::from(*step - 1))
-        .last()
-        .map_or(BARS[0], |it| it.0)
+    let bars = ('\u{2581}'..='\u{2588}').zip(0_u8..);
+    let reached = bars.take_while(|(_, step)| *step == 0 || share * 8.0 >= f64::from(*step));
+    reached.last().map_or(' ', |it| it.0)
 }
 
 /// Who is to know each second of a measurement.

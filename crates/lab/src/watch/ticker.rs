@@ -122,12 +122,11 @@ impl Seen {
         let trim = client.measured_s * TRIM;
         let (to, from) =
             (client.ended_unix_s - trim, client.ended_unix_s - client.measured_s + trim);
-        let inside = |tick: &&Tick| (from..=to).contains(&tick.unix_s);
-        let first = self.ticks.iter().find(inside);
-        let last = self.ticks.iter().rev().find(inside);
-        let is_enough =
-            |(first, last): &(&Tick, &Tick)| last.unix_s - first.unix_s >= client.measured_s / 2.0;
-        let cut = first.zip(last).filter(is_enough).filter(|_| client.measured_s > 0.0);
+        let mut inside = self.ticks.iter().filter(|tick| (from..=to).contains(&tick.unix_s));
+        let cut = inside.next().zip(inside.next_back()).filter(|(first, last)| {
+            let enough_s = client.measured_s / 2.0;
+            enough_s > 0.0 && last.unix_s - first.unix_s >= enough_s
+        });
         Some(cut.unwrap_or(whole))
     }
 }
