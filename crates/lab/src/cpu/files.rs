@@ -135,9 +135,8 @@ fn is_script(head: &[u8]) -> bool {
 
 fn unit(head: &[u8]) -> Option<Unit> {
     let rest = head.strip_prefix(FOLDED_HEAD.as_bytes())?;
-    [(&b"samples"[..], Unit::Samples), (b"nanoseconds", Unit::Nanoseconds)]
-        .into_iter()
-        .find_map(|(word, unit)| rest.starts_with(word).then_some(unit))
+    let units = [Unit::Samples, Unit::Nanoseconds];
+    units.into_iter().find(|unit| rest.starts_with(unit.word().as_bytes()))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::files::{self, How, Taken};
 use crate::evidence::process::monotonic;
 use crate::{AtPath, Refusal};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -134,18 +134,13 @@ fn refusal_for(said: &str) -> Refusal {
         said.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("Error:"));
     let line = line.unwrap_or("perf ended without a word");
     let lower = said.to_lowercase();
-    if ["permission", "paranoid", "not permitted", "access to performance"]
-        .iter()
-        .any(|it| lower.contains(it))
-    {
+    let says = |words: &[&str]| words.iter().any(|it| lower.contains(it));
+    if says(&["permission", "paranoid", "not permitted", "access to performance"]) {
         let what = "perf may not sample the whole machine; nothing was sampled";
         return Refusal::cannot_run("perf.not_permitted", what)
             .hint("run as root, or lower kernel.perf_event_paranoid to -1");
     }
-    if lower.contains("unknown option")
-        || lower.contains("usage:")
-        || lower.contains("failed to parse")
-    {
+    if says(&["unknown option", "usage:", "failed to parse"]) {
         let what = format!(
             "this perf cannot be switched on and off from outside ({line}); nothing was sampled"
         );
@@ -174,13 +169,12 @@ pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
     };
     let taken = files::read_script(BufReader::with_capacity(1 << 18, output), how);
     let ended = child.wait();
-    let mut said = String::new();
-    let _ = File::open(&complaints).and_then(|file| file.take(1 << 16).read_to_string(&mut said));
+    let said = std::fs::read_to_string(&complaints).unwrap_or_default();
     let _ = std::fs::remove_file(&complaints);
     let taken = taken.at(data, "perf.data is still there")?;
     if taken.counts.total == 0 {
         let word = match ended.is_ok_and(|status| status.success()) {
-            true => String::from("perf recorded no samples"),
+            true => "perf recorded no samples".to_owned(),
             false => refusal_for(&said).message,
         };
         let what = format!("{}: {word}; nothing can be said about CPU", data.display());
@@ -197,11 +191,7 @@ mod tests {
     #[test]
     fn what_perf_complains_about_becomes_one_clear_line() {
         for (said, code) in [
-            (
-                "Error:\nAccess to performance monitoring and observability operations is \
-                 limited.\n",
-                "perf.not_permitted",
-            ),
+            ("Error:\nAccess to performance monitoring is limited.\n", "perf.not_permitted"),
             ("  Error: unknown option `control=fd:0,1'\n\n Usage: perf record", "perf.too_old"),
             ("failed to write perf data, error: No space left on device\n", "perf.failed"),
             ("", "perf.failed"),

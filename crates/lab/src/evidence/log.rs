@@ -6,7 +6,7 @@
 //! again; one lab writes to a directory at a time; outputs are named relative to the run's
 //! directory, so that a run can be moved and shared.
 
-use super::process::{Interrupt, Order, monotonic};
+use super::process::{Interrupt, Order, PLACE, monotonic};
 use crate::{AtPath, Refusal};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -185,31 +185,23 @@ impl Evidence {
     /// Run a command and write down everything about it. `Ok` says that it is written down, not
     /// that it succeeded.
     pub fn run(&self, order: &Order) -> Result<Ran, Refusal> {
-        self.run_with(order, |_| Ok(Vec::new()), |_, _| Vec::new())
-    }
-
-    /// As [`Evidence::run`]: `prepare` writes files that the command needs and returns arguments to
-    /// add, `collect` names files that the command wrote. Both are given the place for them: a path
-    /// to which an extension is added.
-    pub fn run_with(
-        &self,
-        order: &Order,
-        prepare: impl FnOnce(&Path) -> io::Result<Vec<String>>,
-        collect: impl FnOnce(&Path, &Exit) -> Vec<PathBuf>,
-    ) -> Result<Ran, Refusal> {
-        if !order.takes_away {
-            self.check_space()?;
+        let is_short = |least: u64| free_bytes(&self.dir).is_some_and(|free| free < least);
+        if !order.takes_away && is_short(self.free_min_bytes) {
+            return Err(Refusal::disk_full(&self.dir));
         }
         let n = self.take_number();
         let mut order = order.clone();
         let stem = stem(n, order.program());
         let place = self.dir.join(FOLDER).join(&stem);
-        order.argv.extend(prepare(&place).at(&self.dir, HINT)?);
-        let began_unix_s = unix_now_s();
+        if let Some(job) = &order.job {
+            let path = place.with_extension("fio");
+            fs::write(&path, job.replace(PLACE, &place.to_string_lossy())).at(&path, HINT)?;
+            order.argv.push(path.to_string_lossy().into_owned());
+        }
         let mut begun = Begun {
             n,
             why: order.why.clone(),
-            began_unix_s,
+            began_unix_s: unix_now_s(),
             argv: order.argv.clone(),
             program: order.program().to_owned(),
             env: order.env.clone(),
@@ -225,24 +217,24 @@ impl Evidence {
             let _ = write_begun(&place, &begun);
         });
         let duration_s = monotonic().saturating_sub(start).as_secs_f64();
-        let files = collect(&place, &exit);
-        let cut_off =
-            !exit.is_success() && free_bytes(&self.dir).is_some_and(|free| free < CUT_OFF_BYTES);
-        let entry = self.finish(begun, exit, duration_s, &files)?;
+        let cut_off = !exit.is_success() && is_short(CUT_OFF_BYTES);
+        let entry = self.finish(begun, exit, duration_s)?;
         if cut_off {
             return Err(Refusal::disk_full(&self.dir));
         }
         Ok(Ran { entry, dir: self.dir.clone() })
     }
 
-    fn finish(
-        &self,
-        begun: Begun,
-        exit: Exit,
-        duration_s: f64,
-        files: &[PathBuf],
-    ) -> Result<Entry, Refusal> {
-        let place = self.dir.join(FOLDER).join(stem(begun.n, &begun.program));
+    fn finish(&self, begun: Begun, exit: Exit, duration_s: f64) -> Result<Entry, Refusal> {
+        let stem = stem(begun.n, &begun.program);
+        let place = self.dir.join(FOLDER).join(&stem);
+        let own = ["stdout", "stderr", "begun"].map(|extension| place.with_extension(extension));
+        let is_beside = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.starts_with(&stem) && !own.contains(path)
+        };
+        let mut files = self.files()?;
+        files.retain(is_beside);
         let keep = |path: &Path| keep(&self.dir, path).at(path, HINT);
         let entry = Entry {
             n: begun.n,
@@ -274,24 +266,29 @@ impl Evidence {
 
     /// Lines for the commands of which only a `.begun` is left.
     fn close_abandoned(&self, last: u64) -> Result<(), Refusal> {
-        let folder = self.dir.join(FOLDER);
-        let items = fs::read_dir(&folder).at(&folder, HINT)?;
-        let paths: io::Result<Vec<PathBuf>> = items.map(|item| Ok(item?.path())).collect();
-        let mut paths = paths.at(&folder, HINT)?;
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "begun"));
-        paths.sort();
-        for path in paths {
-            let text = fs::read(&path).at(&folder, HINT)?;
+        let is_begun = |path: &PathBuf| path.extension().is_some_and(|it| it == "begun");
+        for path in self.files()?.into_iter().filter(is_begun) {
+            let text = fs::read(&path).at(&path, HINT)?;
             match serde_json::from_slice::<Begun>(&text) {
                 Ok(begun) if begun.n > last => {
                     self.lock().next = begun.n + 1;
                     self.abandon(begun, &path)?;
                 }
                 // Its line is there already, or the file was torn before the command started.
-                _ => fs::remove_file(&path).at(&folder, HINT)?,
+                _ => fs::remove_file(&path).at(&path, HINT)?,
             }
         }
         Ok(())
+    }
+
+    /// All outputs, in order.
+    fn files(&self) -> Result<Vec<PathBuf>, Refusal> {
+        let folder = self.dir.join(FOLDER);
+        let items = fs::read_dir(&folder).at(&folder, HINT)?;
+        let paths: io::Result<Vec<PathBuf>> = items.map(|item| Ok(item?.path())).collect();
+        let mut paths = paths.at(&folder, HINT)?;
+        paths.sort();
+        Ok(paths)
     }
 
     fn abandon(&self, begun: Begun, path: &Path) -> Result<(), Refusal> {
@@ -303,7 +300,7 @@ impl Evidence {
             let made = options.append(true).create(true).open(path.with_extension(extension));
             made.at(path, HINT)?;
         }
-        self.finish(begun, Exit::Abandoned, 0.0, &[]).map(drop)
+        self.finish(begun, Exit::Abandoned, 0.0).map(drop)
     }
 
     fn take_number(&self) -> u64 {
@@ -316,13 +313,6 @@ impl Evidence {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         // Whoever panicked while holding it left a whole line or none.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn check_space(&self) -> Result<(), Refusal> {
-        match free_bytes(&self.dir) {
-            Some(free) if free < self.free_min_bytes => Err(Refusal::disk_full(&self.dir)),
-            _ => Ok(()),
-        }
     }
 }
 

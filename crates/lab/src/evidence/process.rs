@@ -20,10 +20,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How soon an interruption is noticed at the latest, nanoseconds.
 const LOOK_NS: i64 = 200_000_000;
 
+/// Stands in a job file for a path to which extensions are added.
+pub const PLACE: &str = "@PLACE@";
+
 #[derive(Clone, Debug)]
 pub struct Order {
     pub argv: Vec<String>,
     pub why: String,
+    /// A job file that becomes its last argument. [`PLACE`] in it is replaced by where it lies:
+    /// what it writes there is kept.
+    pub job: Option<String>,
     /// Environment to set beside `LC_ALL=C`.
     pub env: BTreeMap<String, String>,
     /// When it is ended at the latest.
@@ -39,6 +45,7 @@ impl Order {
         Order {
             argv: argv.into_iter().map(Into::into).collect(),
             why: why.to_owned(),
+            job: None,
             env: BTreeMap::from([("LC_ALL".to_owned(), "C".to_owned())]),
             limit: Duration::from_secs(60),
             takes_away: false,

@@ -59,12 +59,9 @@ impl Reference {
     }
 
     pub fn shipped() -> Vec<Reference> {
-        #[derive(Deserialize)]
-        struct Table {
-            reference: Vec<Reference>,
-        }
+        type Table = std::collections::BTreeMap<String, Vec<Reference>>;
         let read = toml::from_str::<Table>(include_str!("../../models/references.toml"));
-        read.map_or_else(|_| Vec::new(), |table| table.reference)
+        read.unwrap_or_default().remove("reference").unwrap_or_default()
     }
 
     pub fn named(name: &str) -> Result<Reference, Refusal> {

@@ -47,11 +47,8 @@ fn a_file_system_is_made_only_on_an_array_that_names_one_and_counts_as_overwriti
 #[test]
 fn what_the_first_write_costs_is_told_in_both_directions_and_not_of_a_short_fill() {
     let fill = |rate: f64, seconds: f64| {
-        let mut workload = crate::record::sample().workload;
-        (workload.name, workload.mix) = ("fill".to_owned(), "write".to_owned());
-        let mut one = blank("f", &workload);
-        (one.write.bytes_per_s, one.write.bytes) = (rate, 0);
-        one.write.bytes = format!("{:.0}", rate * seconds).parse().unwrap();
+        let mut one = blank("f", &crate::record::Workload::default());
+        (one.write.bytes_per_s, one.write.bytes) = (rate, crate::units::whole(rate * seconds));
         one
     };
     let told = |first: f64, second: f64| first_write(&fill(first, 60.0), &fill(second, 60.0));
