@@ -1,9 +1,8 @@
 //! Engines behind one interface: make an array, serve it to the load generator, take members out,
 //! put them in, tear down.
 //!
-//! - needs: what is needed of the machine
+//! - needs: what is needed of the machine; block devices for members that are files
 //! - settings: what engines are set to, and several values to be tried
-//! - loops: block devices for members that are files
 //! - commands: running programs, or only writing down what an engine would be told
 //! - recorded: programs from a transcript, for tests
 //! - ashlar, btrfs, mdadm: one engine each
@@ -15,7 +14,6 @@
 pub mod ashlar;
 pub mod btrfs;
 pub mod commands;
-pub mod loops;
 pub mod mdadm;
 pub mod needs;
 #[cfg(test)]

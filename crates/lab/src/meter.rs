@@ -283,29 +283,19 @@ mod tests {
         let inspection =
             Inspection::of(captured(&place).expect("a capture"), None, Given::default());
         let meter = Meter::of(&inspection);
-        let names: Vec<&String> =
-            meter.topology.drive_names.iter().flat_map(|(_, names)| names).collect();
+        let names = meter.topology.drive_names.iter().flat_map(|(_, names)| names);
+        let names: Vec<String> = names.cloned().collect();
         assert_eq!(names.len(), 60);
-        let reading = |seconds: u64| Reading {
-            drives: names
-                .iter()
-                .map(|name| {
-                    let bytes = 100_000_000 * seconds;
-                    let counters =
-                        Counters { bytes, busy_ms: 500 * seconds, waited_ms: 3000 * seconds };
-                    ((*name).clone(), counters)
-                })
-                .collect(),
-            taken: Duration::from_secs(seconds),
-            ..Reading::default()
+        let reading = |seconds: u64| {
+            let (bytes, busy_ms, waited_ms) =
+                (100_000_000 * seconds, 500 * seconds, 3000 * seconds);
+            let counters = Counters { bytes, busy_ms, waited_ms };
+            let drives = names.iter().map(|name| (name.clone(), counters)).collect();
+            Reading { drives, taken: Duration::from_secs(seconds), ..Reading::default() }
         };
         let load = meter.between(&reading(10), &reading(20)).expect("seen");
-        let controllers: Vec<f64> = load
-            .links
-            .iter()
-            .filter(|link| link.id.contains(">socket"))
-            .map(|link| link.bytes_per_s / 1e6)
-            .collect();
+        let controllers = load.links.iter().filter(|link| link.id.contains(">socket"));
+        let controllers: Vec<f64> = controllers.map(|link| link.bytes_per_s / 1e6).collect();
         assert_eq!(controllers.len(), 4, "{:?}", load.links);
         assert!(controllers.iter().all(|rate| (rate - 1500.0).abs() < 1e-6), "{controllers:?}");
         assert!(load.drives.iter().all(|drive| (drive.busy - 0.5).abs() < 1e-9));

@@ -1,7 +1,6 @@
 //! `ashlar lab compare`.
 
-use super::fingerprint::differences;
-use super::stored::{self, Pair};
+use super::stored::{self, Pair, differences};
 use super::turns::{self, Losses, Side};
 use crate::adapter::settings::variants;
 use crate::plan::cli::{Common, Order, carry_out};

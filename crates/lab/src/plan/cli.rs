@@ -8,8 +8,7 @@ use super::points::{Expanded, Group, Point, Target, expand};
 use super::progress::{Progress, duration};
 use crate::adapter::by_name;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
-use crate::adapter::loops;
-use crate::adapter::needs::{Need, refuse_missing};
+use crate::adapter::needs::{Need, of_members, refuse_missing};
 use crate::evidence::log::{sha256, unix_whole_s};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard::refuse_unless_named;
@@ -229,7 +228,7 @@ fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
         let Some(array) = array else { continue };
         if array.is_made() {
             needs.extend(by_name(&array.engine)?.needs());
-            needs.extend(loops::needs(&array.members));
+            needs.extend(of_members(&array.members));
         }
         let commands = group.before.iter().chain(&group.after).filter_map(|argv| argv.first());
         needs.extend(commands.map(|program| Need::program(program)));

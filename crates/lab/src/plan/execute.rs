@@ -1,6 +1,5 @@
 //! Measuring the groups of a plan one by one.
 //!
-//! - again: raw drives measured once more, where a figure is above what they gave
 //! - point: one load with everything around it
 //! - conclude: what the points of a group show together
 //!
@@ -9,7 +8,6 @@
 //! everything before it kept; however it ends, what was made is taken away, and members
 //! are in again.
 
-mod again;
 mod conclude;
 mod point;
 
@@ -24,7 +22,7 @@ use super::points::{Expanded, Group, Point};
 use super::progress::Progress;
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::loops::{Devices, is_block_device};
+use crate::adapter::needs::{Devices, is_block_device};
 use crate::evidence::Evidence;
 use crate::inspect::models::Library;
 use crate::inspect::server::software::Memory;

@@ -8,7 +8,7 @@
 use super::file::Array;
 use super::points::{FILL_BYTES_PER_S, Group, START_S};
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::loops::Devices;
+use crate::adapter::needs::Devices;
 use crate::adapter::{self, Engine, Wanted, by_name, lost, word};
 use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;

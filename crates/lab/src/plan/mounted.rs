@@ -8,7 +8,7 @@ use super::file::{Array, FileSystem};
 use super::made::{fill, place};
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::loops::Devices;
+use crate::adapter::needs::Devices;
 use crate::adapter::word;
 use crate::evidence::Evidence;
 use crate::metrics::latency::to_f64;

@@ -65,23 +65,18 @@ impl Bench {
         loop {
             let files = std::fs::read_dir(&evidence).into_iter().flatten().flatten();
             let is_load = |path: PathBuf| {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
                 path.extension().is_some_and(|it| it == "begun")
-                    && std::fs::read_to_string(&path).is_ok_and(|text| {
-                        (text.contains("array.sweep ") || text.contains("degraded "))
-                            && text.contains("\"pid\":")
-                            && !text.contains("\"pid\":null")
-                    })
+                    && (text.contains("array.sweep ") || text.contains("degraded "))
+                    && text.contains("\"pid\":")
+                    && !text.contains("\"pid\":null")
             };
             if files.map(|file| file.path()).any(is_load) {
                 return;
             }
             if let Some(status) = lab.try_wait().expect("asked") {
-                let mut said = String::new();
-                let _ = std::io::Read::read_to_string(
-                    &mut lab.stderr.take().expect("piped"),
-                    &mut said,
-                );
-                panic!("it ended before the load began, {status}: {said}");
+                let said = std::io::read_to_string(lab.stderr.take().expect("piped"));
+                panic!("it ended before the load began, {status}: {said:?}");
             }
             std::thread::yield_now();
         }
@@ -129,10 +124,8 @@ fn an_interrupted_run_leaves_nothing(engine: &str) {
     let (code, said) = ended(lab);
     assert_eq!(bench.left(), Vec::<String>::new(), "{said}");
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.matches("taking away what was made").count() == 1 && said.contains("--resume"),
-        "{said}"
-    );
+    assert_eq!(said.matches("taking away what was made").count(), 1, "{said}");
+    assert!(said.contains("--resume"), "{said}");
 }
 
 #[test]
@@ -206,9 +199,6 @@ fn members_that_the_plan_took_out_come_back_although_the_run_was_interrupted() {
     bench.await_load(&mut lab);
     interrupt(&lab);
     let (code, said) = ended(lab);
-    assert_eq!(
-        (code, std::fs::read_to_string(&hooks).expect("there").as_str()),
-        (Some(1), "out\nback\n"),
-        "{said}"
-    );
+    let told = std::fs::read_to_string(&hooks).expect("there");
+    assert_eq!((code, told.as_str()), (Some(1), "out\nback\n"), "{said}");
 }

@@ -108,15 +108,14 @@ fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
     // The program wrote a whole stripe at a time: wherever the kernel cuts, it cuts inside one.
     assert!(number(&issued["off_stripe"]) > 0, "{account}");
     assert!(device["limits"]["max_segments"].is_string(), "{account}");
-    let instances = std::fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs");
-    let left =
-        instances.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("ashlar-lab"));
     // Tests of other runs may have one at this moment; ours ended with its process.
-    let alive = |it: &std::fs::DirEntry| {
-        let pid = it.file_name().to_string_lossy().trim_start_matches("ashlar-lab-").to_owned();
-        Path::new("/proc").join(pid).exists()
+    let instances = std::fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs");
+    let is_left = |it: std::fs::DirEntry| {
+        let name = it.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix("ashlar-lab-");
+        pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
     };
-    assert!(left.into_iter().all(|it| alive(&it)), "a trace instance was left behind");
+    assert!(!instances.flatten().any(is_left), "a trace instance was left behind");
 }
 
 #[test]
