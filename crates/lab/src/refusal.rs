@@ -40,7 +40,8 @@ impl Refusal {
     /// A file that there is no space for: exit code 2.
     pub fn disk_full(path: &Path) -> Refusal {
         let said = format!("no space left at {}; what was measured so far is kept", path.display());
-        Refusal::cannot_run("disk.full", said).hint("make room, then go on with --resume")
+        Refusal::cannot_run("disk.full", said)
+            .hint("make room and start it again; a run goes on with --resume")
     }
 
     /// With what to do next.

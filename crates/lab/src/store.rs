@@ -87,17 +87,8 @@ impl RunDir {
     /// If it cannot be written; what was there stays.
     pub fn append(&self, record: &Record) -> Result<(), Refusal> {
         let name = self.path.join("records.jsonl");
-        let mut line = serde_json::to_vec(record)
-            .map_err(|error| Refusal::cannot_run("record.unwritable", error.to_string()))?;
-        line.push(b'\n');
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
-        let mut file = options.open(&name).at(&name, HINT)?;
-        if has_torn_end(&mut file).at(&name, HINT)? {
-            line.insert(0, b'\n');
-        }
-        file.write_all(&line).at(&name, HINT)?;
-        file.sync_data().at(&name, HINT)
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(&name);
+        opened.and_then(|mut file| append_line(&mut file, record)).at(&name, HINT)
     }
 
     /// Read everything.
@@ -128,6 +119,18 @@ impl RunDir {
         }
         Ok(run)
     }
+}
+
+/// Append `line` to a file of lines of JSON, on a line of its own also after a torn one; it is on
+/// disk when this returns.
+pub fn append_line(file: &mut File, line: &impl Serialize) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    if has_torn_end(file)? {
+        text.insert(0, b'\n');
+    }
+    file.write_all(&text)?;
+    file.sync_data()
 }
 
 /// Whether the last line was not written to its end: the next one must not be glued to it.

@@ -8,6 +8,7 @@ use crate::record::{ArrayCondition, Check, Record};
 use crate::refusal::Refusal;
 use crate::rules;
 use crate::units;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -90,64 +91,55 @@ pub fn plan(args: &Args, engines: &[(&String, Side)], losses: Losses) -> Result<
         args.level,
         args.members.len()
     );
-    let mut text = format!("drives = {}\n{}", paths(args), head(args, &question, losses));
     let is_twice = |engine| engines.iter().filter(|it| it.0 == engine).count() > 1;
-    for (engine, side) in engines {
-        text += &array(args, (engine, *side), losses);
+    let arrays = engines.iter().map(|(engine, side)| {
+        let mut array = array(args, (engine, *side), losses);
         if is_twice(*engine) {
-            text += &format!("name = \"{}\"\n", side.of(args).0);
+            array["name"] = side.of(args).0.into();
         }
-    }
-    if !args.members.is_empty() {
-        text += &raw(args, losses);
-    }
-    text += &turns(args, args.rounds, losses.out);
-    Ok(text)
+        array
+    });
+    let mut plan = head(args, &question, losses);
+    plan["drives"] = json!(args.members);
+    plan["arrays"] = arrays.collect();
+    let raw = if args.members.is_empty() { Vec::new() } else { raw(args, losses) };
+    plan["stages"] = raw.into_iter().chain([turns(args, args.rounds, losses.out)]).collect();
+    Ok(in_toml(&plan))
 }
 
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+/// A plan's text. It has strings, numbers, lists and tables only, all of which TOML can say.
+fn in_toml(plan: &Value) -> String {
+    toml::to_string(plan).unwrap_or_default()
 }
 
-fn listed<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    format!("[{}]", words.map(quoted).collect::<Vec<_>>().join(", "))
-}
-
-fn paths(args: &Args) -> String {
-    let names: Vec<String> = args.members.iter().map(|it| it.display().to_string()).collect();
-    listed(names.iter().map(String::as_str))
-}
-
-fn head(args: &Args, question: &str, losses: Losses) -> String {
+fn head(args: &Args, question: &str, losses: Losses) -> Value {
     let span_mib = (args.span / u64::from(losses.data)).max(1);
-    format!(
-        "question = {}\nruntime_s = {}\nramp_s = {}\ndrive_span = \"{span_mib}m\"\n",
-        quoted(question),
-        args.seconds,
-        (args.seconds / 10).min(5)
-    )
+    json!({
+        "question": question,
+        "runtime_s": args.seconds,
+        "ramp_s": (args.seconds / 10).min(5),
+        "drive_span": format!("{span_mib}m"),
+    })
 }
 
-fn array(args: &Args, (engine, side): (&str, Side), losses: Losses) -> String {
-    let shell = |line: &String| listed(["sh", "-c", line.as_str()].into_iter());
-    let all = |lines: &[String]| lines.iter().map(shell).collect::<Vec<_>>().join(", ");
-    let [set, unset] = side.of(args).1.map(all);
-    let members = match device(engine) {
-        Some(path) => format!(
-            "[{}]\ndata_members = {}\nparity_members = {}",
-            quoted(path),
-            losses.data,
-            losses.parity
-        ),
-        None => paths(args),
-    };
-    format!(
-        "[[arrays]]\nengine = {}\nlevel = {}\nstrip = \"{STRIP_KIB}k\"\nspan = \"{}m\"\n\
-         members = {members}\nset = [{set}]\nunset = [{unset}]\n",
-        quoted(engine),
-        quoted(&args.level),
-        args.span
-    )
+fn array(args: &Args, (engine, side): (&str, Side), losses: Losses) -> Value {
+    let shell = |line: &String| json!(["sh", "-c", line]);
+    let [set, unset] = side.of(args).1.map(|lines| lines.iter().map(shell).collect::<Value>());
+    let mut array = json!({
+        "engine": engine,
+        "level": args.level,
+        "strip": format!("{STRIP_KIB}k"),
+        "span": format!("{}m", args.span),
+        "members": args.members,
+        "set": set,
+        "unset": unset,
+    });
+    if let Some(path) = device(engine) {
+        array["members"] = json!([path]);
+        array["data_members"] = losses.data.into();
+        array["parity_members"] = losses.parity.into();
+    }
+    array
 }
 
 fn profiles(args: &Args) -> Vec<&str> {
@@ -158,19 +150,20 @@ fn profiles(args: &Args) -> Vec<&str> {
     args.loads.iter().map(|load| profile(load.as_str())).collect()
 }
 
-fn turns(args: &Args, rounds: u32, losses: u32) -> String {
-    format!(
-        "[[stages]]\nkind = \"compare\"\nprofiles = {}\njobs = {:?}\ndepths = {:?}\n\
-         rounds = {rounds}\nlosses = {losses}\n",
-        listed(profiles(args).into_iter()),
-        args.jobs,
-        args.depths
-    )
+fn turns(args: &Args, rounds: u32, losses: u32) -> Value {
+    json!({
+        "kind": "compare",
+        "profiles": profiles(args),
+        "jobs": args.jobs,
+        "depths": args.depths,
+        "rounds": rounds,
+        "losses": losses,
+    })
 }
 
 /// Raw loads of all devices at once: streams in both directions, and for each load of the array
 /// what it is to its members, as deep as it puts it there.
-fn raw(args: &Args, losses: Losses) -> String {
+fn raw(args: &Args, losses: Losses) -> Vec<Value> {
     let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     let mut ask = |profile, depth: u32| {
         wanted.entry(profile).or_default().insert(depth.clamp(1, DEPTH_MAX));
@@ -197,14 +190,10 @@ fn raw(args: &Args, losses: Losses) -> String {
             }
         }
     }
-    let stage = |profile: &str, depths: &BTreeSet<u32>| {
-        format!(
-            "[[stages]]\nkind = \"raw.all\"\nprofiles = [\"{profile}\"]\ndepths = {:?}\n",
-            depths.iter().collect::<Vec<_>>()
-        )
-    };
-    let stages = wanted.iter().rev().map(|(profile, depths)| stage(profile, depths));
-    std::iter::once("[[stages]]\nkind = \"precondition\"\n".to_owned()).chain(stages).collect()
+    let stages = wanted.iter().rev().map(
+        |(profile, depths)| json!({ "kind": "raw.all", "profiles": [profile], "depths": depths }),
+    );
+    std::iter::once(json!({ "kind": "precondition" })).chain(stages).collect()
 }
 
 /// The engine with the best of several settings: each is made once and measured healthy by
@@ -217,10 +206,10 @@ pub fn tuned(
 ) -> Result<(String, Option<Record>), Refusal> {
     let [_, _, ..] = variants else { return Ok((variants.concat(), None)) };
     let losses = Losses::of(args)?;
-    let mut text = head(args, "which settings are best?", losses);
-    variants.iter().for_each(|engine| text += &array(args, (engine, side), losses));
-    text += &turns(args, 1, 0);
-    let records = measure(&text)?;
+    let mut plan = head(args, "which settings are best?", losses);
+    plan["arrays"] = variants.iter().map(|engine| array(args, (engine, side), losses)).collect();
+    plan["stages"] = json!([turns(args, 1, 0)]);
+    let records = measure(&in_toml(&plan))?;
     let mut rates: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let measured = records.iter().filter_map(Record::measurement);
     for it in measured.filter(|it| it.condition == ArrayCondition::Healthy) {

@@ -6,7 +6,7 @@
 //! said to be in are refused.
 
 use super::groups::{Group, Groups, WorkKind};
-use super::tally::{CONTEXTS, Context, Counts, EngineCounts};
+use super::tally::{Context, Counts, EngineCounts};
 use crate::Refusal;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Share, Unit, Window};
@@ -257,9 +257,7 @@ impl Scale {
             kind,
             share: self.share(count),
         });
-        let contexts = CONTEXTS.iter().filter_map(|(context, _)| {
-            counts.contexts.get(context).map(|count| (*context, self.share(*count)))
-        });
+        let contexts = counts.contexts.iter().map(|(it, count)| (*it, self.share(*count)));
         GroupAccount {
             name: group.name.clone(),
             version: group.version,

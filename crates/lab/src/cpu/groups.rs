@@ -26,9 +26,6 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("dm", include_str!("../../groups/dm.toml")),
 ];
 
-/// Most engines at once: their numbers are bits of a word.
-const GROUPS_MAX: usize = 32;
-
 /// Whether work is what the user pays an engine for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,7 +109,7 @@ impl Groups {
     /// name of one of ours replaces it.
     ///
     /// # Errors
-    /// A file that cannot be read or understood, by name; more than [`GROUPS_MAX`].
+    /// A file that cannot be read or understood, by name.
     pub fn load(files: &[impl AsRef<Path>]) -> Result<Groups, Refusal> {
         let mut all = Vec::new();
         for path in files {
@@ -133,13 +130,7 @@ impl Groups {
         let used: Vec<Vec<Work>> = all.iter().map(used).collect();
         all.iter_mut().zip(used).for_each(|(file, used)| file.work.extend(used));
         all.retain(|file| !file.belongs.is_empty());
-        match all.len() {
-            ..=GROUPS_MAX => Ok(Groups { all }),
-            more => {
-                let what = format!("{more} function groups; {GROUPS_MAX} at once are the most");
-                Err(Refusal::cannot_run("groups.too_many", what).hint("give fewer --groups"))
-            }
-        }
+        Ok(Groups { all })
     }
 }
 

@@ -32,14 +32,18 @@ pub enum Context {
     EngineThread,
 }
 
-/// How contexts are called in tables, in the order of [`Context`].
-pub const CONTEXTS: [(Context, &str); 5] = [
-    (Context::Client, "client"),
-    (Context::KernelThread, "kernel thread"),
-    (Context::Kworker, "kworker"),
-    (Context::Softirq, "softirq"),
-    (Context::EngineThread, "engine thread"),
-];
+impl Context {
+    /// How it is called in tables.
+    pub fn title(self) -> &'static str {
+        match self {
+            Context::Client => "client",
+            Context::KernelThread => "kernel thread",
+            Context::Kworker => "kworker",
+            Context::Softirq => "softirq",
+            Context::EngineThread => "engine thread",
+        }
+    }
+}
 
 /// What one stack was found to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -434,7 +438,7 @@ fn number(text: &[u8]) -> Option<u64> {
 mod tests {
     //! What belongs to whom: stacks as perf shows them for md, ZFS, btrfs, SPDK and Ashlar.
 
-    use super::{CONTEXTS, Counts, Tally};
+    use super::{Counts, Tally};
     use crate::cpu::groups::Groups;
     use regex::Regex;
 
@@ -452,8 +456,7 @@ mod tests {
         let (counts, groups) = tally(&[line]);
         let (engine, group) =
             counts.engines.iter().zip(&groups.all).find(|(it, _)| it.total() > 0)?;
-        let context = *engine.contexts.keys().next().expect("one");
-        let context = CONTEXTS.iter().find(|(it, _)| *it == context).expect("known").1;
+        let context = engine.contexts.keys().next().expect("one").title();
         let work = engine.work.iter().position(|count| *count > 0).expect("one");
         let work = group.work.get(work).map_or("not told apart", |work| work.name.as_str());
         Some(format!("{}, {context}, {work}", group.name))

@@ -5,7 +5,7 @@
 
 use super::account::{CpuAccount, GroupAccount, Row, Sampling};
 use super::groups::WorkKind;
-use super::tally::{CONTEXTS, Context};
+use super::tally::Context;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Share, Unit};
 use crate::metrics::spread::Spread;
@@ -60,14 +60,12 @@ fn one_group(out: &mut Rows, group: &GroupAccount) {
         let share = percent(share);
         out.row(title, format_args!("{part:<14} {share:>14}   {of:>5.1} % of {name}{note}"));
     };
-    for (context, title) in CONTEXTS {
+    for (context, share) in &group.contexts {
         let note = match context {
             Context::Client => "   engine work done on the client's CPU time",
             _ => "",
         };
-        if let Some(share) = group.contexts.get(&context) {
-            part("  in", title, *share, note);
-        }
+        part("  in", context.title(), *share, note);
     }
     for (title, share) in [
         ("useful", group.useful),

@@ -9,9 +9,10 @@ use super::text;
 use crate::metrics::share::{Unit, Window};
 use crate::metrics::spread::SPIKE_POINTS;
 use crate::record::Record;
+use crate::store::append_line;
 use crate::{AtPath, Refusal};
 use regex::Regex;
-use std::io::Write;
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -145,18 +146,16 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
 
 fn finish(args: &Args, account: CpuAccount, json: bool) -> Result<ExitCode, Refusal> {
     let shown = text::text(&account);
-    let record = serde_json::to_string(&Record::Cpu(Box::new(account))).map_err(|error| {
-        Refusal::cannot_run("cpu.not_printed", error.to_string()).hint("this is a bug of the lab")
-    })?;
+    let record = Record::Cpu(Box::new(account));
     if let Some(out) = &args.out {
         let path = out.join("records.jsonl");
-        let opened = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+        let opened = OpenOptions::new().read(true).create(true).append(true).open(&path);
         opened
-            .and_then(|mut file| writeln!(file, "{record}"))
+            .and_then(|mut file| append_line(&mut file, &record))
             .at(&path, "the samples are still there; free space")?;
     }
     match json {
-        true => crate::say!("{record}"),
+        true => crate::say!("{}", serde_json::to_string(&record).unwrap_or_default()),
         false => crate::say_part!("{shown}"),
     }
     Ok(ExitCode::SUCCESS)

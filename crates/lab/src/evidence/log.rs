@@ -7,6 +7,7 @@
 //! directory, so that a run can be moved and shared.
 
 use super::process::{Interrupt, Order, PLACE, monotonic};
+use crate::store::append_line;
 use crate::{AtPath, Refusal};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -120,7 +121,6 @@ struct Begun {
     why: String,
     began_unix_s: f64,
     argv: Vec<String>,
-    program: String,
     #[serde(default)]
     env: BTreeMap<String, String>,
     pid: Option<u32>,
@@ -162,11 +162,6 @@ impl Evidence {
         }
         let mut text = String::new();
         log.read_to_string(&mut text).at(dir, HINT)?;
-        if !text.is_empty() && !text.ends_with('\n') {
-            // A power cut in the middle of a line: the torn line stays, the next one begins on its
-            // own.
-            log.write_all(b"\n").at(dir, HINT)?;
-        }
         let last = entries(&text).0.iter().map(|entry| entry.n).max().unwrap_or(0);
         let state = Mutex::new(State { log, next: last + 1 });
         let evidence = Evidence { dir: dir.to_owned(), state, interrupt, free_min_bytes };
@@ -191,7 +186,7 @@ impl Evidence {
         }
         let n = self.take_number();
         let mut order = order.clone();
-        let stem = stem(n, order.program());
+        let stem = stem(n, &order.argv);
         let place = self.dir.join(FOLDER).join(&stem);
         if let Some(job) = &order.job {
             let path = place.with_extension("fio");
@@ -203,7 +198,6 @@ impl Evidence {
             why: order.why.clone(),
             began_unix_s: unix_now_s(),
             argv: order.argv.clone(),
-            program: order.program().to_owned(),
             env: order.env.clone(),
             pid: None,
         };
@@ -226,7 +220,7 @@ impl Evidence {
     }
 
     fn finish(&self, begun: Begun, exit: Exit, duration_s: f64) -> Result<Entry, Refusal> {
-        let stem = stem(begun.n, &begun.program);
+        let stem = stem(begun.n, &begun.argv);
         let place = self.dir.join(FOLDER).join(&stem);
         let own = ["stdout", "stderr", "begun"].map(|extension| place.with_extension(extension));
         let is_beside = |path: &PathBuf| {
@@ -256,12 +250,7 @@ impl Evidence {
     }
 
     fn append(&self, entry: &Entry) -> Result<(), Refusal> {
-        let mut line = serde_json::to_string(entry)
-            .map_err(|error| Refusal::cannot_run("evidence.unwritable", error.to_string()))?;
-        line.push('\n');
-        let mut state = self.lock();
-        let written = state.log.write_all(line.as_bytes()).and_then(|()| state.log.sync_data());
-        written.at(&self.dir.join(LOG), HINT)
+        append_line(&mut self.lock().log, entry).at(&self.dir.join(LOG), HINT)
     }
 
     /// Lines for the commands of which only a `.begun` is left.
@@ -376,10 +365,13 @@ pub(crate) fn unix_whole_s() -> u64 {
     Duration::try_from_secs_f64(unix_now_s()).unwrap_or_default().as_secs()
 }
 
-fn stem(n: u64, program: &str) -> String {
+/// Name of a command's outputs: its number and its program, `command` if it names none.
+fn stem(n: u64, argv: &[String]) -> String {
+    let name = argv.first().and_then(|program| program.rsplit('/').next());
+    let name = name.filter(|name| !name.is_empty()).unwrap_or("command");
     // A dot would be taken for the beginning of an extension.
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
-    format!("{n:05}-{}", program.chars().map(plain).collect::<String>())
+    format!("{n:05}-{}", name.chars().map(plain).collect::<String>())
 }
 
 fn write_begun(place: &Path, begun: &Begun) -> io::Result<()> {

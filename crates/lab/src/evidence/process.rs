@@ -57,12 +57,6 @@ impl Order {
         Order { limit, ..self }
     }
 
-    /// The program's name without its directory; `command` if there is none.
-    pub(super) fn program(&self) -> &str {
-        let name = self.argv.first().and_then(|program| program.rsplit('/').next());
-        name.filter(|name| !name.is_empty()).unwrap_or("command")
-    }
-
     /// Run it to its end, with its outputs to these files. `began` is told the process id.
     pub(super) fn run(
         &self,

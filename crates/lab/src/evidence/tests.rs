@@ -87,7 +87,7 @@ fn numbers_go_on_after_a_crash_and_the_command_of_the_crash_has_its_line() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).run(&sh("echo one")).unwrap();
     let folder = dir.path().join("evidence");
-    let begun = r#"{"n":2,"why":"cut off","began_unix_s":5.0,"argv":["fio","a"],"program":"fio"}"#;
+    let begun = r#"{"n":2,"why":"cut off","began_unix_s":5.0,"argv":["fio","a"]}"#;
     fs::write(folder.join("00002-fio.begun"), begun).unwrap();
     fs::write(folder.join("00002-fio.stdout"), "half an out").unwrap();
     let mut log =
@@ -119,7 +119,7 @@ fn what_a_killed_lab_left_running_is_ended_and_a_stranger_of_that_number_is_not(
         let n = n + 1;
         let begun = format!(
             "{{\"n\":{n},\"why\":\"a test\",\"began_unix_s\":5.0,\"argv\":[\"sleep\",\
-             \"{seconds}\"],\"program\":\"sleep\",\"pid\":{}}}",
+             \"{seconds}\"],\"pid\":{}}}",
             child.id()
         );
         fs::write(folder.join(format!("0000{n}-sleep.begun")), begun).unwrap();

@@ -55,7 +55,7 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
         Exit::Code(_) => {}
         Exit::Interrupted => {
             return Err(Refusal::new("run.interrupted", "interrupted; what was measured is kept")
-                .hint("go on with --resume"));
+                .hint("start it again; a run goes on with --resume"));
         }
         Exit::NotStarted(why) => {
             let hint = "install fio 3.0 or later (package fio)";

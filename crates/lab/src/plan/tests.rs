@@ -274,14 +274,9 @@ fn a_profile_s_own_time_counts_in_the_estimate_and_the_plan_s_wins() {
 /// Jobs that wait for others come after them; those without a time end with their size.
 #[test]
 fn an_estimate_knows_jobs_that_wait_and_jobs_that_end_by_themselves() {
-    let place = tempfile::tempdir().unwrap();
     let jobs = "[a]\nrw=write\nbs=1m\nsize=5g\ntime_based=0\nruntime=0\n[b]\nstonewall\nrw=read\n\
                 bs=1m\ntime_based\nruntime=30\nramp_time=5\n";
-    std::fs::write(place.path().join("two.fio"), jobs).unwrap();
-    let text = "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\n\
-                two = \"two.fio\"\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"two\"]\n\
-                depths = [1]\n";
-    let all = expand(&Plan::parse(text).unwrap(), place.path(), &|_| 1 << 40).unwrap();
+    let all = profiles::filled(jobs, "depths = [1]\n").unwrap();
     let moved_s = f64::from(5_u32 << 10) * 1024.0 * 1024.0 / 500e6;
     let expected = moved_s + 35.0 + 2.0;
     assert!((all.expected_s() - expected).abs() < 1e-6, "{} and not {expected}", all.expected_s());
