@@ -194,7 +194,7 @@ fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if json {
         crate::say!(
             "{}",
-            serde_json::json!({
+            json!({
                 "pairs": stored.pairs,
                 "left_out": stored.left_out,
                 "worse": worse,

@@ -8,7 +8,7 @@ use super::tally::{Found, Stacks};
 use crate::{AtPath, Refusal};
 use inferno::flamegraph::{self, Options};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::Path;
 
 const UNWRITTEN: &str = "what was sampled is still there; free space or choose another directory";
@@ -43,13 +43,8 @@ pub fn folded(stacks: &Stacks, zoom: Zoom) -> Vec<String> {
 
 /// Write a folded file that says its unit and can be read by every flame graph program.
 pub fn write_folded(path: &Path, lines: &[String], unit: &str) -> Result<(), Refusal> {
-    let write = || {
-        let mut file = BufWriter::new(File::create(path)?);
-        writeln!(file, "{FOLDED_HEAD}{unit}")?;
-        lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
-        file.flush()
-    };
-    write().at(path, UNWRITTEN)
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(path, format!("{FOLDED_HEAD}{unit}\n{text}")).at(path, UNWRITTEN)
 }
 
 /// Draw `lines` into `path`. Nothing is drawn, and `false` returned, if there are none.

@@ -34,25 +34,16 @@ impl Sampler {
     /// Start perf with its events off; what it records goes to `data`.
     pub fn start(data: &Path, hz: f64) -> Result<Sampler, Refusal> {
         let complaints = data.with_extension("complaints");
-        let errors = File::create(&complaints)
-            .at(&complaints, "choose a directory that you may write to")?;
-        let spawned = Command::new("perf")
-            .args(["record", "-q", "-a", "-g", "-D", "-1", "--control=fd:0,1", "-F"])
+        let mut perf = Command::new("perf");
+        perf.args(["record", "-q", "-a", "-g", "-D", "-1", "--control=fd:0,1", "-F"])
             .arg(format!("{hz:.0}"))
             .arg("-o")
             .arg(data)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .spawn();
-        let mut child = spawned.map_err(|error| missing(&error))?;
-        let (Some(control), Some(ack)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Refusal::cannot_run("perf.failed", "perf has no pipes")
-                .hint("this is a bug of the lab"));
-        };
+            .stdin(Stdio::piped());
+        let (mut child, ack) = spawned(&mut perf, &complaints)?;
         let mut sampler = Sampler {
+            control: child.stdin.take(),
             child,
-            control: Some(control),
             ack: BufReader::new(ack),
             complaints,
             began: None,
@@ -123,10 +114,20 @@ impl Drop for Sampler {
     }
 }
 
-fn missing(error: &std::io::Error) -> Refusal {
-    let what = format!("perf cannot be started: {error}; nothing was sampled");
-    let hint = "install it (Debian: linux-perf, Red Hat: perf), or account for a file with --from";
-    Refusal::cannot_run("perf.missing", what).hint(hint)
+/// A perf that runs, and what it prints; what it complains about goes to a file.
+fn spawned(perf: &mut Command, complaints: &Path) -> Result<(Child, ChildStdout), Refusal> {
+    let errors =
+        File::create(complaints).at(complaints, "choose a directory that you may write to")?;
+    let mut child = perf.stdout(Stdio::piped()).stderr(errors).spawn().map_err(|error| {
+        let what = format!("perf cannot be started: {error}; nothing was sampled");
+        let hint =
+            "install it (Debian: linux-perf, Red Hat: perf), or account for a file with --from";
+        Refusal::cannot_run("perf.missing", what).hint(hint)
+    })?;
+    let output = child.stdout.take().ok_or_else(|| {
+        Refusal::cannot_run("perf.failed", "perf has no pipes").hint("this is a bug of the lab")
+    })?;
+    Ok((child, output))
 }
 
 fn refusal_for(said: &str) -> Refusal {
@@ -153,20 +154,11 @@ fn refusal_for(said: &str) -> Refusal {
 
 pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
     let complaints = data.with_extension("script-complaints");
-    let errors =
-        File::create(&complaints).at(&complaints, "choose a directory that you may write to")?;
-    let spawned = Command::new("perf")
-        .args(["script", "--no-inline", "-F", "comm,pid,tid,cpu,time,event,ip,sym,dso", "-i"])
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--no-inline", "-F", "comm,pid,tid,cpu,time,event,ip,sym,dso", "-i"])
         .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors)
-        .spawn();
-    let mut child = spawned.map_err(|error| missing(&error))?;
-    let Some(output) = child.stdout.take() else {
-        return Err(Refusal::cannot_run("perf.failed", "perf has no pipes")
-            .hint("this is a bug of the lab"));
-    };
+        .stdin(Stdio::null());
+    let (mut child, output) = spawned(&mut perf, &complaints)?;
     let taken = files::read_script(BufReader::with_capacity(1 << 18, output), how);
     let ended = child.wait();
     let said = std::fs::read_to_string(&complaints).unwrap_or_default();

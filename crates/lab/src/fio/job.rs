@@ -43,7 +43,7 @@ pub struct Job {
 }
 
 /// Options with two names, and the one the lab uses.
-const ALIASES: [(&str, &str); 12] = [
+const ALIASES: [(&str, &str); 11] = [
     ("blocksize", "bs"),
     ("blocksize_range", "bsrange"),
     ("blocksize_unaligned", "bs_unaligned"),
@@ -54,7 +54,6 @@ const ALIASES: [(&str, &str); 12] = [
     ("wait_for_previous", "stonewall"),
     ("steadystate", "ss"),
     ("steadystate_duration", "ss_dur"),
-    ("numa_cpu_nodes", "numa_cpu_nodes"),
     ("iodepth_batch_submit", "iodepth_batch"),
 ];
 

@@ -188,8 +188,8 @@ fn members_that_the_plan_took_out_come_back_although_the_run_was_interrupted() {
     let array = place.file("array", vec![0xa5; 8 << 20]);
     let hook = |word: &str| format!("[[\"sh\", \"-c\", \"echo {word} >> {}\"]]", hooks.display());
     let text = format!(
-        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\npath = {array:?}\ntake_out = {}\n\
-         restore = {}\n{}",
+        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\npath = {array:?}\n\
+         take_out = {}\nrestore = {}\n{}",
         hook("out"),
         hook("back"),
         stage("degraded", "rr-4k")

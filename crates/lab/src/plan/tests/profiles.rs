@@ -12,8 +12,8 @@ pub(super) fn filled(job: &str, lines: &str) -> Result<Expanded, Refusal> {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("own.fio"), job).unwrap();
     let text = format!(
-        "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\nown = \"own.fio\"\n[[stages]]\n\
-         kind = \"raw.all\"\nprofiles = [\"own\"]\n{lines}"
+        "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\nown = \"own.fio\"\n\
+         [[stages]]\nkind = \"raw.all\"\nprofiles = [\"own\"]\n{lines}"
     );
     expand(&Plan::parse(&text).unwrap(), place.path(), &|_| 1 << 40)
 }
