@@ -92,7 +92,21 @@ impl Flow {
 impl DeviceAccount {
     /// Nothing counted yet. Sizes must be above 0.
     pub fn new(device: &str, number: (u32, u32), geometry: Geometry) -> DeviceAccount {
-        DeviceAccount { device: device.to_owned(), number, geometry, ..DeviceAccount::default() }
+        let zero = |size: Option<u64>| size.map(|_| 0);
+        let (off_strip, off_stripe) =
+            (zero(geometry.strip_bytes), zero(geometry.stripe_data_bytes));
+        let flow = || Flow { off_strip, off_stripe, ..Flow::default() };
+        DeviceAccount {
+            device: device.to_owned(),
+            submitted_writes: flow(),
+            submitted_reads: flow(),
+            issued_writes: flow(),
+            issued_reads: flow(),
+            splits_off_stripe: off_stripe,
+            number,
+            geometry,
+            ..DeviceAccount::default()
+        }
     }
 
     pub fn add(&mut self, event: &Event) {

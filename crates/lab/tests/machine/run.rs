@@ -8,7 +8,7 @@ use crate::devices::{Loops, Throttle};
 use crate::program::{LAB, said, word};
 use crate::{Place, beside, checks, lab, listed, measured, skipped, stage};
 use ashlar_lab::validity::{Mark, Outcome};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -23,15 +23,10 @@ fn refused(output: &Output, code: i32) -> String {
 }
 
 /// Bytes without holes and without repetition.
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let words = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    });
-    words.take(bytes / 8).flatten().collect()
+fn noise(bytes: u64) -> Vec<u8> {
+    let (random, mut noise) = (std::fs::File::open("/dev/urandom").expect("there"), Vec::new());
+    random.take(bytes).read_to_end(&mut noise).expect("read");
+    noise
 }
 
 /// A plan that reads each of these files alone for a second, in order; `hook` is what takes a
