@@ -1,13 +1,11 @@
 //! Engines behind one interface: make an array, serve it to the load generator, take members out,
 //! put them in, tear down.
 //!
-//! - needs: what is needed of the machine
+//! - needs: what is needed of the machine; block devices for members that are files
 //! - settings: what engines are set to, and several values to be tried
-//! - imagined: what an engine would be told, for a dry run
-//! - loops: block devices for members that are files
-//! - commands: running programs, through the forensic log
+//! - commands: running programs, or only writing down what an engine would be told
 //! - recorded: programs from a transcript, for tests
-//! - ashlar, btrfs, mdadm, device: one engine each
+//! - ashlar, btrfs, mdadm: one engine each
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure
 //! halfway; an adapter writes only to the members it was given; it never asks a question on a
@@ -16,9 +14,6 @@
 pub mod ashlar;
 pub mod btrfs;
 pub mod commands;
-pub mod device;
-pub mod imagined;
-pub mod loops;
 pub mod mdadm;
 pub mod needs;
 #[cfg(test)]
@@ -27,30 +22,19 @@ pub mod settings;
 
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
-use commands::Commands;
+use commands::{Commands, Imagined};
 use needs::Need;
+use settings::Settings;
 use std::path::{Path, PathBuf};
 
-/// An array to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// Block devices that become its members.
-    pub members: Vec<PathBuf>,
-    /// `raid0`, `raid1`, `raid5`, `raid6`, `raid10`.
+    pub members: Vec<String>,
     pub level: String,
-    /// Strip size, bytes.
     pub strip_bytes: u64,
     /// An empty directory of its own, for mount points and sockets.
-    pub place: PathBuf,
-}
-
-/// What the load generator is to open.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Served {
-    /// A block device, or a file that does not exist yet.
-    pub path: PathBuf,
-    /// What lies between the load generator and the array: `XFS on a loop device on FUSE`.
-    pub way: String,
+    pub place: String,
 }
 
 /// A RAID engine that the lab can drive. It may be asked from a second thread whether it is busy.
@@ -58,20 +42,20 @@ pub trait Engine: Send + Sync {
     /// Name, version, kernel and tunables, read from the engine itself.
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal>;
 
-    /// What it needs of the machine.
     fn needs(&self) -> Vec<Need>;
 
-    /// Commands that print everything the engine says about the array: for the forensic log,
+    /// A command that prints everything the engine says about the array: for the forensic log,
     /// nothing is read out of it.
-    fn configuration(&self) -> Vec<Vec<String>> {
+    fn configuration(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Make the array and serve it.
+    /// Make the array and serve it: the block device, or the file that is not there yet, for the
+    /// load generator.
     ///
     /// # Errors
     /// If the engine refuses; what was made by then is taken away by [`destroy`](Engine::destroy).
-    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal>;
+    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<PathBuf, Refusal>;
 
     /// Take members out while the array is served, so that its next I/Os are degraded ones.
     fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal>;
@@ -99,7 +83,7 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
         "ashlar" => Ok(Box::new(ashlar::Ashlar::new(rest))),
         "btrfs" => Ok(Box::new(btrfs::Btrfs::set(settings::parse(rest, &["mount"])?))),
         "mdadm" => Ok(Box::new(mdadm::Mdadm::set(settings::parse(rest, &[])?))),
-        "device" if !rest.is_empty() => Ok(Box::new(device::HandedOver::new(Path::new(rest)))),
+        "device" if !rest.is_empty() => Ok(Box::new(HandedOver(PathBuf::from(rest)))),
         _ => Err(Refusal::cannot_run(
             "engine.unknown",
             format!("'{name}' is no engine that the lab can drive; nothing was done"),
@@ -111,33 +95,86 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
     }
 }
 
-/// Write down everything that `engine` says about its array. What it does not say is no fault.
-pub fn keep_configuration(engine: &dyn Engine, commands: &dyn Commands) -> Result<(), Refusal> {
-    for argv in engine.configuration() {
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        commands.run(&argv, "the array's whole configuration")?;
+/// A device, or a file, that somebody made by an engine that the lab cannot drive. It is measured
+/// as it is and never changed.
+struct HandedOver(PathBuf);
+
+impl HandedOver {
+    fn unknown(how: &str) -> Result<(), Refusal> {
+        let said = "the lab does not know what stands behind a device that was handed over";
+        let hint = format!("{how} by that engine's own means and measure again");
+        Err(Refusal::new("engine.cannot", said).hint(hint))
     }
-    Ok(())
 }
 
-/// The words of a command line.
-pub(crate) fn words(line: &[&str]) -> Vec<String> {
+impl Engine for HandedOver {
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
+    }
+
+    fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {
+        identity(commands, "device", Some(self.0.display().to_string()), Settings::new())
+    }
+
+    fn create(&mut self, _commands: &dyn Commands, _wanted: &Wanted) -> Result<PathBuf, Refusal> {
+        if !self.0.exists() {
+            let said = format!("{} does not exist; nothing was done", self.0.display());
+            return Err(Refusal::cannot_run("device.missing", said)
+                .hint("name a device or a file that is there"));
+        }
+        Ok(self.0.clone())
+    }
+
+    fn take_out(&mut self, _commands: &dyn Commands, _members: &[usize]) -> Result<(), Refusal> {
+        HandedOver::unknown("take members out")
+    }
+
+    fn put_in(&mut self, _commands: &dyn Commands, _member: usize) -> Result<(), Refusal> {
+        HandedOver::unknown("put members in")
+    }
+
+    fn is_busy(&self, _commands: &dyn Commands) -> Result<bool, Refusal> {
+        Ok(false)
+    }
+
+    fn destroy(&mut self, _commands: &dyn Commands) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// Whose identity it is; an engine of the kernel has the kernel's version.
+fn identity(
+    commands: &dyn Commands,
+    name: &str,
+    version: Option<String>,
+    tunables: Settings,
+) -> Result<EngineIdentity, Refusal> {
+    let kernel = commands.succeed(&["uname", "-r"], "which kernel")?.trim().to_owned();
+    let version = version.unwrap_or_else(|| kernel.clone());
+    Ok(EngineIdentity { name: name.to_owned(), version, kernel, tunables })
+}
+
+/// Which members are out when `out` of them are: every third one, so that neighbours stay.
+pub fn lost(out: std::ops::Range<usize>, members: usize) -> Vec<usize> {
+    out.map(|at| at * 3 % members.max(1)).collect()
+}
+
+/// What the engine called `name` would be told: to make the array, to take `out` members out, to
+/// take the array away.
+pub fn told(name: &str, wanted: &Wanted, out: usize) -> Result<Vec<String>, Refusal> {
+    let (commands, mut engine) = (Imagined::default(), by_name(name)?);
+    engine.create(&commands, wanted)?;
+    if out > 0 {
+        engine.take_out(&commands, &lost(0..out, wanted.members.len()))?;
+    }
+    engine.destroy(&commands)?;
+    Ok(commands.lines.into_inner())
+}
+
+fn words(line: &[&str]) -> Vec<String> {
     line.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Run all of `steps`, whatever becomes of each; the first failure is the answer.
-pub(crate) fn run_all(commands: &dyn Commands, steps: &[(&[&str], &str)]) -> Result<(), Refusal> {
-    let mut first = Ok(());
-    for (argv, why) in steps {
-        let ran = commands.succeed(argv, why).map(|_| ());
-        if first.is_ok() {
-            first = ran;
-        }
-    }
-    first
-}
-
-/// Whether a program is there to be started.
 pub fn is_there(program: &str) -> bool {
     if program.contains('/') {
         return Path::new(program).is_file();
@@ -152,4 +189,29 @@ pub(crate) fn word(path: &Path) -> Result<&str, Refusal> {
         let said = format!("{}: the name is not UTF-8; nothing was done", path.display());
         Refusal::cannot_run("path.not_utf8", said).hint("give it another name")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, told};
+
+    #[test]
+    fn every_engine_says_what_it_would_do_without_doing_it() {
+        let wanted = Wanted {
+            members: ["/dev/a", "/dev/b", "/dev/c", "/dev/d", "/dev/e"].map(str::to_owned).into(),
+            level: "raid6".into(),
+            strip_bytes: 65_536,
+            place: "/nowhere".into(),
+        };
+        for (engine, first, last) in [
+            ("mdadm", "mdadm --create /dev/md/lab", "--zero-superblock /dev/e"),
+            ("btrfs", "mkfs.btrfs", "wipefs -a -q /dev/e"),
+            ("ashlar", "serve --fuse", "kill DAEMON"),
+        ] {
+            let lines = told(engine, &wanted, 1).expect(engine);
+            assert!(lines[0].contains(first) || lines[1].contains(first), "{engine}: {lines:?}");
+            assert!(lines.last().is_some_and(|line| line.ends_with(last)), "{engine}: {lines:?}");
+        }
+        assert_eq!(told("hardware", &wanted, 0).expect_err("unknown").code, "engine.unknown");
+    }
 }

@@ -1,7 +1,6 @@
 //! Two engines in turns on the same devices, or two stored runs against each other.
 //!
 //! - turns: the plan that a comparison is: raw devices, then A, B, B, A
-//! - fingerprint: whether two runs are of the same machine
 //! - stored: two runs that were measured at different times, and an exit code for automation
 //! - cli: `ashlar lab compare`
 //!
@@ -9,6 +8,5 @@
 //! array is made anew for each turn and filled before it is read. Not here: measuring (plan).
 
 pub mod cli;
-pub mod fingerprint;
 pub mod stored;
 pub mod turns;

@@ -2,13 +2,12 @@
 //!
 //! - verb: the flags, and what is done with them
 //! - files: accounts from files of others
-//! - script, frame: what perf prints, one frame
+//! - script: what perf prints, and one frame
 //! - groups: which engine and which work, from versioned files
 //! - tally: stacks are counted
 //! - account: counts become shares
-//! - live: an account of this machine while a load runs
+//! - live: accounts of this machine, around measurements and while a load runs
 //! - perf, load: sampling, and what runs meanwhile
-//! - around: stacks around one measurement of a run
 //! - flame: flame graphs and their differences
 //! - text: how an account looks
 //!
@@ -16,10 +15,8 @@
 //! engine's work is charged to it wherever it runs. Not here: the formulas (metrics).
 
 pub mod account;
-pub mod around;
 pub mod files;
 pub mod flame;
-pub mod frame;
 pub mod groups;
 pub mod live;
 pub mod load;

@@ -4,25 +4,23 @@
 //! - job: job files: sections, inheritance, and writing them again
 //! - args: the same from a command line
 //! - result: `json+` results, whatever surrounds them
-//! - series: bandwidth logs, added over jobs
+//! - series: logs over time, added over jobs
 //! - measure: results as measurements
 //! - run: starting fio through the forensic log
-//! - histogram: fio's latency histograms over time
 //!
 //! What must stay true: no input, however broken, makes a parser panic; it is read, or refused in
 //! one clear line. fio's own files are the workload language, there is no dialect. Not here: what
 //! is wrong with a job (lint).
 
 pub mod args;
-pub mod histogram;
 pub mod job;
 pub mod measure;
 pub mod result;
 pub mod run;
 pub mod series;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod value;
 
-pub use job::{Job, JobFile, Section, Setting};
+pub use job::{Job, JobFile, Section, Setting, escaped};
 pub use result::FioResult;

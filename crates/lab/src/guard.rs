@@ -34,12 +34,9 @@ pub fn refuse_unless_named(
 
 fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Result<(), Refusal> {
     let facts = std::fs::metadata(target).at(target, "nothing was written; name what is there")?;
-    let is_block = facts.file_type().is_block_device();
+    let (is_block, shown) = (facts.file_type().is_block_device(), target.display());
     if !is_block && !facts.is_file() {
-        let said = format!(
-            "{} is neither a file nor a block device; nothing was written",
-            target.display()
-        );
+        let said = format!("{shown} is neither a file nor a block device; nothing was written");
         return Err(
             Refusal::cannot_run("target.unusable", said).hint("name files or block devices")
         );
@@ -49,11 +46,7 @@ fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Resul
         refuse_in_use(commands, &real)?;
     }
     let wanted = if is_block { serial(commands, &real)? } else { Some(real.display().to_string()) };
-    let is_named =
-        |wanted: &String| named.iter().any(|name| name == wanted || Path::new(name) == target);
-    if wanted.as_ref().is_some_and(is_named)
-        || (wanted.is_none() && named.iter().any(|name| Path::new(name) == target))
-    {
+    if named.iter().any(|name| Some(name) == wanted.as_ref() || Path::new(name) == target) {
         return Ok(());
     }
     let found = signatures(commands, &real)?;
@@ -61,13 +54,12 @@ fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Resul
         (false, "") => Ok(()),
         (true, "") if is_blank(&real) => Ok(()),
         (_, found) => {
-            let carries = if found.is_empty() {
-                "would be overwritten".to_owned()
-            } else {
-                format!("carries {found}")
+            let carries = match found {
+                "" => "would be overwritten".to_owned(),
+                found => format!("carries {found}"),
             };
-            let say = wanted.unwrap_or_else(|| target.display().to_string());
-            let said = format!("{} {carries}; nothing was written", target.display());
+            let say = wanted.unwrap_or_else(|| shown.to_string());
+            let said = format!("{shown} {carries}; nothing was written");
             Err(Refusal::new("target.not_named", said)
                 .hint(format!("if it may go, say --destroy {say}")))
         }
@@ -129,14 +121,13 @@ fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> 
 /// Serial number of a block device; `None` if it has none, as loop devices have not.
 fn serial(commands: &dyn Commands, device: &Path) -> Result<Option<String>, Refusal> {
     let argv = ["lsblk", "--nodeps", "--noheadings", "--raw", "--output", "SERIAL", word(device)?];
-    let told = commands.succeed(&argv, "which drive is it?")?.stdout;
+    let told = commands.succeed(&argv, "which drive is it?")?;
     Ok(Some(told.trim().to_owned()).filter(|serial| !serial.is_empty()))
 }
 
-/// Names of the signatures on it, or nothing.
 fn signatures(commands: &dyn Commands, target: &Path) -> Result<String, Refusal> {
     let argv = ["wipefs", "--noheadings", "--output", "TYPE", word(target)?];
-    let told = commands.succeed(&argv, "what is on it?")?.stdout;
+    let told = commands.succeed(&argv, "what is on it?")?;
     let mut names: Vec<&str> = told.split_whitespace().collect();
     names.dedup();
     Ok(names.join(", "))
@@ -171,11 +162,7 @@ mod tests {
         let twice = refuse_unless_named(&Recorded::default(), &[path.clone(), path], &named)
             .expect_err("twice");
         assert_eq!(twice.code, "target.twice");
-    }
-
-    #[test]
-    fn what_is_not_there_or_a_directory_is_refused() {
-        let place = tempfile::tempdir().expect("a directory");
+        // What is not there, or a directory.
         let nothing = Recorded::default();
         assert!(refuse_unless_named(&nothing, &[place.path().join("none")], &[]).is_err());
         let refusal =

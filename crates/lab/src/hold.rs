@@ -41,7 +41,6 @@ impl Hold {
     }
 }
 
-/// Whether a lab holds the drive at `path`.
 pub fn is_held(path: &Path) -> bool {
     let asked = name(path).map(|name| {
         UnixDatagram::unbound().and_then(|socket| socket.connect_addr(&address(&name)?)).is_ok()

@@ -12,6 +12,7 @@ use crate::inspect::diagram::Measured;
 use crate::inspect::topology::Topology;
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::latency::to_f64;
+use crate::units;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,11 +22,9 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PathLoad {
     pub drives: Vec<DriveLoad>,
-    /// Links between them and memory.
     pub links: Vec<LinkLoad>,
 }
 
-/// What one drive did.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DriveLoad {
     /// `sda`, `nvme0n1`.
@@ -38,21 +37,17 @@ pub struct DriveLoad {
     pub queued: f64,
 }
 
-/// What one link carried.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LinkLoad {
-    /// The topology's id of it.
     pub id: String,
     /// For people: from where to where, and what it is.
     pub name: String,
-    /// Bytes a second that flowed.
     pub bytes_per_s: f64,
     /// Bytes a second that it can carry, if that is known.
     pub carries: Option<f64>,
 }
 
 impl LinkLoad {
-    /// Share of what it can carry.
     pub fn share(&self) -> Option<f64> {
         self.carries.filter(|carries| *carries > 0.0).map(|carries| self.bytes_per_s / carries)
     }
@@ -65,16 +60,10 @@ impl PathLoad {
         shares.max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// Flows for the bottleneck diagram.
     pub fn measured(&self) -> Measured {
-        let rate = |link: &LinkLoad| Rate(rounded(link.bytes_per_s));
+        let rate = |link: &LinkLoad| Rate(units::whole(link.bytes_per_s));
         self.links.iter().map(|link| (link.id.clone(), rate(link))).collect()
     }
-}
-
-/// The whole number of bytes nearest to `rate`.
-fn rounded(rate: f64) -> u64 {
-    format!("{:.0}", rate.max(0.0)).parse().unwrap_or(0)
 }
 
 /// Begins the id of a network interface among links.
@@ -88,7 +77,6 @@ pub struct Meter {
     networks: BTreeMap<String, Option<f64>>,
 }
 
-/// Counters of all drives at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     drives: BTreeMap<String, Counters>,
@@ -146,7 +134,6 @@ pub fn kernel_name(path: &Path) -> Option<String> {
 }
 
 impl Meter {
-    /// The meter of an inspected server.
     pub fn of(inspection: &Inspection) -> Meter {
         let one = |it: &crate::inspect::server::network::Network| {
             (it.name.clone(), it.rate.map(|rate| to_f64(rate.0)))
@@ -296,29 +283,19 @@ mod tests {
         let inspection =
             Inspection::of(captured(&place).expect("a capture"), None, Given::default());
         let meter = Meter::of(&inspection);
-        let names: Vec<&String> =
-            meter.topology.drive_names.iter().flat_map(|(_, names)| names).collect();
+        let names = meter.topology.drive_names.iter().flat_map(|(_, names)| names);
+        let names: Vec<String> = names.cloned().collect();
         assert_eq!(names.len(), 60);
-        let reading = |seconds: u64| Reading {
-            drives: names
-                .iter()
-                .map(|name| {
-                    let bytes = 100_000_000 * seconds;
-                    let counters =
-                        Counters { bytes, busy_ms: 500 * seconds, waited_ms: 3000 * seconds };
-                    ((*name).clone(), counters)
-                })
-                .collect(),
-            taken: Duration::from_secs(seconds),
-            ..Reading::default()
+        let reading = |seconds: u64| {
+            let (bytes, busy_ms, waited_ms) =
+                (100_000_000 * seconds, 500 * seconds, 3000 * seconds);
+            let counters = Counters { bytes, busy_ms, waited_ms };
+            let drives = names.iter().map(|name| (name.clone(), counters)).collect();
+            Reading { drives, taken: Duration::from_secs(seconds), ..Reading::default() }
         };
         let load = meter.between(&reading(10), &reading(20)).expect("seen");
-        let controllers: Vec<f64> = load
-            .links
-            .iter()
-            .filter(|link| link.id.contains(">socket"))
-            .map(|link| link.bytes_per_s / 1e6)
-            .collect();
+        let controllers = load.links.iter().filter(|link| link.id.contains(">socket"));
+        let controllers: Vec<f64> = controllers.map(|link| link.bytes_per_s / 1e6).collect();
         assert_eq!(controllers.len(), 4, "{:?}", load.links);
         assert!(controllers.iter().all(|rate| (rate - 1500.0).abs() < 1e-6), "{controllers:?}");
         assert!(load.drives.iter().all(|drive| (drive.busy - 0.5).abs() < 1e-9));

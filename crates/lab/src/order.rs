@@ -1,6 +1,5 @@
 //! Lists in the order in which things first came.
 
-/// What comes, each thing once.
 pub fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for one in all {

@@ -9,7 +9,6 @@
 //! - stripes: how an array's stripes lie over its drives
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
 //! - alone: what each raw drive did alone, against all at once and against its maker's figures
-//! - memory: memory while an array is rebuilt
 //! - width: what spinning drives allow an array over its whole width
 //! - findings: what is concluded from several points: slow members, cliffs, steady state, zones
 //! - progress: a bar on a terminal, plain lines elsewhere
@@ -28,7 +27,6 @@ pub mod execute;
 pub mod file;
 pub mod findings;
 pub mod made;
-pub mod memory;
 pub mod mounted;
 pub mod points;
 pub mod profile;

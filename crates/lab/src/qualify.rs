@@ -15,7 +15,7 @@ use crate::compare::stored;
 use crate::inspect::models::Library;
 use crate::inspect::topology::Given;
 use crate::inspect::{Inspection, captured, look};
-use crate::plan::cli::{Order, carry_out};
+use crate::plan::cli::{Common, Order, carry_out};
 use crate::record::{ArrayCondition, Check, Record};
 use crate::refusal::{AtPath, Refusal};
 use crate::rules;
@@ -56,26 +56,18 @@ pub struct Args {
     /// or --reference.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     worse_below: f64,
-    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
-    /// the measurement.
-    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
-    strangers: f64,
-    /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
-    /// its path. Repeatable.
-    #[arg(long, value_name = "SERIAL|FILE")]
-    destroy: Vec<String>,
+    #[command(flatten)]
+    common: Common,
 }
 
 const EXAMPLE: &str = include_str!("../profiles/qualify.toml");
 /// How long one program that tells of the server may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
 
-/// What came of a cycle.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 struct Verdict {
     /// What must be changed, each with its next step.
     change: Vec<String>,
-    /// What was not done, or could not be told.
     open: Vec<String>,
     notes: Vec<String>,
 }
@@ -100,17 +92,15 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         None => Reference::named(name)?,
     };
     let inspection = Inspection::of(look(LOOK_LIMIT), before.as_ref(), given());
-    let is_begun = to.join("run.json").is_file();
     let order = Order {
         text: &text,
         folder: plan.parent().unwrap_or(Path::new("")),
-        to: Some(to.as_path()).filter(|_| !is_begun),
-        resume: Some(to.as_path()).filter(|_| is_begun),
+        to: Some(to),
+        resumes: to.join("run.json").is_file(),
         dry_run: false,
         no_stacks: false,
-        strangers: args.strangers,
         models: &[],
-        named: &args.destroy,
+        common: &args.common,
     };
     let Some((dir, _)) = carry_out(&order, json)? else { return Ok(ExitCode::SUCCESS) };
     let mut verdict = judged(&inspection.checks, &dir.read()?.records);
@@ -221,7 +211,6 @@ mod tests {
     use crate::rules;
     use crate::validity::Outcome;
 
-    /// A cycle with every part, as records.
     fn cycle() -> Vec<Record> {
         let parts = [
             ("precondition", ArrayCondition::Raw),
@@ -267,9 +256,8 @@ mod tests {
         assert_eq!(code(&with("drives.slow_member", Outcome::CannotTell)).0, 2);
         assert_eq!(code(&with("drive.cliff", Outcome::Fail)).0, 0, "a note");
         let mut records = cycle();
-        if let Record::Measurement(it) = &mut records[2] {
-            it.findings.push(rules::of("L29").finding("above"));
-        }
+        let Record::Measurement(it) = &mut records[2] else { panic!("{records:?}") };
+        it.findings.push(rules::of("L29").finding("above"));
         let (invalid, verdict) = code(&records);
         assert!(invalid == 1 && verdict.told().contains("(L29): above"), "{}", verdict.told());
     }

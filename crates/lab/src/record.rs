@@ -22,9 +22,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Record {
-    /// One workload point on one target.
     Measurement(Box<Measurement>),
-    /// One check of the server or of a target.
     Check(Check),
     /// What the raw drives allow at one workload point.
     Baseline(BaselinePoint),
@@ -35,12 +33,10 @@ pub enum Record {
 }
 
 impl Record {
-    /// The measurement that it is.
     pub fn measurement(&self) -> Option<&Measurement> {
         if let Record::Measurement(measured) = self { Some(measured) } else { None }
     }
 
-    /// The check that it is.
     pub fn check(&self) -> Option<&Check> {
         if let Record::Check(check) = self { Some(check) } else { None }
     }
@@ -49,7 +45,6 @@ impl Record {
 /// The USE checklist of the server, before the first load.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ResourceTable {
-    /// One for each resource.
     pub rows: Vec<Row>,
 }
 
@@ -59,9 +54,7 @@ pub struct BaselinePoint {
     /// The array that it is of, as its measurements name it; older runs do not say it.
     #[serde(default)]
     pub target: String,
-    /// Name of the workload it belongs to.
     pub workload: String,
-    /// Condition it belongs to.
     pub condition: ArrayCondition,
     /// In the unit of the workload: see [`Workload::unit`].
     pub value: f64,
@@ -75,7 +68,6 @@ pub struct BaselinePoint {
 /// What all raw drives of an array did together, at the load that a baseline came from.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RawSum {
-    /// Name of the raw load.
     pub workload: String,
     /// Of all drives, in the unit of the array's workload.
     pub value: f64,
@@ -94,22 +86,18 @@ pub struct RawSum {
 pub enum RateUnit {
     /// Bytes a second, printed as MB/s or GB/s (10^6, 10^9).
     BytesPerS,
-    /// I/Os a second.
     Iops,
 }
 
-/// A check and how it came out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Check {
     /// Stable name: `memory.channels_populated`.
     pub name: String,
     /// What was looked at: `socket 0`, `sda`.
     pub target: String,
-    /// How it came out.
     pub outcome: Outcome,
     /// What was found, with units, one sentence.
     pub found: String,
-    /// What to do next, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -121,7 +109,6 @@ pub struct EngineIdentity {
     pub name: String,
     /// Its own version, as it says it.
     pub version: String,
-    /// Kernel release.
     pub kernel: String,
     /// What was set away from the default, by name.
     pub tunables: BTreeMap<String, String>,
@@ -144,20 +131,17 @@ impl EngineIdentity {
     }
 }
 
-/// In which state the array was.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrayCondition {
     /// All members in sync, nothing going on.
     #[default]
     Healthy,
-    /// So many members out.
     Degraded(u32),
     /// Being rebuilt while it was measured.
     Rebuilding,
     /// All members in sync, reached through a file on a file system on the array.
     FileSystem,
-    /// No array: raw drives.
     Raw,
 }
 
@@ -173,19 +157,15 @@ impl std::fmt::Display for ArrayCondition {
     }
 }
 
-/// Which work was asked for.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Workload {
-    /// Short name: `rr-4k-j16-q16`.
     pub name: String,
     /// fio's `rw`: `randread`, `write`, `randrw`.
     pub mix: String,
     /// Share of reads in a mixed load, percent.
     pub read_percent: Option<u32>,
-    /// Block size, bytes.
     pub block_bytes: u64,
     pub jobs: u32,
-    /// I/O depth of each job.
     pub depth: u32,
 }
 
@@ -211,15 +191,10 @@ impl Workload {
 /// Reads or writes of a measurement.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Direction {
-    /// Bytes moved.
     pub bytes: u64,
-    /// I/Os done.
     pub ios: u64,
-    /// Bytes a second.
     pub bytes_per_s: f64,
-    /// I/Os a second.
     pub iops: f64,
-    /// Mean completion latency, nanoseconds.
     pub latency_mean_ns: f64,
     /// Completion latency, nanoseconds -> I/Os: fio's `json+` bins, added over jobs. In JSON a list
     /// of pairs.
@@ -241,13 +216,11 @@ pub struct Direction {
 /// CPU time around a measurement, seconds over all cores.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CpuCost {
-    /// Cores online.
     pub cores: u32,
     /// Wall time, seconds: of what the load measured, without its start and its end.
     pub wall_s: f64,
     /// Busy time of all cores, seconds, without that of strangers.
     pub busy_s: f64,
-    /// Busy share of each core, 0 to 1.
     pub per_core: Vec<f64>,
     /// The load generator's own user and system time, seconds: a column of its own, never the
     /// engine's cost.
@@ -271,7 +244,6 @@ impl CpuCost {
     }
 }
 
-/// One workload point.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
     /// Unique within the run: `stage/target/workload#round`.
@@ -280,26 +252,18 @@ pub struct Measurement {
     pub stage: String,
     /// Which round of how many alternations this is, from 0.
     pub round: u32,
-    /// What was measured: a device path, or an array's name.
     pub target: String,
-    /// By whom it is served.
     pub engine: EngineIdentity,
-    /// In which state.
     pub condition: ArrayCondition,
-    /// What was asked for.
     pub workload: Workload,
-    /// What reads did.
     pub read: Direction,
-    /// What writes did.
     pub write: Direction,
     /// CPU over the same time, if it was taken.
     pub cpu: Option<CpuCost>,
     /// What drives and links carried over the same time, if it was taken.
     pub path: Option<PathLoad>,
-    /// Which rules have something to say.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// Command line.
     pub argv: Vec<String>,
     /// Number of its line in `evidence.jsonl`.
     pub evidence: Option<u64>,
@@ -308,24 +272,20 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Bytes a second, reads and writes together.
     pub fn bytes_per_s(&self) -> f64 {
         self.read.bytes_per_s + self.write.bytes_per_s
     }
 
-    /// I/Os a second, reads and writes together.
     pub fn iops(&self) -> f64 {
         self.read.iops + self.write.iops
     }
 
-    /// Completion latency of reads and writes together.
     pub fn latency_bins(&self) -> Bins {
         let mut bins = self.read.latency_bins.clone();
         latency::merge(&mut bins, &self.write.latency_bins);
         bins
     }
 
-    /// The rate in the unit of its workload.
     pub fn rate(&self) -> f64 {
         match self.workload.unit() {
             RateUnit::BytesPerS => self.bytes_per_s(),
@@ -344,18 +304,18 @@ pub(crate) fn sample() -> Measurement {
 
 /// A map of numbers as a list of pairs: JSON's keys are strings, which a tagged record cannot turn
 /// back into numbers.
-mod pairs {
+pub(crate) mod pairs {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::collections::BTreeMap;
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         bins: &BTreeMap<u64, u64>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         bins.iter().collect::<Vec<_>>().serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<u64, u64>, D::Error> {
         Ok(Vec::<(u64, u64)>::deserialize(deserializer)?.into_iter().collect())

@@ -30,7 +30,18 @@ impl Refusal {
 
     /// A file that could not be read or written: exit code 2.
     pub fn file(path: &Path, error: &io::Error, hint: &str) -> Refusal {
-        Refusal::cannot_run("file.unusable", format!("{}: {error}", path.display())).hint(hint)
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::disk_full(path),
+            _ => Refusal::cannot_run("file.unusable", format!("{}: {error}", path.display()))
+                .hint(hint),
+        }
+    }
+
+    /// A file that there is no space for: exit code 2.
+    pub fn disk_full(path: &Path) -> Refusal {
+        let said = format!("no space left at {}; what was measured so far is kept", path.display());
+        Refusal::cannot_run("disk.full", said)
+            .hint("make room and start it again; a run goes on with --resume")
     }
 
     /// With what to do next.

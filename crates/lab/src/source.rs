@@ -28,20 +28,17 @@ pub struct Capture {
     pub tree: Tree,
     /// Programs by the name of their output file: `lspci`, `smp_discover-expander-1:0`.
     pub runs: BTreeMap<String, Run>,
-    /// Who captured it and when.
     pub origin: Origin,
 }
 
 /// Who captured, and when.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Origin {
-    /// Version of the lab.
     #[serde(default)]
     pub lab: String,
     /// Seconds since 1970, UTC; 0 if not known.
     #[serde(default)]
     pub captured_unix_s: u64,
-    /// Whether identifiers were replaced.
     #[serde(default)]
     pub is_redacted: bool,
 }
@@ -130,17 +127,14 @@ impl Source {
         if let Some(run) = self.capture.borrow().runs.get(name) {
             return run.clone();
         }
-        let run = match self.root {
-            Some(_) => tool::run(argv, self.limit),
-            None => Run::not_captured(argv),
-        };
-        if self.root.is_some() {
-            self.capture.borrow_mut().runs.insert(name.to_owned(), run.clone());
+        if self.root.is_none() {
+            return Run::without_output(argv, tool::Ending::NotCaptured);
         }
+        let run = tool::run(argv, self.limit);
+        self.capture.borrow_mut().runs.insert(name.to_owned(), run.clone());
         run
     }
 
-    /// What `argv` printed, if it ran and ended well.
     pub fn output(&self, name: &str, argv: &[&str]) -> Option<String> {
         let run = self.run(name, argv);
         run.is_good().then_some(run.stdout)
@@ -204,23 +198,14 @@ mod tests {
             let nodes = source.names("/sys/devices/system/node");
             let release = source.text("/proc/sys/kernel/osrelease");
             let absent = source.text("/proc/there/is/no/such/file");
-            let run = source.run("true", &["true"]);
-            (
-                nodes,
-                release,
-                absent,
-                run.is_good(),
-                source.run("no", &["no-such-tool-xyz"]).why_not(),
-            )
+            let is_good = source.run("true", &["true"]).is_good();
+            (nodes, release, absent, is_good, source.run("no", &["no-such-tool-xyz"]).why_not())
         };
         let first = ask(&live);
         assert!(first.1.is_some() && first.2.is_none() && first.3);
         let again = Source::captured(live.into_capture());
         assert_eq!(ask(&again), first);
-    }
-
-    #[test]
-    fn what_a_capture_does_not_hold_is_absent() {
+        // What a capture does not hold is absent.
         let source = Source::captured(Capture::default());
         assert_eq!(source.text("/proc/version"), None);
         assert!(source.names("/sys").is_empty());

@@ -15,16 +15,12 @@ use std::path::{Path, PathBuf};
 /// Version of the files of a run directory.
 pub const FORMAT: u32 = 1;
 
-/// `run.json`: what a run was.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunFacts {
-    /// [`FORMAT`].
     pub format: u32,
-    /// Version of the lab.
     pub lab: String,
     /// The question, in the words of the plan or of the command line.
     pub question: String,
-    /// SHA-256 of the plan, if there was one.
     pub plan_sha256: Option<String>,
     /// Beginning, seconds since 1970, UTC.
     pub began_unix_s: u64,
@@ -36,18 +32,14 @@ pub struct RunFacts {
     pub left_out: BTreeMap<String, String>,
 }
 
-/// A run directory.
 #[derive(Clone, Debug)]
 pub struct RunDir {
     path: PathBuf,
 }
 
-/// What a run directory holds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Run {
-    /// What the run was.
     pub facts: RunFacts,
-    /// What it wrote down.
     pub records: Vec<Record>,
     /// Lines that could not be read, and why: number from 1, reason.
     pub unread: Vec<(usize, String)>,
@@ -57,7 +49,6 @@ const HINT: &str =
     "what was measured before is still there; free space or choose another directory";
 
 impl RunDir {
-    /// Make the directory and write `run.json`.
     pub fn create(path: &Path, facts: &RunFacts) -> Result<RunDir, Refusal> {
         RunDir::refuse_existing(path)?;
         let name = path.join("run.json");
@@ -77,7 +68,6 @@ impl RunDir {
         Err(Refusal::new("run.exists", said).hint("name another directory, or resume this one"))
     }
 
-    /// Open a run directory.
     pub fn open(path: &Path) -> Result<RunDir, Refusal> {
         if path.join("run.json").is_file() {
             return Ok(RunDir { path: path.to_owned() });
@@ -97,17 +87,8 @@ impl RunDir {
     /// If it cannot be written; what was there stays.
     pub fn append(&self, record: &Record) -> Result<(), Refusal> {
         let name = self.path.join("records.jsonl");
-        let mut line = serde_json::to_vec(record)
-            .map_err(|error| Refusal::cannot_run("record.unwritable", error.to_string()))?;
-        line.push(b'\n');
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
-        let mut file = options.open(&name).at(&name, HINT)?;
-        if has_torn_end(&mut file).at(&name, HINT)? {
-            line.insert(0, b'\n');
-        }
-        file.write_all(&line).at(&name, HINT)?;
-        file.sync_data().at(&name, HINT)
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(&name);
+        opened.and_then(|mut file| append_line(&mut file, record)).at(&name, HINT)
     }
 
     /// Read everything.
@@ -140,6 +121,18 @@ impl RunDir {
     }
 }
 
+/// Append `line` to a file of lines of JSON, on a line of its own also after a torn one; it is on
+/// disk when this returns.
+pub fn append_line(file: &mut File, line: &impl Serialize) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    if has_torn_end(file)? {
+        text.insert(0, b'\n');
+    }
+    file.write_all(&text)?;
+    file.sync_data()
+}
+
 /// Whether the last line was not written to its end: the next one must not be glued to it.
 fn has_torn_end(file: &mut File) -> std::io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
@@ -169,14 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_read_again_in_order() {
+    fn what_was_appended_is_read_again_in_order_and_never_written_over() {
         let place = tempfile::tempdir().expect("a directory");
         let facts = RunFacts { question: "why".into(), ..RunFacts::default() };
+        assert!(RunDir::open(place.path()).is_err());
         let dir = RunDir::create(&place.path().join("run"), &facts).expect("made");
         dir.append(&check("a")).expect("written");
         dir.append(&check("b")).expect("written");
         let run = RunDir::open(dir.path()).expect("there").read().expect("readable");
         assert_eq!((run.facts, run.records), (facts, vec![check("a"), check("b")]));
+        let refusal = RunDir::create(dir.path(), &RunFacts::default()).expect_err("refused");
+        assert_eq!(refusal.code, "run.exists");
     }
 
     #[test]
@@ -191,14 +187,5 @@ mod tests {
         let run = dir.read().expect("readable");
         assert_eq!(run.records, [check("a"), check("b")]);
         assert_eq!(run.unread.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3]);
-    }
-
-    #[test]
-    fn a_directory_with_a_run_is_not_written_over_and_one_without_is_refused() {
-        let place = tempfile::tempdir().expect("a directory");
-        assert!(RunDir::open(place.path()).is_err());
-        RunDir::create(place.path(), &RunFacts::default()).expect("made");
-        let refusal = RunDir::create(place.path(), &RunFacts::default()).expect_err("refused");
-        assert_eq!(refusal.code, "run.exists");
     }
 }

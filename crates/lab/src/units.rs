@@ -73,6 +73,11 @@ fn scaled(value: f64, scales: &[(&str, f64)]) -> String {
     }
 }
 
+/// The whole number nearest to `value`; 0 of what is less or no number.
+pub fn whole(value: f64) -> u64 {
+    format!("{:.0}", value.max(0.0)).parse().unwrap_or(0)
+}
+
 /// Three digits that count, as many of them behind the point as fit.
 pub fn three_digits(value: f64) -> String {
     match value.abs() {

@@ -13,11 +13,11 @@ pub mod strangers;
 pub mod ticker;
 
 use self::second::Live;
-use self::strangers::{Own, SHARE_MAX};
+use self::strangers::Own;
 use self::ticker::{Tick, Ticker};
 use crate::cpu::CpuAccount;
-use crate::cpu::around::{Around, Going};
 use crate::cpu::groups::Groups;
+use crate::cpu::live::{Around, Going};
 use crate::fio::measure::Figures;
 use crate::host_cpu::HostCpu;
 use crate::inspect::Inspection;
@@ -40,19 +40,16 @@ use std::time::Duration;
 /// What one program that is asked about the server may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
 
-/// Watches a run.
 #[derive(Debug)]
 pub struct Watch {
     inspection: Inspection,
     meter: Meter,
     around: Option<Around>,
     own: Own,
-    /// Share of all cores that strangers may use.
     strangers_max: f64,
     fullest: RefCell<Option<PathLoad>>,
 }
 
-/// A measurement that is being watched.
 #[derive(Debug)]
 pub struct Watching {
     going: Option<Going>,
@@ -60,28 +57,28 @@ pub struct Watching {
     devices: Vec<PathBuf>,
 }
 
-/// What was seen.
 #[derive(Debug)]
 pub struct Watched {
-    /// CPU time of the machine.
     pub cpu: CpuCost,
-    /// What drives and links carried.
     pub path: Option<PathLoad>,
     /// Whose CPU time it was, if stacks were taken.
     pub account: Option<CpuAccount>,
-    /// What strangers and the hypervisor did.
     pub findings: Vec<Finding>,
     /// Bytes a second of each device that is measured.
     pub carried: BTreeMap<PathBuf, f64>,
 }
 
 impl Watch {
-    /// The same with what `models` say of the drives.
-    pub fn with_models(dir: &RunDir, stacks: bool, models: &Library) -> Result<Watch, Refusal> {
+    /// `strangers` may use so many percent of all cores; `models` tell of the drives.
+    pub fn new(
+        dir: &RunDir,
+        stacks: bool,
+        strangers: f64,
+        models: &Library,
+    ) -> Result<Watch, Refusal> {
         let source = Source::live(LOOK_LIMIT);
-        let server = Server::read(&source);
         let given = Given { models: models.clone(), ..Given::default() };
-        let inspection = Inspection::of(server, None, given);
+        let inspection = Inspection::of(Server::read(&source), None, given);
         keep_topology(dir, &source)?;
         let known = dir.read()?.records;
         if !known.iter().any(|record| matches!(record, Record::Resources(_))) {
@@ -91,27 +88,16 @@ impl Watch {
             }
             dir.append(&Record::Check(idle()?))?;
         }
-        let around = if stacks { Some(Around::new()?) } else { None };
-        let meter = Meter::of(&inspection);
-        let none: [&Path; 0] = [];
-        let own = Own::new(&Groups::load(&none)?, Vec::new());
         let watch = Watch {
+            meter: Meter::of(&inspection),
             inspection,
-            meter,
-            around,
-            own,
-            strangers_max: SHARE_MAX,
+            around: if stacks { Some(Around::new()?) } else { None },
+            own: Own::new(&Groups::shipped()?),
+            strangers_max: strangers / 100.0,
             fullest: RefCell::default(),
         };
         watch.draw(dir)?;
         Ok(watch)
-    }
-
-    /// The same, with `percent` of all cores as the most that strangers may use.
-    #[must_use]
-    pub fn with_strangers(mut self, percent: f64) -> Watch {
-        self.strangers_max = percent / 100.0;
-        self
     }
 
     /// Begin to measure `devices`, and tell `live`; stacks are taken if `stacks` says so and this
@@ -189,16 +175,15 @@ fn keep_topology(dir: &RunDir, source: &Source) -> Result<(), Refusal> {
 /// Whether the machine is idle before the first load: what others do is in every figure.
 fn idle() -> Result<Check, Refusal> {
     let before = HostCpu::now()?;
-    let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOKED_NS };
-    let _elapsed = rustix::event::poll(&mut [], Some(&time));
+    std::thread::park_timeout(LOOKED);
     let seen = before.until(&HostCpu::now()?);
     let busy = seen.per_core.iter().sum::<f64>() / f64::from(seen.cores.max(1));
     let said = format!("{} of all cores busy before the first load", crate::units::percent(busy));
     Ok(rules::of("machine.idle").judge(busy <= BUSY_MAX, "whole machine", said))
 }
 
-/// How long the machine is looked at before the first load, nanoseconds.
-const LOOKED_NS: i64 = 500_000_000;
+/// How long the machine is looked at before the first load.
+const LOOKED: Duration = Duration::from_millis(500);
 /// Share of all cores that may be busy without a load.
 const BUSY_MAX: f64 = 0.10;
 
@@ -221,11 +206,10 @@ impl Watched {
         strangers::more_than(&target.display().to_string(), *carried, asked)
     }
 
-    /// Put what was seen into `measurement`, and the account, if there is one, into the run.
-    pub fn keep(self, measurement: &mut Measurement, dir: &RunDir) -> Result<(), Refusal> {
-        measurement.cpu = Some(self.cpu);
-        measurement.path = self.path;
-        let Some(mut account) = self.account else { return Ok(()) };
+    /// Put CPU time into `measurement`, and the account, if there is one, into the run.
+    pub fn keep(&mut self, measurement: &mut Measurement, dir: &RunDir) -> Result<(), Refusal> {
+        measurement.cpu = Some(self.cpu.clone());
+        let Some(mut account) = self.account.take() else { return Ok(()) };
         account.of.clone_from(&measurement.id);
         let own = account.profiler.as_ref().map_or(0.0, |cost| cost.own_share);
         measurement.findings.push(rules::of("A07").finding(format!(

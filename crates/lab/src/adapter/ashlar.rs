@@ -2,24 +2,23 @@
 
 use super::commands::Commands;
 use super::needs::Need;
-use super::{Engine, Served, Wanted, word, words};
+use super::settings::Settings;
+use super::{Engine, Wanted, identity, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An array of Ashlar.
 #[derive(Debug, Default)]
 pub struct Ashlar {
     policy: String,
     program: String,
     socket: String,
-    members: Vec<PathBuf>,
+    members: Vec<String>,
     daemon: Option<u32>,
     is_made: bool,
     is_attached: bool,
-    mounted: Option<PathBuf>,
+    mounted: Option<String>,
 }
 
 const ARRAY: &str = "lab";
@@ -44,25 +43,25 @@ impl Ashlar {
         Ashlar::with_program(&program, policy)
     }
 
-    /// As [`new`](Ashlar::new), with the program to run.
     pub fn with_program(program: &str, policy: &str) -> Ashlar {
         Ashlar { policy: policy.to_owned(), program: program.to_owned(), ..Ashlar::default() }
     }
 
-    fn ask(&self, commands: &dyn Commands, words: &[&str], why: &str) -> Result<String, Refusal> {
-        let mut argv = vec![self.program.as_str(), "--socket", &self.socket];
-        argv.extend(words);
-        Ok(commands.succeed(&argv, why)?.stdout)
+    fn argv<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        [&[self.program.as_str(), "--socket", &self.socket], words].concat()
     }
 
-    fn start_daemon(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<(), Refusal> {
-        let socket = wanted.place.join("ashlar.sock");
-        word(&socket)?.clone_into(&mut self.socket);
-        let volumes = wanted.place.join("volumes");
-        let argv = [&self.program, "--socket", &self.socket, "serve", "--fuse", word(&volumes)?];
+    fn ask(&self, commands: &dyn Commands, words: &[&str], why: &str) -> Result<String, Refusal> {
+        commands.succeed(&self.argv(words), why)
+    }
+
+    fn start_daemon(&mut self, commands: &dyn Commands, place: &str) -> Result<(), Refusal> {
+        self.socket = format!("{place}/ashlar.sock");
+        let volumes = format!("{place}/volumes");
+        let argv = self.argv(&["serve", "--fuse", &volumes]);
         self.daemon = Some(commands.begin(&argv, "the engine's daemon")?);
         for _ in 0..ASKED_MAX {
-            let argv = [self.program.as_str(), "--socket", &self.socket, "status", "--json"];
+            let argv = self.argv(&["status", "--json"]);
             if commands.run(&argv, "does the daemon answer?")?.code == Some(0) {
                 return Ok(());
             }
@@ -73,113 +72,71 @@ impl Ashlar {
     }
 }
 
-/// Strips of a stripe that hold data.
-fn data_strips(wanted: &Wanted) -> usize {
-    let members = wanted.members.len();
-    match wanted.level.as_str() {
-        "raid1" => 1,
-        "raid5" => members - 1,
-        "raid6" => members - 2,
-        "raid10" => members / 2,
-        _ => members,
-    }
-}
-
 impl Engine for Ashlar {
     fn needs(&self) -> Vec<Need> {
-        vec![
-            Need::program(&self.program),
-            Need::program("mkfs.xfs"),
-            Need::program("wipefs"),
-            Need::Kernel("fuse", "fuse"),
-            Need::Kernel("loop", "/dev/loop-control"),
-            Need::Kernel("xfs", "xfs"),
-        ]
+        let programs = [self.program.as_str(), "mkfs.xfs", "wipefs"].map(Need::program);
+        let kernel = [("fuse", "fuse"), ("loop", "/dev/loop-control"), ("xfs", "xfs")];
+        programs.into_iter().chain(kernel.map(|it| Need::Kernel(it.0, it.1))).collect()
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {
-        let told = commands.succeed(&[&self.program, "--version"], "which version")?.stdout;
+        let told = commands.succeed(&[&self.program, "--version"], "which version")?;
         let version = told.split_whitespace().nth(1).unwrap_or("unknown").to_owned();
-        let mut tunables = BTreeMap::new();
-        if !self.policy.is_empty() {
-            tunables.insert("policy".to_owned(), self.policy.clone());
-        }
-        Ok(EngineIdentity {
-            name: "ashlar".to_owned(),
-            version,
-            kernel: super::btrfs::kernel(commands)?,
-            tunables,
-        })
+        let policy = Some(&self.policy).filter(|policy| !policy.is_empty());
+        let set: Settings =
+            policy.map(|it| ("policy".to_owned(), it.clone())).into_iter().collect();
+        identity(commands, "ashlar", Some(version), set)
     }
 
-    fn configuration(&self) -> Vec<Vec<String>> {
-        vec![words(&[&self.program, "--socket", &self.socket, "status", ARRAY, "--json"])]
+    fn configuration(&self) -> Vec<String> {
+        words(&self.argv(&["status", ARRAY, "--json"]))
     }
 
-    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {
+    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<PathBuf, Refusal> {
         self.members.clone_from(&wanted.members);
-        self.start_daemon(commands, wanted)?;
-        let strip = format!("{}", wanted.strip_bytes);
-        let mut words = vec![
-            "create",
-            ARRAY,
-            "--level",
-            wanted.level.trim_start_matches("raid"),
-            "--strip-size",
-            &strip,
-            // Every engine has the same devices.
-            "--whole",
-        ];
+        self.start_daemon(commands, &wanted.place)?;
+        let (level, strip) = (wanted.level.trim_start_matches("raid"), wanted.strip_bytes);
+        let strip = strip.to_string();
+        // Every engine has the same devices: whole ones.
+        let mut words = vec!["create", ARRAY, "--level", level, "--strip-size", &strip, "--whole"];
         if !self.policy.is_empty() {
             words.extend(["--policy", &self.policy]);
         }
-        for member in &wanted.members {
-            words.extend(["--destroy", word(member)?]);
-        }
-        for member in &wanted.members {
-            words.push(word(member)?);
-        }
+        words.extend(self.members.iter().flat_map(|member| ["--destroy", member]));
+        words.extend(self.members.iter().map(String::as_str));
         self.ask(commands, &words, "make the array")?;
         self.is_made = true;
         let device = self.ask(commands, &["attach", ARRAY], "serve it as a block device")?;
-        let device = device.trim();
         self.is_attached = true;
-        let files = wanted.place.join("files");
+        let (device, files) = (device.trim(), format!("{}/files", wanted.place));
         // XFS asks a block device for its stripes, and a loop device does not know them: they have
         // to be said, as `docs/operating.md` tells everybody. Without them a write of one stripe
         // goes across two.
-        let stripe = format!("su={strip},sw={}", data_strips(wanted));
-        commands.succeed(
+        let parity = if wanted.level == "raid5" { 1 } else { 2 };
+        let stripe = format!("su={strip},sw={}", wanted.members.len().saturating_sub(parity));
+        commands.done(
             &["mkfs.xfs", "-q", "-f", "-d", &stripe, device],
             "a file system, as the other engine has one; it is told of the stripes",
         )?;
-        commands.succeed(&["mkdir", "-p", word(&files)?], "a place to mount it")?;
-        let mount = ["mount", "-o", "swalloc", device, word(&files)?];
-        commands.succeed(&mount, "mount it; files begin at stripes")?;
-        self.mounted = Some(files.clone());
-        Ok(Served {
-            path: files.join("load"),
-            way: "a file on XFS (told of the stripes) on a loop device on FUSE".to_owned(),
-        })
+        commands.done(&["mkdir", "-p", &files], "a place to mount it")?;
+        let mount = ["mount", "-o", "swalloc", device, &files];
+        commands.done(&mount, "mount it; files begin at stripes")?;
+        let load = PathBuf::from(&files).join("load");
+        self.mounted = Some(files);
+        Ok(load)
     }
 
     fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal> {
-        for member in members {
-            self.ask(commands, &["fail", ARRAY, &member.to_string()], "take a member out")?;
-        }
-        Ok(())
+        members.iter().try_for_each(|member| {
+            self.ask(commands, &["fail", ARRAY, &member.to_string()], "take a member out").map(drop)
+        })
     }
 
     fn put_in(&mut self, commands: &dyn Commands, member: usize) -> Result<(), Refusal> {
-        let device = word(&self.members[member])?.to_owned();
-        commands.succeed(&["wipefs", "-a", "-q", &device], "as blank as a new one")?;
-        let slot = member.to_string();
-        self.ask(
-            commands,
-            &["replace", ARRAY, &slot, &device, "--whole", "--destroy", &device],
-            "put a blank member in",
-        )
-        .map(|_| ())
+        let (device, slot) = (self.members[member].as_str(), member.to_string());
+        commands.done(&["wipefs", "-a", "-q", device], "as blank as a new one")?;
+        let words = ["replace", ARRAY, &slot, device, "--whole", "--destroy", device];
+        self.ask(commands, &words, "put a blank member in").map(drop)
     }
 
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {
@@ -192,27 +149,17 @@ impl Engine for Ashlar {
 
     fn destroy(&mut self, commands: &dyn Commands) -> Result<(), Refusal> {
         let mut first = Ok(());
-        let mut keep = |done: Result<(), Refusal>| {
-            if first.is_ok() {
-                first = done;
-            }
-        };
         if let Some(files) = self.mounted.take() {
-            keep(
-                word(&files).and_then(|files| {
-                    commands.succeed(&["umount", files], "unmount it").map(|_| ())
-                }),
-            );
+            first = commands.done(&["umount", &files], "unmount it");
         }
-        if std::mem::take(&mut self.is_attached) {
-            keep(self.ask(commands, &["detach", ARRAY], "let the block device go").map(|_| ()));
+        for (stands, verb, why) in [
+            (std::mem::take(&mut self.is_attached), "detach", "let the block device go"),
+            (std::mem::take(&mut self.is_made), "stop", "stop the array"),
+        ] {
+            if stands {
+                first = first.and(self.ask(commands, &[verb, ARRAY], why).map(drop));
+            }
         }
-        if std::mem::take(&mut self.is_made) {
-            keep(self.ask(commands, &["stop", ARRAY], "stop the array").map(|_| ()));
-        }
-        if let Some(daemon) = self.daemon.take() {
-            keep(commands.end(daemon));
-        }
-        first
+        first.and(self.daemon.take().map_or(Ok(()), |daemon| commands.end(daemon)))
     }
 }

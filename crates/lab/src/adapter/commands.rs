@@ -1,29 +1,26 @@
-//! Running programs, through the forensic log.
+//! Running programs: through the forensic log, without it, or only written down.
 
 use crate::evidence::{Evidence, Exit, Order};
 use crate::refusal::{AtPath, Refusal};
 use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Name of the file in a run's directory with the commands that were still to be run when the lab
 /// was interrupted twice.
 pub const LEFT_BEHIND: &str = "left-behind.sh";
+const LIMIT: Duration = Duration::from_secs(300);
 
-/// What a program answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// Exit code; `None` if it was ended by a signal or a time limit.
     pub code: Option<i32>,
     pub stdout: String,
-    /// Its last line on stderr.
     pub complaint: String,
-    /// Number of its line in `evidence.jsonl`.
-    pub evidence: Option<u64>,
 }
 
-/// Who runs programs.
 pub trait Commands {
     /// Run `argv` to its end. `why` is one sentence for the forensic log.
     ///
@@ -32,26 +29,40 @@ pub trait Commands {
     fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal>;
 
     /// Start a program that goes on until [`end`](Commands::end).
-    fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal>;
+    fn begin(&self, argv: &[&str], _why: &str) -> Result<u32, Refusal> {
+        let said = format!("{} is not begun here", argv.join(" "));
+        Err(Refusal::cannot_run("command.not_begun", said))
+    }
 
     /// Ask a program that was begun to end, and wait for it.
-    fn end(&self, process: u32) -> Result<(), Refusal>;
+    fn end(&self, _process: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
 
-    /// Wait for less than a second, so that something can come about.
-    fn pause(&self, time: Duration);
+    /// Wait, so that something can come about.
+    fn pause(&self, _time: Duration) {}
 
-    /// Run `argv` and demand that it succeeds.
-    fn succeed(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
+    /// Run `argv` and demand that it succeeds; what it printed.
+    fn succeed(&self, argv: &[&str], why: &str) -> Result<String, Refusal> {
         let answer = self.run(argv, why)?;
         if answer.code == Some(0) {
-            return Ok(answer);
+            return Ok(answer.stdout);
         }
         let program = argv.first().copied().unwrap_or_default();
-        let code =
-            answer.code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
+        let code = answer.code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
         let said = format!("{program} ended with {code} ({why}): {}", answer.complaint);
         Err(Refusal::cannot_run("command.failed", said)
             .hint("its outputs are kept under evidence/"))
+    }
+
+    /// The same for what it does, and not for what it prints.
+    fn done(&self, argv: &[&str], why: &str) -> Result<(), Refusal> {
+        self.succeed(argv, why).map(drop)
+    }
+
+    /// The same for a command of a plan.
+    fn planned(&self, argv: &[String], why: &str) -> Result<(), Refusal> {
+        self.done(&argv.iter().map(String::as_str).collect::<Vec<_>>(), why)
     }
 }
 
@@ -59,7 +70,6 @@ pub trait Commands {
 /// end them; a second one does, and what is left to be run then is kept as text.
 pub struct Live<'a> {
     evidence: &'a Evidence,
-    limit: Duration,
     begun: RefCell<Vec<std::process::Child>>,
     takes_away: Cell<bool>,
     has_said: Cell<bool>,
@@ -67,11 +77,9 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Programs whose outputs go to `evidence`.
     pub fn new(evidence: &'a Evidence) -> Live<'a> {
         Live {
             evidence,
-            limit: Duration::from_secs(300),
             begun: RefCell::default(),
             takes_away: Cell::new(false),
             has_said: Cell::new(false),
@@ -79,8 +87,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Do `work`, which takes away what was made: it is not ended by an interruption, unless by a
-    /// second one.
+    /// Do `work`, which takes away what was made: only a second interruption ends it.
     pub fn taking_away<T>(&self, work: impl FnOnce() -> T) -> T {
         let outer = self.takes_away.replace(true);
         if self.evidence.interrupt().is_raised() && !self.has_said.replace(true) {
@@ -95,9 +102,6 @@ impl<'a> Live<'a> {
 
     /// `done`, unless a second interruption kept things from being taken away: then what is left,
     /// and how it goes away.
-    ///
-    /// # Errors
-    /// That of `done`, or that something is left behind.
     pub fn all_gone<T>(&self, done: Result<T, Refusal>) -> Result<T, Refusal> {
         let left = self.left.borrow();
         if left.is_empty() {
@@ -114,22 +118,45 @@ impl<'a> Live<'a> {
         Err(Refusal::cannot_run("made.left_behind", said).hint(kept))
     }
 
-    /// Keep a command for whoever takes away what is left.
-    fn leave(&self, argv: &[&str]) {
-        // No argument of a program has a zero byte, and nothing else cannot be quoted.
-        let command = shlex::try_join(argv.iter().copied());
-        self.left.borrow_mut().push(command.unwrap_or_else(|_| argv.join(" ")));
+    /// Whether a command must be left to whoever takes away what is left.
+    fn leaves(&self, argv: &[&str]) -> bool {
+        let leaves = self.takes_away.get() && self.evidence.interrupt().is_raised_again();
+        if leaves {
+            self.left.borrow_mut().push(quoted(argv));
+        }
+        leaves
     }
+}
+
+/// A command for a shell. No argument of a program has a zero byte, and nothing else cannot be
+/// quoted.
+fn quoted(argv: &[&str]) -> String {
+    shlex::try_join(argv.iter().copied()).unwrap_or_else(|_| argv.join(" "))
+}
+
+/// A command whose input is closed. Ctrl-C is for the lab: what it began is ended in its turn.
+fn started<T>(
+    argv: &[&str],
+    why: &str,
+    start: impl FnOnce(&mut Command) -> std::io::Result<T>,
+) -> Result<T, Refusal> {
+    let (program, words) = argv
+        .split_first()
+        .ok_or_else(|| Refusal::cannot_run("command.empty", "there is no program to start"))?;
+    let mut command = Command::new(program);
+    start(command.args(words).stdin(Stdio::null()).process_group(0)).map_err(|error| {
+        Refusal::cannot_run("command.missing", format!("{program}: {error}")).hint(why)
+    })
 }
 
 impl Commands for Live<'_> {
     fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
-        let takes_away = self.takes_away.get();
-        if takes_away && self.evidence.interrupt().is_raised_again() {
-            self.leave(argv);
-            return Ok(Answer { code: Some(0), ..Answer::default() });
+        let nothing = Answer { code: Some(0), ..Answer::default() };
+        if self.leaves(argv) {
+            return Ok(nothing);
         }
-        let order = Order::new(argv.iter().copied(), why).limit(self.limit);
+        let takes_away = self.takes_away.get();
+        let order = Order::new(argv.iter().copied(), why).limit(LIMIT);
         let ran = match self.evidence.run(&Order { takes_away, ..order }) {
             // A full disk keeps nothing from being taken away.
             Err(_) if takes_away => return Unlogged.run(argv, why),
@@ -137,39 +164,19 @@ impl Commands for Live<'_> {
         };
         let code = match ran.entry.exit {
             Exit::Code(code) => Some(code),
-            Exit::Interrupted if takes_away => {
-                self.leave(argv);
-                Some(0)
-            }
+            Exit::Interrupted if self.leaves(argv) => return Ok(nothing),
             _ => None,
         };
-        Ok(Answer {
-            code,
-            stdout: String::from_utf8_lossy(&ran.stdout()?).into_owned(),
-            complaint: ran.complaint(),
-            evidence: Some(ran.entry.n),
-        })
+        let stdout = String::from_utf8_lossy(&ran.stdout()?).into_owned();
+        Ok(Answer { code, stdout, complaint: ran.complaint() })
     }
 
     fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal> {
-        let (program, words) = argv
-            .split_first()
-            .ok_or_else(|| Refusal::cannot_run("command.empty", "there is no program to start"))?;
-        let name = program.rsplit('/').next().unwrap_or(program);
+        let name = argv.first().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
         let log = self.evidence.dir().join(format!("{name}.log"));
         let file = std::fs::File::create(&log).at(&log, why)?;
         let same = file.try_clone().at(&log, why)?;
-        let child = std::process::Command::new(program)
-            .args(words)
-            .stdin(std::process::Stdio::null())
-            .stdout(file)
-            .stderr(same)
-            // Ctrl-C is for the lab: what it began is ended in its turn.
-            .process_group(0)
-            .spawn()
-            .map_err(|error| {
-                Refusal::cannot_run("command.missing", format!("{program}: {error}")).hint(why)
-            })?;
+        let child = started(argv, why, |command| command.stdout(file).stderr(same).spawn())?;
         let process = child.id();
         self.begun.borrow_mut().push(child);
         Ok(process)
@@ -178,8 +185,7 @@ impl Commands for Live<'_> {
     fn end(&self, process: u32) -> Result<(), Refusal> {
         let mut begun = self.begun.borrow_mut();
         let Some(at) = begun.iter().position(|child| child.id() == process) else { return Ok(()) };
-        if self.takes_away.get() && self.evidence.interrupt().is_raised_again() {
-            self.leave(&["kill", &process.to_string()]);
+        if self.leaves(&["kill", &process.to_string()]) {
             return Ok(());
         }
         let mut child = begun.swap_remove(at);
@@ -187,15 +193,14 @@ impl Commands for Live<'_> {
         if let Some(pid) = pid {
             let _gone_already = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
-        child.wait().map(|_| ()).map_err(|error| {
+        child.wait().map(drop).map_err(|error| {
             Refusal::cannot_run("command.lost", format!("process {process}: {error}"))
         })
     }
 
     fn pause(&self, time: Duration) {
-        // An engine offers nothing to wait on, so time it is; an interruption ends it early.
-        let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
-        let _elapsed = rustix::event::poll(&mut [], Some(&time));
+        // An engine offers nothing to wait on, so time it is.
+        std::thread::park_timeout(time);
     }
 }
 
@@ -218,34 +223,46 @@ pub struct Unlogged;
 
 impl Commands for Unlogged {
     fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
-        let (program, words) = argv
-            .split_first()
-            .ok_or_else(|| Refusal::cannot_run("command.empty", "there is no program to start"))?;
-        let output = std::process::Command::new(program)
-            .args(words)
-            .stdin(std::process::Stdio::null())
-            .process_group(0)
-            .output()
-            .map_err(|error| {
-                Refusal::cannot_run("command.missing", format!("{program}: {error}")).hint(why)
-            })?;
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        Ok(Answer {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            complaint: complaint.lines().last().unwrap_or_default().to_owned(),
-            evidence: None,
-        })
+        let output = started(argv, why, Command::output)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let complaint = text(&output.stderr).lines().last().unwrap_or_default().to_owned();
+        Ok(Answer { code: output.status.code(), stdout: text(&output.stdout), complaint })
+    }
+}
+
+/// Programs that are not started: what an engine would be told, for a dry run. Names that it would
+/// learn are made up so that nobody takes them for real ones.
+#[derive(Debug, Default)]
+pub struct Imagined {
+    pub lines: RefCell<Vec<String>>,
+}
+
+impl Imagined {
+    /// What was last echoed into `file`.
+    fn written(&self, file: &str) -> Option<String> {
+        let lines = self.lines.borrow();
+        let line = lines.iter().rev().find(|line| line.contains(&format!("> {file}")))?;
+        Some(line.split_once("echo ")?.1.split(" >").next()?.to_owned())
+    }
+}
+
+impl Commands for Imagined {
+    fn run(&self, argv: &[&str], _why: &str) -> Result<Answer, Refusal> {
+        self.lines.borrow_mut().push(quoted(argv));
+        let stdout = match argv {
+            ["cat", file] => self.written(file).unwrap_or_default(),
+            ["readlink", "-f", ..] => "/dev/mdN".to_owned(),
+            _ if argv.contains(&"attach") => "/dev/loopN".to_owned(),
+            _ => String::new(),
+        };
+        Ok(Answer { code: Some(0), stdout, ..Answer::default() })
     }
 
-    fn begin(&self, argv: &[&str], _why: &str) -> Result<u32, Refusal> {
-        let said = format!("{} is not begun in a dry run", argv.join(" "));
-        Err(Refusal::cannot_run("command.dry", said))
+    fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal> {
+        self.run(&[argv, &["&"]].concat(), why).map(|_| 0)
     }
 
     fn end(&self, _process: u32) -> Result<(), Refusal> {
-        Ok(())
+        self.done(&["kill", "DAEMON"], "")
     }
-
-    fn pause(&self, _time: Duration) {}
 }

@@ -4,17 +4,16 @@
 use super::commands::Commands;
 use super::needs::Need;
 use super::settings::Settings;
-use super::{Engine, Served, Wanted, run_all, word, words};
+use super::{Engine, Wanted, identity, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::path::PathBuf;
 
-/// An md array.
 #[derive(Debug, Default)]
 pub struct Mdadm {
     /// What the user sets, by its name in sysfs.
     set: Settings,
-    members: Vec<PathBuf>,
+    members: Vec<String>,
     is_made: bool,
 }
 
@@ -27,11 +26,9 @@ impl Mdadm {
         Mdadm { set, ..Mdadm::default() }
     }
 
-    /// What is set, by its name in sysfs.
     fn tunables(&self) -> Settings {
-        let recommended = TUNABLES.iter().map(|(name, value)| (*name, *value));
-        let own = self.set.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        recommended.chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        let recommended = TUNABLES.iter().map(|it| (it.0.to_owned(), it.1.to_owned()));
+        recommended.chain(self.set.clone()).collect()
     }
 }
 
@@ -41,33 +38,29 @@ impl Engine for Mdadm {
     }
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {
-        let kernel = super::btrfs::kernel(commands)?;
-        let tunables = self.tunables();
-        Ok(EngineIdentity { name: "mdadm".to_owned(), version: kernel.clone(), kernel, tunables })
+        identity(commands, "mdadm", None, self.tunables())
     }
 
-    fn configuration(&self) -> Vec<Vec<String>> {
-        vec![words(&["mdadm", "--detail", ARRAY])]
+    fn configuration(&self) -> Vec<String> {
+        words(&["mdadm", "--detail", ARRAY])
     }
 
-    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {
+    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<PathBuf, Refusal> {
         self.members.clone_from(&wanted.members);
-        let members =
-            wanted.members.iter().map(|member| word(member)).collect::<Result<Vec<_>, _>>()?;
         let strip = format!("--chunk={}K", wanted.strip_bytes >> 10);
-        let count = format!("--raid-devices={}", members.len());
+        let count = format!("--raid-devices={}", wanted.members.len());
         let level = format!("--level={}", wanted.level.trim_start_matches("raid"));
         let mut make = vec!["mdadm", "--create", ARRAY, "--run", &level, &count, &strip];
-        make.extend(&members);
-        commands.succeed(&make, "make the array; it resyncs before anything is measured")?;
+        make.extend(wanted.members.iter().map(String::as_str));
+        commands.done(&make, "make the array; it resyncs before anything is measured")?;
         self.is_made = true;
-        let real = commands.succeed(&["readlink", "-f", ARRAY], "its kernel name")?.stdout;
-        let kernel_name = real.trim().rsplit('/').next().unwrap_or_default().to_owned();
+        let real = commands.succeed(&["readlink", "-f", ARRAY], "its kernel name")?;
+        let kernel_name = real.trim().rsplit('/').next().unwrap_or_default();
         for (name, value) in self.tunables() {
-            let write = format!("echo {value} > /sys/block/{kernel_name}/md/{name}");
-            commands.succeed(&["sh", "-c", &write], "recommended tuning")?;
-            let read = format!("/sys/block/{kernel_name}/md/{name}");
-            let kept = commands.succeed(&["cat", &read], "is the tuning in effect?")?.stdout;
+            let file = format!("/sys/block/{kernel_name}/md/{name}");
+            let write = format!("echo {value} > {file}");
+            commands.done(&["sh", "-c", &write], "recommended tuning")?;
+            let kept = commands.succeed(&["cat", &file], "is the tuning in effect?")?;
             if kept.trim() != value {
                 let said = format!("{name} of md is {} although {value} was set", kept.trim());
                 return Err(
@@ -75,39 +68,36 @@ impl Engine for Mdadm {
                 );
             }
         }
-        Ok(Served { path: PathBuf::from(ARRAY), way: "the block device".to_owned() })
+        Ok(PathBuf::from(ARRAY))
     }
 
     fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal> {
-        for member in members {
-            let device = word(&self.members[*member])?;
-            commands.succeed(&["mdadm", ARRAY, "--fail", device], "take a member out")?;
-            commands.succeed(&["mdadm", ARRAY, "--remove", device], "take a member out")?;
+        for (member, verb) in members.iter().flat_map(|it| [(it, "--fail"), (it, "--remove")]) {
+            commands.done(&["mdadm", ARRAY, verb, &self.members[*member]], "take a member out")?;
         }
         Ok(())
     }
 
     fn put_in(&mut self, commands: &dyn Commands, member: usize) -> Result<(), Refusal> {
-        let device = word(&self.members[member])?;
-        commands.succeed(&["mdadm", "--zero-superblock", device], "as blank as a new one")?;
-        commands.succeed(&["mdadm", ARRAY, "--add", device], "put a blank member in").map(|_| ())
+        let device = &self.members[member];
+        commands.done(&["mdadm", "--zero-superblock", device], "as blank as a new one")?;
+        commands.done(&["mdadm", ARRAY, "--add", device], "put a blank member in")
     }
 
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {
-        let stat = commands.succeed(&["cat", "/proc/mdstat"], "is it idle?")?.stdout;
+        let stat = commands.succeed(&["cat", "/proc/mdstat"], "is it idle?")?;
         Ok(["resync", "recovery", "check", "reshape"].iter().any(|word| stat.contains(word)))
     }
 
     fn destroy(&mut self, commands: &dyn Commands) -> Result<(), Refusal> {
-        let mut first = Ok(());
-        if std::mem::take(&mut self.is_made) {
-            first = commands.succeed(&["mdadm", "--stop", ARRAY], "stop the array").map(|_| ());
-        }
-        for member in std::mem::take(&mut self.members) {
-            let steps: [(&[&str], &str); 1] =
-                [(&["mdadm", "--zero-superblock", word(&member)?], "leave no signature behind")];
-            first = first.and(run_all(commands, &steps));
-        }
-        first
+        let stopped = match std::mem::take(&mut self.is_made) {
+            true => commands.done(&["mdadm", "--stop", ARRAY], "stop the array"),
+            false => Ok(()),
+        };
+        let members = std::mem::take(&mut self.members);
+        let blank = |member: &String| {
+            commands.done(&["mdadm", "--zero-superblock", member], "leave no signature behind")
+        };
+        members.iter().map(blank).fold(stopped, Result::and)
     }
 }

@@ -1,12 +1,15 @@
-//! What an engine or a plan needs of this machine, asked before anything is started.
+//! What an engine or a plan needs of this machine, asked before anything is started; and block
+//! devices for members that are files: loop devices with direct I/O.
 //!
-//! What must stay true: everything that is missing is named at once; nothing is loaded or changed.
+//! What must stay true: everything that is missing is named at once, and nothing is loaded or
+//! changed; the loop devices that were made here are let go at the end, whatever happens.
 
-use super::is_there;
+use super::commands::{Commands, Live};
+use super::{is_there, word};
 use crate::refusal::Refusal;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
-/// One thing that is needed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
     /// A program, by name or path.
@@ -49,7 +52,6 @@ fn can_be_loaded(module: &str) -> bool {
     quiet.output().is_ok_and(|output| output.status.success())
 }
 
-/// Refuse if any of `needs` is missing.
 pub fn refuse_missing(mut needs: Vec<Need>) -> Result<(), Refusal> {
     needs.sort();
     needs.dedup();
@@ -59,6 +61,56 @@ pub fn refuse_missing(mut needs: Vec<Need>) -> Result<(), Refusal> {
     }
     let said = format!("missing: {}; nothing was started", missing.join(", "));
     Err(Refusal::cannot_run("needs.missing", said).hint("install what is missing, or leave it out"))
+}
+
+/// Block devices for the members, and which of them are loop devices of ours.
+pub struct Devices<'a> {
+    /// One for each member, in order.
+    pub paths: Vec<String>,
+    ours: Vec<String>,
+    commands: &'a Live<'a>,
+}
+
+impl<'a> Devices<'a> {
+    /// Block devices as they are; files get loop devices with direct I/O.
+    pub fn of(commands: &'a Live<'a>, members: &[PathBuf]) -> Result<Devices<'a>, Refusal> {
+        let mut devices = Devices { paths: Vec::new(), ours: Vec::new(), commands };
+        for member in members {
+            if is_block_device(member) {
+                devices.paths.push(word(member)?.to_owned());
+                continue;
+            }
+            let argv = ["losetup", "--find", "--show", "--direct-io=on", word(member)?];
+            let made = commands.succeed(&argv, "a block device over the file")?;
+            devices.ours.push(made.trim().to_owned());
+            devices.paths.push(made.trim().to_owned());
+        }
+        Ok(devices)
+    }
+}
+
+impl Drop for Devices<'_> {
+    fn drop(&mut self) {
+        self.commands.taking_away(|| {
+            for device in &self.ours {
+                let argv = ["losetup", "--detach", device];
+                let _kept_in_the_log = self.commands.run(&argv, "let the loop device go");
+            }
+        });
+    }
+}
+
+pub fn is_block_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device())
+}
+
+/// What is needed to measure at all, and for members that are files.
+pub fn of_members(members: &[PathBuf]) -> Vec<Need> {
+    let mut needs = ["fio", "lsblk", "wipefs"].map(Need::program).to_vec();
+    if members.iter().any(|member| member.is_file()) {
+        needs.extend([Need::program("losetup"), Need::Kernel("loop", "/dev/loop-control")]);
+    }
+    needs
 }
 
 #[cfg(test)]

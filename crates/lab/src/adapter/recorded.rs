@@ -4,7 +4,6 @@ use super::commands::{Answer, Commands};
 use crate::Refusal;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// Programs from a transcript: each command must come in its turn, word for word.
 #[derive(Default)]
@@ -18,36 +17,33 @@ impl Recorded {
     pub fn parse(transcript: &str) -> Recorded {
         let mut lines: VecDeque<(String, Answer)> = VecDeque::new();
         for line in transcript.lines() {
-            match (line.strip_prefix("$ "), line.strip_prefix("? "), lines.back_mut()) {
-                (Some(command), _, _) => {
-                    lines.push_back((
-                        command.to_owned(),
-                        Answer { code: Some(0), ..Answer::default() },
-                    ));
+            if let Some(command) = line.strip_prefix("$ ") {
+                let answer = Answer { code: Some(0), ..Answer::default() };
+                lines.push_back((command.to_owned(), answer));
+            } else if let Some((_, answer)) = lines.back_mut() {
+                match line.strip_prefix("? ") {
+                    Some(code) => answer.code = code.trim().parse().ok(),
+                    None => {
+                        answer.stdout += &format!("{line}\n");
+                        line.clone_into(&mut answer.complaint);
+                    }
                 }
-                (None, Some(code), Some((_, answer))) => answer.code = code.trim().parse().ok(),
-                (None, None, Some((_, answer))) => {
-                    answer.stdout.push_str(line);
-                    answer.stdout.push('\n');
-                    line.clone_into(&mut answer.complaint);
-                }
-                (None, _, None) => {}
             }
         }
         Recorded { lines: RefCell::new(lines) }
     }
 
-    /// Commands of the transcript that were not run.
     pub fn left(&self) -> usize {
         self.lines.borrow().len()
     }
 
-    /// The command that comes next in the transcript.
     pub fn coming(&self) -> Option<String> {
         self.lines.borrow().front().map(|(command, _)| command.clone())
     }
+}
 
-    fn next(&self, argv: &[&str]) -> Result<Answer, Refusal> {
+impl Commands for Recorded {
+    fn run(&self, argv: &[&str], _why: &str) -> Result<Answer, Refusal> {
         let typed = argv.join(" ");
         match self.lines.borrow_mut().pop_front() {
             Some((command, answer)) if command == typed => Ok(answer),
@@ -58,20 +54,12 @@ impl Recorded {
             None => Err(Refusal::new("transcript.ended", format!("the adapter ran '{typed}'"))),
         }
     }
-}
 
-impl Commands for Recorded {
-    fn run(&self, argv: &[&str], _why: &str) -> Result<Answer, Refusal> {
-        self.next(argv)
-    }
-
-    fn begin(&self, argv: &[&str], _why: &str) -> Result<u32, Refusal> {
-        self.next(argv).map(|_| 1)
+    fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal> {
+        self.run(argv, why).map(|_| 1)
     }
 
     fn end(&self, process: u32) -> Result<(), Refusal> {
-        self.next(&["(end", &format!("{process})")]).map(|_| ())
+        self.run(&["(end", &format!("{process})")], "").map(drop)
     }
-
-    fn pause(&self, _time: Duration) {}
 }

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 /// Most combinations that are tried of one engine.
 const VARIANTS_MAX: usize = 16;
 
-/// Settings by name.
 pub type Settings = BTreeMap<String, String>;
 
 /// The engine called `name`, once for each combination of the values that its settings name.
@@ -41,10 +40,8 @@ pub fn parse(rest: &str, known: &[&str]) -> Result<Settings, Refusal> {
     let mut settings = Settings::new();
     for part in rest.split(',').filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').ok_or_else(|| refused(rest, "KEY=VALUE"))?;
-        let is_plain = |text: &str| {
-            let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-            !text.is_empty() && text.chars().all(plain)
-        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        let is_plain = |text: &str| !text.is_empty() && text.chars().all(plain);
         if value.contains('/') {
             return Err(refused(part, "one value; only compare tries several"));
         }

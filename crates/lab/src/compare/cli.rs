@@ -1,10 +1,9 @@
 //! `ashlar lab compare`.
 
-use super::fingerprint::differences;
-use super::stored::{self, Pair};
+use super::stored::{self, Pair, differences};
 use super::turns::{self, Losses, Side};
 use crate::adapter::settings::variants;
-use crate::plan::cli::{Order, carry_out};
+use crate::plan::cli::{Common, Order, carry_out};
 use crate::refusal::{AtPath, Refusal};
 use crate::report::{findings, page, points};
 use crate::store::RunDir;
@@ -13,7 +12,6 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `lab compare` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --to runs/first --member drive0 \
@@ -35,10 +33,6 @@ pub struct Args {
     /// Repeatable.
     #[arg(long = "member", value_name = "PATH")]
     pub members: Vec<PathBuf>,
-    /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
-    /// its path. Repeatable.
-    #[arg(long, value_name = "SERIAL|FILE")]
-    pub destroy: Vec<String>,
     /// Shell command to run before A is measured, to change a setting of a device, an array or the
     /// kernel. Repeatable.
     #[arg(long, value_name = "CMD")]
@@ -88,10 +82,6 @@ pub struct Args {
     /// engine, for flame graphs in the report.
     #[arg(long)]
     pub no_stacks: bool,
-    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
-    /// the measurement.
-    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
-    pub strangers: f64,
     /// Check everything and say what would happen, but write nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -99,6 +89,8 @@ pub struct Args {
     /// rate. Any WORSE case gives exit code 1.
     #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
     pub worse_below: f64,
+    #[command(flatten)]
+    pub common: Common,
 }
 
 /// Do what was asked.
@@ -120,12 +112,14 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         crate::say!("nothing speaks against that");
         return Ok(ExitCode::SUCCESS);
     }
-    let path = place(args)?;
-    RunDir::refuse_existing(&path)?;
-    let mut best = Vec::new();
-    let mut tried = Vec::new();
+    let Some(path) = &args.dir else {
+        let said = "nothing was done: there is no place for records";
+        return Err(Refusal::cannot_run("dir.missing", said).hint("name a directory with --to DIR"));
+    };
+    RunDir::refuse_existing(path)?;
+    let (mut best, mut tried) = (Vec::new(), Vec::new());
     for (variants, side) in names.iter().zip(Side::BOTH) {
-        let place = path.join("tuning").join(side.name());
+        let place = path.join("tuning").join(side.of(args).0);
         let (name, check) = turns::tuned(args, (variants, side), |text| {
             let tried = carry_out(&order(args, text, Some(&place)), json)?;
             tried.map_or_else(|| Ok(Vec::new()), |(dir, _)| Ok(dir.read()?.records))
@@ -135,9 +129,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     }
     let best: Vec<_> = best.iter().map(|(name, side)| (name, *side)).collect();
     let text = turns::plan(args, &best, losses)?;
-    let measured = carry_out(&order(args, &text, Some(&path)), json);
+    let measured = carry_out(&order(args, &text, Some(path)), json);
     // What was measured before something failed is reported, too.
-    let Ok(dir) = RunDir::open(&path) else { return measured.map(|_| ExitCode::SUCCESS) };
+    let Ok(dir) = RunDir::open(path) else { return measured.map(|_| ExitCode::SUCCESS) };
     tried.into_iter().try_for_each(|check| dir.append(&check))?;
     let invalid = report(&dir, json)?;
     measured.map(|_| ExitCode::from(u8::from(invalid > 0)))
@@ -148,20 +142,12 @@ fn order<'a>(args: &'a Args, text: &'a str, to: Option<&'a Path>) -> Order<'a> {
         text,
         folder: Path::new(""),
         to,
-        resume: None,
+        resumes: false,
         dry_run: args.dry_run,
         no_stacks: args.no_stacks,
-        strangers: args.strangers,
         models: &[],
-        named: &args.destroy,
+        common: &args.common,
     }
-}
-
-fn place(args: &Args) -> Result<PathBuf, Refusal> {
-    args.dir.clone().ok_or_else(|| {
-        let said = "nothing was done: there is no place for records";
-        Refusal::cannot_run("dir.missing", said).hint("name a directory with --to DIR")
-    })
 }
 
 /// Write the report; how many figures of the engines must not be used.
@@ -208,7 +194,7 @@ fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if json {
         crate::say!(
             "{}",
-            serde_json::json!({
+            json!({
                 "pairs": stored.pairs,
                 "left_out": stored.left_out,
                 "worse": worse,

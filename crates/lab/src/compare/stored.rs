@@ -1,6 +1,7 @@
-//! Two runs that were measured at different times.
+//! Two runs that were measured at different times, and whether they are of the same machine.
 //!
-//! What must stay true: it is said that they were not taken in turns; a case that only one of them
+//! What must stay true: a fact of a machine that one of them did not record is a difference, never
+//! a match; it is said that they were not taken in turns; a case that only one of them
 //! has is named; an invalid side takes no part; too few rounds, or a side that drifted, decide
 //! nothing.
 
@@ -12,9 +13,9 @@ use crate::store::RunDir;
 use crate::units;
 use crate::validity::Mark;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One case in both runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
     pub case: String,
@@ -27,7 +28,6 @@ pub struct Pair {
     pub is_worse: bool,
 }
 
-/// What came of the comparison.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Stored {
     pub pairs: Vec<Pair>,
@@ -66,7 +66,6 @@ fn same_case<'a>(point: &Point, new: &[Point], old: &'a [Point]) -> Option<&'a P
 }
 
 impl Stored {
-    /// Cases that are worse, and cases that are not decided.
     pub fn counts(&self) -> (usize, usize) {
         let count = |is_it: fn(&Pair) -> bool| self.pairs.iter().filter(|it| is_it(it)).count();
         (count(|it| it.is_worse), count(|it| !it.is_decided))
@@ -112,6 +111,49 @@ fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
         stored.pairs.push(Pair { case: name, ratio, sentence, is_decided, is_worse });
     }
     stored
+}
+
+/// Facts that make a machine another one.
+const MACHINE: [&str; 4] = ["cpu", "cores", "memory", "devices"];
+/// Facts that may be what is being tested; they are said.
+const SOFTWARE: [&str; 8] =
+    ["kernel", "distribution", "fio", "governor", "turbo", "C-states", "SMT", "mitigations"];
+/// Memory that the kernel keeps for itself differs from version to version.
+const MEMORY_TOLERANCE: f64 = 0.03;
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Differences {
+    /// Facts of the machine: `cores: 0-1 -> 0-3`.
+    pub machine: Vec<String>,
+    /// Facts of its software and its settings.
+    pub software: Vec<String>,
+}
+
+/// Compare the environment of an older run with that of a newer one.
+pub fn differences(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Differences {
+    let differing = |names: &[&str]| {
+        names.iter().filter_map(|name| difference(name, old.get(*name), new.get(*name))).collect()
+    };
+    Differences { machine: differing(&MACHINE), software: differing(&SOFTWARE) }
+}
+
+fn difference(name: &str, old: Option<&String>, new: Option<&String>) -> Option<String> {
+    match (old, new) {
+        (Some(old), Some(new)) if is_same(name, old, new) => None,
+        _ => {
+            let shown =
+                |fact: Option<&String>| fact.map_or("not recorded", String::as_str).to_owned();
+            Some(format!("{name}: {} -> {}", shown(old), shown(new)))
+        }
+    }
+}
+
+fn is_same(name: &str, old: &str, new: &str) -> bool {
+    let size = |text: &str| text.split_whitespace().next()?.parse::<f64>().ok();
+    match (name, size(old), size(new)) {
+        ("memory", Some(old), Some(new)) => (old - new).abs() <= old * MEMORY_TOLERANCE,
+        _ => old == new,
+    }
 }
 
 #[cfg(test)]

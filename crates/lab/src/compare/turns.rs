@@ -8,12 +8,11 @@ use crate::record::{ArrayCondition, Check, Record};
 use crate::refusal::Refusal;
 use crate::rules;
 use crate::units;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Strip size of all arrays, KiB.
 const STRIP_KIB: u64 = 64;
-/// Deepest load on a raw device.
 const DEPTH_MAX: u32 = 256;
 /// Least depth at which it is found out what all devices carry at once in blocks of 1 MiB.
 const STREAM_DEPTH: u32 = 4;
@@ -44,8 +43,7 @@ impl Losses {
                 return Err(Refusal::cannot_run("level.unknown", said).hint("say raid5 or raid6"));
             }
         };
-        let handed_over = [&args.a, &args.b].into_iter().filter(|it| device(it).is_some());
-        let handed_over = handed_over.count();
+        let handed_over = [&args.a, &args.b].iter().filter(|it| device(it).is_some()).count();
         let members = u32::try_from(args.members.len()).unwrap_or(u32::MAX);
         let out = args.losses.unwrap_or(if handed_over > 0 { 0 } else { parity });
         let is_without = handed_over == 2 && members == 0;
@@ -57,13 +55,8 @@ impl Losses {
         }
         Ok(Losses { data: members.saturating_sub(parity).max(1), parity, out })
     }
-
-    fn members(self) -> u32 {
-        self.data + self.parity
-    }
 }
 
-/// One of the two that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     A,
@@ -71,19 +64,13 @@ pub enum Side {
 }
 
 impl Side {
-    /// Both, in order.
     pub const BOTH: [Side; 2] = [Side::A, Side::B];
 
-    /// `a`.
-    pub fn name(self) -> &'static str {
-        if self == Side::A { "a" } else { "b" }
-    }
-
-    /// Its shell commands: before it is made, and after it was taken away.
-    fn commands(self, args: &Args) -> [&[String]; 2] {
+    /// Its name, and its shell commands: before it is made, and after it was taken away.
+    pub fn of(self, args: &Args) -> (&'static str, [&[String]; 2]) {
         match self {
-            Side::A => [&args.set_a, &args.unset_a],
-            Side::B => [&args.set_b, &args.unset_b],
+            Side::A => ("a", [&args.set_a, &args.unset_a]),
+            Side::B => ("b", [&args.set_b, &args.unset_b]),
         }
     }
 }
@@ -104,101 +91,89 @@ pub fn plan(args: &Args, engines: &[(&String, Side)], losses: Losses) -> Result<
         args.level,
         args.members.len()
     );
-    let mut text = format!("drives = {}\n{}", paths(args), head(args, &question, losses));
     let is_twice = |engine| engines.iter().filter(|it| it.0 == engine).count() > 1;
-    for (engine, side) in engines {
-        text += &array(args, (engine, *side), losses);
+    let arrays = engines.iter().map(|(engine, side)| {
+        let mut array = array(args, (engine, *side), losses);
         if is_twice(*engine) {
-            text += &format!("name = \"{}\"\n", side.name());
+            array["name"] = side.of(args).0.into();
         }
-    }
-    if !args.members.is_empty() {
-        text += &raw(args, losses);
-    }
-    text += &turns(args, args.rounds, losses.out);
-    Ok(text)
+        array
+    });
+    let mut plan = head(args, &question, losses);
+    plan["drives"] = json!(args.members);
+    plan["arrays"] = arrays.collect();
+    let raw = if args.members.is_empty() { Vec::new() } else { raw(args, losses) };
+    plan["stages"] = raw.into_iter().chain([turns(args, args.rounds, losses.out)]).collect();
+    Ok(in_toml(&plan))
 }
 
-/// A basic string of TOML.
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+/// A plan's text. It has strings, numbers, lists and tables only, all of which TOML can say.
+fn in_toml(plan: &Value) -> String {
+    toml::to_string(plan).unwrap_or_default()
 }
 
-fn listed<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    format!("[{}]", words.map(quoted).collect::<Vec<_>>().join(", "))
-}
-
-fn paths(args: &Args) -> String {
-    let names: Vec<String> = args.members.iter().map(|it| it.display().to_string()).collect();
-    listed(names.iter().map(String::as_str))
-}
-
-fn head(args: &Args, question: &str, losses: Losses) -> String {
+fn head(args: &Args, question: &str, losses: Losses) -> Value {
     let span_mib = (args.span / u64::from(losses.data)).max(1);
-    format!(
-        "question = {}\nruntime_s = {}\nramp_s = {}\ndrive_span = \"{span_mib}m\"\n",
-        quoted(question),
-        args.seconds,
-        (args.seconds / 10).min(5)
-    )
+    json!({
+        "question": question,
+        "runtime_s": args.seconds,
+        "ramp_s": (args.seconds / 10).min(5),
+        "drive_span": format!("{span_mib}m"),
+    })
 }
 
-fn array(args: &Args, (engine, side): (&str, Side), losses: Losses) -> String {
-    let shell = |line: &String| listed(["sh", "-c", line.as_str()].into_iter());
-    let all = |lines: &[String]| lines.iter().map(shell).collect::<Vec<_>>().join(", ");
-    let [set, unset] = side.commands(args).map(all);
-    let members = match device(engine) {
-        Some(path) => format!(
-            "[{}]\ndata_members = {}\nparity_members = {}",
-            quoted(path),
-            losses.data,
-            losses.parity
-        ),
-        None => paths(args),
-    };
-    format!(
-        "[[arrays]]\nengine = {}\nlevel = {}\nstrip = \"{STRIP_KIB}k\"\nspan = \"{}m\"\n\
-         members = {members}\nset = [{set}]\nunset = [{unset}]\n",
-        quoted(engine),
-        quoted(&args.level),
-        args.span
-    )
+fn array(args: &Args, (engine, side): (&str, Side), losses: Losses) -> Value {
+    let shell = |line: &String| json!(["sh", "-c", line]);
+    let [set, unset] = side.of(args).1.map(|lines| lines.iter().map(shell).collect::<Value>());
+    let mut array = json!({
+        "engine": engine,
+        "level": args.level,
+        "strip": format!("{STRIP_KIB}k"),
+        "span": format!("{}m", args.span),
+        "members": args.members,
+        "set": set,
+        "unset": unset,
+    });
+    if let Some(path) = device(engine) {
+        array["members"] = json!([path]);
+        array["data_members"] = losses.data.into();
+        array["parity_members"] = losses.parity.into();
+    }
+    array
 }
 
 fn profiles(args: &Args) -> Vec<&str> {
-    let all: Vec<&str> = match args.loads.is_empty() {
-        true => LOADS.iter().map(|it| it.0).collect(),
-        false => args.loads.iter().map(String::as_str).collect(),
-    };
+    if args.loads.is_empty() {
+        return LOADS.iter().map(|it| it.1).collect();
+    }
     let profile = |load| LOADS.iter().find(|it| it.0 == load).map_or(load, |it| it.1);
-    all.into_iter().map(profile).collect()
+    args.loads.iter().map(|load| profile(load.as_str())).collect()
 }
 
-fn turns(args: &Args, rounds: u32, losses: u32) -> String {
-    format!(
-        "[[stages]]\nkind = \"compare\"\nprofiles = {}\njobs = {:?}\ndepths = {:?}\n\
-         rounds = {rounds}\nlosses = {losses}\n",
-        listed(profiles(args).into_iter()),
-        args.jobs,
-        args.depths
-    )
+fn turns(args: &Args, rounds: u32, losses: u32) -> Value {
+    json!({
+        "kind": "compare",
+        "profiles": profiles(args),
+        "jobs": args.jobs,
+        "depths": args.depths,
+        "rounds": rounds,
+        "losses": losses,
+    })
 }
 
 /// Raw loads of all devices at once: streams in both directions, and for each load of the array
 /// what it is to its members, as deep as it puts it there.
-fn raw(args: &Args, losses: Losses) -> String {
+fn raw(args: &Args, losses: Losses) -> Vec<Value> {
     let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     let mut ask = |profile, depth: u32| {
         wanted.entry(profile).or_default().insert(depth.clamp(1, DEPTH_MAX));
     };
-    let all_in_flight: Vec<u32> = args
-        .jobs
-        .iter()
-        .flat_map(|jobs| args.depths.iter().map(move |depth| jobs * depth))
-        .collect();
+    let members = losses.data + losses.parity;
+    let products = args.jobs.iter().flat_map(|jobs| args.depths.iter().map(move |it| jobs * it));
+    let all_in_flight: Vec<u32> = products.collect();
     // A ceiling comes from at least as many I/Os in flight.
     let deepest = all_in_flight.iter().copied().max().unwrap_or(1);
-    let stream = deepest.div_ceil(losses.members()).max(STREAM_DEPTH);
+    let stream = deepest.div_ceil(members).max(STREAM_DEPTH);
     ask("seq-write-1m", stream);
     let penalty = if losses.parity == 1 { 4 } else { 6 };
     for profile in profiles(args) {
@@ -208,25 +183,17 @@ fn raw(args: &Args, losses: Losses) -> String {
         for in_flight in all_in_flight.iter().copied() {
             match profile {
                 "full-stripe" => ask("seq-write-64k", in_flight),
-                "stripe-read" => {
-                    ask("seq-read-64k", (in_flight * losses.data).div_ceil(losses.members()))
-                }
-                "rr-4k" => ask("rr-4k", in_flight.div_ceil(losses.members())),
-                "rw-4k" => {
-                    ask("mixed-4k-half", (in_flight * penalty / 2).div_ceil(losses.members()))
-                }
+                "stripe-read" => ask("seq-read-64k", (in_flight * losses.data).div_ceil(members)),
+                "rr-4k" => ask("rr-4k", in_flight.div_ceil(members)),
+                "rw-4k" => ask("mixed-4k-half", (in_flight * penalty / 2).div_ceil(members)),
                 _ => {}
             }
         }
     }
-    let stage = |profile: &str, depths: &BTreeSet<u32>| {
-        format!(
-            "[[stages]]\nkind = \"raw.all\"\nprofiles = [\"{profile}\"]\ndepths = {:?}\n",
-            depths.iter().collect::<Vec<_>>()
-        )
-    };
-    let stages = wanted.iter().rev().map(|(profile, depths)| stage(profile, depths));
-    std::iter::once("[[stages]]\nkind = \"precondition\"\n".to_owned()).chain(stages).collect()
+    let stages = wanted.iter().rev().map(
+        |(profile, depths)| json!({ "kind": "raw.all", "profiles": [profile], "depths": depths }),
+    );
+    std::iter::once(json!({ "kind": "precondition" })).chain(stages).collect()
 }
 
 /// The engine with the best of several settings: each is made once and measured healthy by
@@ -239,10 +206,10 @@ pub fn tuned(
 ) -> Result<(String, Option<Record>), Refusal> {
     let [_, _, ..] = variants else { return Ok((variants.concat(), None)) };
     let losses = Losses::of(args)?;
-    let mut text = head(args, "which settings are best?", losses);
-    variants.iter().for_each(|engine| text += &array(args, (engine, side), losses));
-    text += &turns(args, 1, 0);
-    let records = measure(&text)?;
+    let mut plan = head(args, "which settings are best?", losses);
+    plan["arrays"] = variants.iter().map(|engine| array(args, (engine, side), losses)).collect();
+    plan["stages"] = json!([turns(args, 1, 0)]);
+    let records = measure(&in_toml(&plan))?;
     let mut rates: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let measured = records.iter().filter_map(Record::measurement);
     for it in measured.filter(|it| it.condition == ArrayCondition::Healthy) {
@@ -277,6 +244,7 @@ fn told(tried: &[(f64, &String)]) -> Check {
 #[cfg(test)]
 mod tests {
     use super::{Losses, Side, geometric_mean, plan, told};
+    use crate::Refusal;
     use crate::compare::cli::Args;
     use crate::metrics::latency::to_f64;
     use crate::plan::ceilings::RawRuns;
@@ -297,25 +265,24 @@ mod tests {
         Line::parse_from(["compare"].into_iter().chain(words.split(' '))).args
     }
 
-    fn expanded(words: &str) -> Expanded {
+    fn planned(words: &str) -> Result<String, Refusal> {
         let args = args(words);
-        let losses = Losses::of(&args).expect("an array");
-        let engines = [(&args.a, Side::A), (&args.b, Side::B)];
-        let text = plan(&args, &engines, losses).expect("a plan");
+        plan(&args, &[(&args.a, Side::A), (&args.b, Side::B)], Losses::of(&args)?)
+    }
+
+    fn expanded(words: &str) -> Expanded {
+        let text = planned(words).expect("a plan");
         expand(&Plan::parse(&text).expect("understood"), Path::new(""), &|_| 1 << 30).expect("ok")
     }
 
     #[test]
     fn one_device_is_compared_with_itself_under_two_settings() {
         let all = expanded("device:/dev/x device:/dev/x --set-a one --unset-a two --rounds 2");
+        let shell = |line: &str| ["sh", "-c", line].map(str::to_owned).to_vec();
         let [a, b] = &all.arrays[..] else { panic!("{:?}", all.arrays) };
         assert_eq!((a.target_path(), b.target_path()), ("made/a".into(), "made/b".into()));
         assert_eq!((a.set.concat(), a.unset.concat()), (shell("one"), shell("two")));
         assert!(b.set.is_empty() && b.unset.is_empty());
-    }
-
-    fn shell(line: &str) -> Vec<String> {
-        ["sh", "-c", line].map(str::to_owned).into()
     }
 
     const SIX: &str = "--member a --member b --member c --member d --member e --member f";
@@ -379,14 +346,8 @@ mod tests {
     fn a_table_of_queues_and_any_profile_are_asked_for_in_one_line() {
         let words = "--load write,unaligned --jobs 1,2,4,8 --depth 32 --rounds 1 --losses 0";
         let all = expanded(&format!("btrfs mdadm {SIX} {words}"));
-        let names: Vec<&str> = all
-            .groups
-            .last()
-            .expect("turns")
-            .points
-            .iter()
-            .map(|it| it.workload.name.as_str())
-            .collect();
+        let turn = all.groups.last().expect("turns");
+        let names: Vec<&str> = turn.points.iter().map(|it| it.workload.name.as_str()).collect();
         assert_eq!(names[..2], ["full-stripe-j1-q32", "full-stripe-j2-q32"]);
         assert_eq!((names.len(), names[7]), (8, "unaligned-j8-q32"));
     }
@@ -396,18 +357,16 @@ mod tests {
         let all = expanded("device:/dev/x device:/dev/y --rounds 1");
         assert_eq!(all.written(), [Path::new("/dev/x"), Path::new("/dev/y")]);
         assert!(all.points().all(|it| it.condition == ArrayCondition::Healthy));
-        let refused = |words: &str| {
-            let args = args(words);
-            Losses::of(&args).map(|it| plan(&args, &[], it)).map_or_else(
-                |refusal| refusal.code,
-                |plan| plan.map_or_else(|refusal| refusal.code, |_| "accepted".to_owned()),
-            )
-        };
-        assert_eq!(refused("mdadm btrfs"), "members.wrong_number");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX} --losses 3")), "members.wrong_number");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX} --level raid1")), "level.unknown");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX} --jobs 0")), "load.queues");
-        assert_eq!(refused(&format!("mdadm btrfs {SIX}")), "accepted");
+        for (more, code) in [
+            ("", "members.wrong_number"),
+            (" --losses 3", "members.wrong_number"),
+            (" --level raid1", "level.unknown"),
+            (" --jobs 0", "load.queues"),
+        ] {
+            let six = if more.is_empty() { "" } else { SIX };
+            let words = format!("mdadm btrfs {six}{more}");
+            assert_eq!(planned(words.trim()).expect_err("refused").code, code, "{words}");
+        }
     }
 
     /// The first seed's engine did three times as much with 64 threads.

@@ -5,8 +5,8 @@
 //! sampling source and its bias stand in the account; counts that cannot be in the unit they are
 //! said to be in are refused.
 
-use super::groups::{Groups, WorkKind};
-use super::tally::{CONTEXTS, Context, Counts, EngineCounts};
+use super::groups::{Group, Groups, WorkKind};
+use super::tally::{Context, Counts, EngineCounts};
 use crate::Refusal;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Share, Unit, Window};
@@ -14,13 +14,13 @@ use crate::metrics::spread::Spread;
 use crate::order::one_of;
 use crate::rules;
 use crate::validity::{Finding, Severity};
+use ahash::RandomState;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Rows of the tables of threads and of plateaus.
-pub const ROWS: usize = 12;
+const ROWS: usize = 12;
 
-/// The account.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CpuAccount {
     /// Measurement it belongs to, or what was asked for: a command, `whole machine`, a file.
@@ -50,12 +50,10 @@ pub struct CpuAccount {
     /// Pictures, by zoom: `whole`, `client`, or the group's name -> file.
     #[serde(default)]
     pub flame_graphs: BTreeMap<String, String>,
-    /// Which rules have something to say.
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
 
-/// How something was sampled.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sampling {
     /// `cpu-clock`, `cycles`, or `unknown` for folded files.
@@ -66,11 +64,9 @@ pub struct Sampling {
     pub unit: Unit,
     /// Sum of the counts, idle ones too.
     pub total: u64,
-    /// Lines that were not understood.
     pub unread_lines: u64,
 }
 
-/// One engine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupAccount {
     pub name: String,
@@ -78,7 +74,6 @@ pub struct GroupAccount {
     pub share: Share,
     /// Where it ran. A context without work is not here.
     pub contexts: BTreeMap<Context, Share>,
-    /// What it was, largest first.
     pub work: Vec<WorkAccount>,
     /// Parity, reconstruction, checksums: what the user pays for.
     pub useful: Share,
@@ -86,15 +81,13 @@ pub struct GroupAccount {
     pub polling: Share,
     /// What no expression of the group tells apart.
     pub unsorted: Share,
-    /// Its load over the cores.
     pub spread: Option<Spread>,
     pub plateaus: Vec<Row>,
 }
 
-/// One kind of work.
+/// One kind of work, by its name in the group file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WorkAccount {
-    /// Its name in the group file.
     pub name: String,
     pub kind: WorkKind,
     pub share: Share,
@@ -108,23 +101,15 @@ pub struct Row {
     pub cores: f64,
 }
 
-/// What sampling costs: the load with and without it.
+/// CPU time of the sampling program itself, in seconds and as a share of the machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ProfilerCost {
-    /// CPU time of the sampling program itself over the window, seconds.
     pub own_cpu_s: f64,
-    /// The same as a share of the machine.
     pub own_share: f64,
-    /// CPU nanoseconds for each I/O without and with sampling, when a load generator was run both
-    /// ways.
-    pub ns_per_io: Option<(f64, f64)>,
-    /// Busy share of the machine by `/proc/stat` without and with sampling, when the load was run
-    /// both ways.
-    pub busy_share: Option<(f64, f64)>,
 }
 
 /// What a source of samples gets wrong.
-pub fn bias_of(source: &str) -> &'static str {
+fn bias_of(source: &str) -> &'static str {
     match source {
         it if it.contains("cpu-clock") || it.contains("task-clock") => {
             "software clock: work done with interrupts off is charged to what switches them on \
@@ -152,14 +137,11 @@ pub struct Taken<'a> {
 }
 
 impl CpuAccount {
-    /// The account of `counts`.
     pub fn of(counts: &Counts, groups: &Groups, taken: &Taken<'_>) -> Result<CpuAccount, Refusal> {
         let window = taken.window;
         if !window.is_sound() {
-            let what = format!(
-                "{} cores, {} Hz, {} s are nothing to divide by",
-                window.cores, window.hz, window.seconds
-            );
+            let Window { cores, hz, seconds } = window;
+            let what = format!("{cores} cores, {hz} Hz, {seconds} s are nothing to divide by");
             return Err(Refusal::cannot_run("cpu.window_empty", what)
                 .hint("give --cores, --hz and --seconds above 0"));
         }
@@ -170,16 +152,11 @@ impl CpuAccount {
                 Refusal::cannot_run("cpu.no_samples", what).hint("nothing can be said about CPU")
             );
         }
-        let unit = unit_of(counts.total, taken)?;
-        let share = |count: u64| window.share(count, unit);
-        let scale = Scale { window, unit };
-        let mut seen: Vec<GroupAccount> = counts
-            .engines
-            .iter()
-            .zip(&groups.all)
-            .filter(|(engine, _)| engine.total() > 0)
-            .map(|(engine, group)| scale.group(engine, group, taken.spike_points))
-            .collect();
+        let scale =
+            Scale { window, unit: unit_of(counts.total, taken)?, points: taken.spike_points };
+        let engines = counts.engines.iter().zip(&groups.all).filter(|(it, _)| it.total() > 0);
+        let mut seen: Vec<GroupAccount> =
+            engines.map(|(engine, group)| scale.group(engine, group)).collect();
         seen.sort_by(|a, b| b.share.share.total_cmp(&a.share.share));
         let core_percents = scale.cores(&counts.cores);
         Ok(CpuAccount {
@@ -188,23 +165,23 @@ impl CpuAccount {
                 source: taken.source.to_owned(),
                 bias: bias_of(taken.source).to_owned(),
                 window,
-                unit,
+                unit: scale.unit,
                 total: counts.total,
                 unread_lines: counts.unread,
             },
-            busy: share(counts.total.saturating_sub(counts.idle)),
-            client: share(counts.client),
-            polling: share(counts.polling),
+            busy: scale.share(counts.total.saturating_sub(counts.idle)),
+            client: scale.share(counts.client),
+            polling: scale.share(counts.polling),
             groups: seen,
             spread: Spread::of(&core_percents, taken.spike_points),
             core_percents,
             stat_share: None,
-            threads: scale.rows(counts.threads.iter()),
-            plateaus: scale.rows(counts.leaves.iter()),
+            threads: scale.rows(&counts.threads),
+            plateaus: scale.rows(&counts.leaves),
             per_work: None,
             profiler: None,
             flame_graphs: BTreeMap::new(),
-            findings: findings(counts, unit, taken),
+            findings: findings(counts, &scale, taken),
         })
     }
 }
@@ -216,15 +193,12 @@ fn unit_of(total: u64, taken: &Taken<'_>) -> Result<Unit, Refusal> {
         None => window.unit_of(total),
     };
     unit.ok_or_else(|| {
+        let Window { cores, hz, seconds } = window;
+        let (samples, ns) = (window.full(Unit::Samples), window.full(Unit::Nanoseconds));
         let what = format!(
-            "{}: the counts sum to {total}, but {} cores x {} Hz x {} s can give {:.0} samples or \
-             {:.3e} ns",
-            taken.of,
-            window.cores,
-            window.hz,
-            window.seconds,
-            window.full(Unit::Samples),
-            window.full(Unit::Nanoseconds)
+            "{}: the counts sum to {total}, but {cores} cores x {hz} Hz x {seconds} s can give \
+             {samples:.0} samples or {ns:.3e} ns",
+            taken.of
         );
         let hint = "give the --cores, --hz and --seconds it was sampled with; \
                     counts weighted by their period are --unit ns";
@@ -232,9 +206,9 @@ fn unit_of(total: u64, taken: &Taken<'_>) -> Result<Unit, Refusal> {
     })
 }
 
-fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
+fn findings(counts: &Counts, scale: &Scale, taken: &Taken<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    if unit == Unit::Nanoseconds && taken.unit.is_none() {
+    if scale.unit == Unit::Nanoseconds && taken.unit.is_none() {
         let reason = "the counts are nanoseconds, not samples: \
                       the program that folded them weighted each by its period; F1' was used";
         found.push(rules::of("F1").finding(reason));
@@ -245,10 +219,10 @@ fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
         found.push(rules::of("A08").finding(reason));
     }
     if counts.polling > 0 {
-        let share = taken.window.share(counts.polling, unit).share * 100.0;
         let reason = format!(
-            "{share:.1} % of the machine polls for completions: \
-             consumed whether or not something completes"
+            "{:.1} % of the machine polls for completions: \
+             consumed whether or not something completes",
+            scale.share(counts.polling).share * 100.0
         );
         let next = "label this configuration as polling";
         found.push(rules::of("L20").finding_as(Severity::Info, reason).but(next));
@@ -256,51 +230,46 @@ fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
     found
 }
 
-/// How counts become shares.
 struct Scale {
     window: Window,
     unit: Unit,
+    points: f64,
 }
 
 impl Scale {
-    fn group(
-        &self,
-        counts: &EngineCounts,
-        group: &super::groups::Group,
-        spike_points: f64,
-    ) -> GroupAccount {
-        let share = |count: u64| self.window.share(count, self.unit);
-        let of_kind = |kind| share(counts.of_kind(&group.work, kind));
-        let unsorted = ("not told apart".to_owned(), WorkKind::Unsorted);
-        let kinds = group.work.iter().chain([&unsorted]);
+    fn share(&self, count: u64) -> Share {
+        self.window.share(count, self.unit)
+    }
+
+    fn group(&self, counts: &EngineCounts, group: &Group) -> GroupAccount {
+        let of_kind = |kind| self.share(counts.of_kind(&group.work, kind));
+        let kinds = group.work.iter().map(|work| (work.name.as_str(), work.kind));
+        let kinds = kinds.chain([("not told apart", WorkKind::Unsorted)]);
         // A kind that a group has of its own and from another file is one row.
         let mut sums: Vec<(&str, WorkKind, u64)> = Vec::new();
         for ((name, kind), count) in kinds.zip(&counts.work).filter(|(_, count)| **count > 0) {
-            let sum =
-                one_of(&mut sums, |it| it.0 == name && it.1 == *kind, || (name.as_str(), *kind, 0));
+            let sum = one_of(&mut sums, |it| (it.0, it.1) == (name, kind), || (name, kind, 0));
             sum.2 = sum.2.saturating_add(*count);
         }
         sums.sort_by_key(|(_, _, count)| std::cmp::Reverse(*count));
         let work = sums.into_iter().map(|(name, kind, count)| WorkAccount {
             name: name.to_owned(),
             kind,
-            share: share(count),
+            share: self.share(count),
         });
-        let contexts = CONTEXTS.iter().filter_map(|(context, _)| {
-            counts.contexts.get(context).map(|count| (*context, share(*count)))
-        });
+        let contexts = counts.contexts.iter().map(|(it, count)| (*it, self.share(*count)));
         GroupAccount {
             name: group.name.clone(),
             version: group.version,
-            share: share(counts.total()),
+            share: self.share(counts.total()),
             contexts: contexts.collect(),
             work: work.collect(),
             useful: of_kind(WorkKind::Useful),
             overhead: of_kind(WorkKind::Overhead),
             polling: of_kind(WorkKind::Polling),
             unsorted: of_kind(WorkKind::Unsorted),
-            spread: Spread::of(&self.cores(&counts.cores), spike_points),
-            plateaus: self.rows(counts.leaves.iter()),
+            spread: Spread::of(&self.cores(&counts.cores), self.points),
+            plateaus: self.rows(&counts.leaves),
         }
     }
 
@@ -308,8 +277,8 @@ impl Scale {
     /// core.
     fn cores(&self, counts: &[u64]) -> Vec<f64> {
         let one = Window { cores: 1, ..self.window };
-        let mut percents: Vec<f64> =
-            counts.iter().map(|count| one.share(*count, self.unit).share * 100.0).collect();
+        let percent = |count: &u64| one.share(*count, self.unit).share * 100.0;
+        let mut percents: Vec<f64> = counts.iter().map(percent).collect();
         let cores = usize::try_from(self.window.cores).unwrap_or(usize::MAX).min(1 << 16);
         if !percents.is_empty() && percents.len() < cores {
             percents.resize(cores, 0.0);
@@ -317,12 +286,12 @@ impl Scale {
         percents
     }
 
-    fn rows<'a>(&self, counts: impl Iterator<Item = (&'a String, &'a u64)>) -> Vec<Row> {
-        let mut sorted: Vec<_> = counts.collect();
+    fn rows(&self, counts: &HashMap<String, u64, RandomState>) -> Vec<Row> {
+        let mut sorted: Vec<_> = counts.iter().collect();
         // By name where counts are equal: the same input gives the same table.
         sorted.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let row = |(name, count): (&String, &u64)| {
-            let share = self.window.share(*count, self.unit);
+            let share = self.share(*count);
             Row { name: name.clone(), share, cores: share.share * f64::from(self.window.cores) }
         };
         sorted.into_iter().take(ROWS).map(row).collect()

@@ -15,22 +15,18 @@ use std::path::{Path, PathBuf};
 
 /// Longest line that is looked at, bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// Buffer of a reader, bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 /// First line of the folded files that the lab writes, up to the unit.
 pub const FOLDED_HEAD: &str = "# folded stacks of ashlar lab, unit: ";
 
-/// How files are to be counted.
 #[derive(Clone, Copy, Debug)]
 pub struct How<'a> {
     pub groups: &'a Groups,
     /// Names of the client's threads.
     pub client: &'a Regex,
-    /// Keep distinct stacks for flame graphs.
     pub keep_stacks: bool,
 }
 
-/// What files say.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub counts: Counts,
@@ -42,7 +38,6 @@ pub struct Taken {
     pub unit: Option<Unit>,
 }
 
-/// Count all `paths` together.
 pub fn count(paths: &[PathBuf], how: How<'_>) -> Result<Taken, Refusal> {
     let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
     let mut all = Taken::default();
@@ -75,7 +70,6 @@ pub fn count(paths: &[PathBuf], how: How<'_>) -> Result<Taken, Refusal> {
     Ok(all)
 }
 
-/// Count what `perf script` prints.
 pub fn read_script(reader: impl BufRead, how: How<'_>) -> io::Result<Taken> {
     let mut tally = Tally::new(how.groups, how.client, how.keep_stacks);
     let mut taken = Taken::default();
@@ -141,9 +135,8 @@ fn is_script(head: &[u8]) -> bool {
 
 fn unit(head: &[u8]) -> Option<Unit> {
     let rest = head.strip_prefix(FOLDED_HEAD.as_bytes())?;
-    [(&b"samples"[..], Unit::Samples), (b"nanoseconds", Unit::Nanoseconds)]
-        .into_iter()
-        .find_map(|(word, unit)| rest.starts_with(word).then_some(unit))
+    let units = [Unit::Samples, Unit::Nanoseconds];
+    units.into_iter().find(|unit| rest.starts_with(unit.word().as_bytes()))
 }
 
 #[cfg(test)]

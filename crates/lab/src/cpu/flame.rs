@@ -8,7 +8,7 @@ use super::tally::{Found, Stacks};
 use crate::{AtPath, Refusal};
 use inferno::flamegraph::{self, Options};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::Path;
 
 const UNWRITTEN: &str = "what was sampled is still there; free space or choose another directory";
@@ -16,11 +16,8 @@ const UNWRITTEN: &str = "what was sampled is still there; free space or choose a
 /// What part of the stacks a picture shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Zoom {
-    /// All that is not idle.
     Whole,
-    /// Threads of the load generator.
     Client,
-    /// The engine with this number.
     Group(usize),
 }
 
@@ -37,7 +34,7 @@ impl Zoom {
 
 /// The lines `a;b;c N` of what `zoom` shows, sorted.
 pub fn folded(stacks: &Stacks, zoom: Zoom) -> Vec<String> {
-    let shown = stacks.counts.iter().filter(|(_, (found, _))| zoom.shows(*found));
+    let shown = stacks.iter().filter(|(_, (found, _))| zoom.shows(*found));
     let mut lines: Vec<String> =
         shown.map(|(stack, (_, count))| format!("{stack} {count}")).collect();
     lines.sort_unstable();
@@ -46,13 +43,8 @@ pub fn folded(stacks: &Stacks, zoom: Zoom) -> Vec<String> {
 
 /// Write a folded file that says its unit and can be read by every flame graph program.
 pub fn write_folded(path: &Path, lines: &[String], unit: &str) -> Result<(), Refusal> {
-    let write = || {
-        let mut file = BufWriter::new(File::create(path)?);
-        writeln!(file, "{FOLDED_HEAD}{unit}")?;
-        lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
-        file.flush()
-    };
-    write().at(path, UNWRITTEN)
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(path, format!("{FOLDED_HEAD}{unit}\n{text}")).at(path, UNWRITTEN)
 }
 
 /// Draw `lines` into `path`. Nothing is drawn, and `false` returned, if there are none.
@@ -83,8 +75,9 @@ fn options(title: &str, subtitle: &str) -> Options<'static> {
 #[cfg(test)]
 mod tests {
     use super::{Zoom, draw, folded, write_folded};
+    use crate::cpu::files::{How, count};
     use crate::cpu::groups::Groups;
-    use crate::cpu::tally::{Stacks, Tally};
+    use crate::metrics::share::Unit;
     use regex::Regex;
 
     const LINES: [&str; 4] = [
@@ -94,52 +87,30 @@ mod tests {
         "swapper;do_idle_[k] 900",
     ];
 
-    fn stacks() -> (Stacks, usize) {
-        let none: [&str; 0] = [];
-        let groups = Groups::load(&none).expect("sound");
-        let client = Regex::new("^fio").expect("sound");
-        let mut tally = Tally::new(&groups, &client, true);
-        LINES.iter().for_each(|line| tally.folded(line.as_bytes()));
-        let md = groups.all.iter().position(|group| group.name == "md").expect("there");
-        (tally.finish().stacks.expect("kept"), md)
-    }
-
     #[test]
-    fn zooms_show_the_whole_the_client_and_one_engine_and_never_idle() {
-        let (stacks, md) = stacks();
+    fn folded_files_say_their_unit_and_zooms_show_the_whole_the_client_and_an_engine_never_idle() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("stacks.folded");
+        write_folded(&path, &LINES.map(str::to_owned), "samples").expect("written");
+        let (groups, client) = (Groups::shipped().expect("sound"), Regex::new("^fio"));
+        let how = How { groups: &groups, client: &client.expect("sound"), keep_stacks: true };
+        let taken = count(&[path], how).expect("read");
+        assert_eq!(taken.unit, Some(Unit::Samples));
+        let counts = taken.counts;
+        assert_eq!((counts.total, counts.idle, counts.unread), (990, 900, 0));
+        let stacks = counts.stacks.expect("kept");
+        let md = groups.all.iter().position(|group| group.name == "md").expect("there");
         assert_eq!(folded(&stacks, Zoom::Whole).len(), 3);
         assert_eq!(folded(&stacks, Zoom::Client), [LINES[1], LINES[0]]);
         assert_eq!(folded(&stacks, Zoom::Group(md)), [LINES[0], LINES[2]]);
-    }
-
-    #[test]
-    fn pictures_hold_their_frames_title_and_subtitle() {
-        let (stacks, _) = stacks();
-        let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("whole.svg");
-        assert!(
-            draw(&path, &folded(&stacks, Zoom::Whole), "whole machine", "99 Hz").expect("drawn")
-        );
+        let lines = folded(&stacks, Zoom::Whole);
+        assert!(draw(&path, &lines, "whole machine", "99 Hz").expect("drawn"));
         let picture = std::fs::read_to_string(&path).expect("there");
         for part in ["<svg", "raid5_make_request", "whole machine", "99 Hz", "md0_raid6"] {
             assert!(picture.contains(part), "no {part}");
         }
         assert!(!picture.contains("do_idle"));
         assert!(!draw(&folder.path().join("none.svg"), &[], "", "").expect("nothing to draw"));
-    }
-
-    #[test]
-    fn a_folded_file_says_its_unit_and_is_read_again_as_it_was_written() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("stacks.folded");
-        let lines: Vec<String> = LINES.iter().map(|line| (*line).to_owned()).collect();
-        write_folded(&path, &lines, "samples").expect("written");
-        let none: [&str; 0] = [];
-        let groups = Groups::load(&none).expect("sound");
-        let client = Regex::new("^fio").expect("sound");
-        let how = crate::cpu::files::How { groups: &groups, client: &client, keep_stacks: true };
-        let taken = crate::cpu::files::count(&[path], how).expect("read");
-        assert_eq!(taken.unit, Some(crate::metrics::share::Unit::Samples));
-        assert_eq!((taken.counts.total, taken.counts.idle, taken.counts.unread), (990, 900, 0));
     }
 }

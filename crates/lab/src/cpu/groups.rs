@@ -8,10 +8,11 @@
 //! every figure made with it; a file with an expression that cannot be read, or that belongs to
 //! nothing, is refused with its name.
 
-use super::frame::Frame;
+use super::script::Frame;
 use crate::{AtPath, Refusal};
 use regex::RegexSet;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::Path;
 
 /// The groups that come with the lab: name of the file and its text.
@@ -24,9 +25,6 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("spdk", include_str!("../../groups/spdk.toml")),
     ("dm", include_str!("../../groups/dm.toml")),
 ];
-
-/// Most engines at once: their numbers are bits of a word.
-pub const GROUPS_MAX: usize = 32;
 
 /// Whether work is what the user pays an engine for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -42,67 +40,50 @@ pub enum WorkKind {
     Unsorted,
 }
 
+/// What makes a stack an engine's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Belongs {
+    /// Names of kernel threads that work for this engine only.
+    #[serde(default, deserialize_with = "set")]
+    kernel_threads: RegexSet,
+    /// Names of user-space threads that are this engine's.
+    #[serde(default, deserialize_with = "set")]
+    threads: RegexSet,
+    #[serde(default, deserialize_with = "set")]
+    symbols: RegexSet,
+    /// Kernel modules, programs, libraries.
+    #[serde(default, deserialize_with = "set")]
+    modules: RegexSet,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    pub name: String,
+    pub kind: WorkKind,
+    #[serde(default, deserialize_with = "set")]
+    symbols: RegexSet,
+    #[serde(default, deserialize_with = "set")]
+    modules: RegexSet,
+}
+
+/// One engine's group.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GroupFile {
+pub struct Group {
     format: u32,
-    name: String,
-    version: u32,
+    pub name: String,
+    pub version: u32,
     #[serde(default)]
-    about: String,
+    pub about: String,
     #[serde(default)]
     uses: Vec<String>,
     #[serde(default)]
     belongs: Belongs,
+    /// In order of precedence.
     #[serde(default)]
-    work: Vec<Work>,
-}
-
-/// What makes a stack an engine's.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Belongs {
-    /// Names of kernel threads that work for this engine only.
-    #[serde(default)]
-    kernel_threads: Vec<String>,
-    /// Names of user-space threads that are this engine's.
-    #[serde(default)]
-    threads: Vec<String>,
-    /// Functions.
-    #[serde(default)]
-    symbols: Vec<String>,
-    /// Kernel modules, programs, libraries.
-    #[serde(default)]
-    modules: Vec<String>,
-}
-
-/// A kind of work.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Work {
-    name: String,
-    kind: WorkKind,
-    #[serde(default)]
-    symbols: Vec<String>,
-    #[serde(default)]
-    modules: Vec<String>,
-}
-
-/// One engine's group, ready to be asked.
-#[derive(Debug)]
-pub struct Group {
-    pub name: String,
-    pub version: u32,
-    /// What it is, one line.
-    pub about: String,
-    /// Names and kinds of its work, in order of precedence.
-    pub work: Vec<(String, WorkKind)>,
-    kernel_threads: RegexSet,
-    threads: RegexSet,
-    symbols: RegexSet,
-    modules: RegexSet,
-    /// One pair for each of `work`.
-    work_matches: Vec<(RegexSet, RegexSet)>,
+    pub work: Vec<Work>,
 }
 
 /// All groups that are asked, in order: the first that a frame belongs to has it.
@@ -111,174 +92,145 @@ pub struct Groups {
     pub all: Vec<Group>,
 }
 
+fn set<'de, D: Deserializer<'de>>(value: D) -> Result<RegexSet, D::Error> {
+    RegexSet::new(Vec::<String>::deserialize(value)?).map_err(|error| {
+        // The expression and the caret below it are on lines of their own; the last line says why.
+        D::Error::custom(error.to_string().lines().last().unwrap_or_default())
+    })
+}
+
 impl Groups {
+    /// The groups that come with the lab.
+    pub fn shipped() -> Result<Groups, Refusal> {
+        Groups::load(&[] as &[&Path])
+    }
+
     /// The groups that come with the lab, and the users' own `files` before them. A file with the
     /// name of one of ours replaces it.
     ///
     /// # Errors
-    /// A file that cannot be read or understood, by name; more than [`GROUPS_MAX`].
+    /// A file that cannot be read or understood, by name.
     pub fn load(files: &[impl AsRef<Path>]) -> Result<Groups, Refusal> {
-        let mut read = Vec::new();
+        let mut all = Vec::new();
         for path in files {
             let path = path.as_ref();
             let text =
                 std::fs::read_to_string(path).at(path, "give a TOML file of function groups")?;
-            read.push(parse(&path.display().to_string(), &text)?);
+            all.push(parse(&path.display().to_string(), &text)?);
         }
         for (name, text) in BUILT_IN {
-            if read.iter().all(|file: &GroupFile| file.name != name) {
-                read.push(parse(name, text)?);
+            if all.iter().all(|file: &Group| file.name != name) {
+                all.push(parse(name, text)?);
             }
         }
-        let engines = read.iter().filter(|file| !file.belongs.is_empty());
-        let all = engines.map(|file| Group::build(file, &read)).collect::<Result<Vec<_>, _>>()?;
-        match all.len() {
-            ..=GROUPS_MAX => Ok(Groups { all }),
-            more => {
-                let what = format!("{more} function groups; {GROUPS_MAX} at once are the most");
-                Err(Refusal::cannot_run("groups.too_many", what).hint("give fewer --groups"))
-            }
-        }
+        let used = |file: &Group| -> Vec<Work> {
+            let named = file.uses.iter().filter_map(|name| all.iter().find(|it| it.name == *name));
+            named.flat_map(|it| it.work.clone()).collect()
+        };
+        let used: Vec<Vec<Work>> = all.iter().map(used).collect();
+        all.iter_mut().zip(used).for_each(|(file, used)| file.work.extend(used));
+        all.retain(|file| !file.belongs.is_empty());
+        Ok(Groups { all })
     }
 }
 
-fn parse(from: &str, text: &str) -> Result<GroupFile, Refusal> {
-    let refuse = |what: String| {
+fn parse(from: &str, text: &str) -> Result<Group, Refusal> {
+    let read = toml::from_str::<Group>(text).map_err(|error| error.message().to_owned());
+    let sound = read.and_then(|file| match file.format {
+        1 if file.belongs.is_empty() && file.work.is_empty() => {
+            Err("says neither what belongs to it nor what its work is".to_owned())
+        }
+        1 => Ok(file),
+        format => Err(format!("format {format} is not 1")),
+    });
+    sound.map_err(|what| {
         Refusal::cannot_run("groups.malformed", format!("function groups {from}: {what}"))
             .hint("see docs/lab/cpu.md")
-    };
-    let file: GroupFile =
-        toml::from_str(text).map_err(|error| refuse(error.message().to_owned()))?;
-    if file.format != 1 {
-        return Err(refuse(format!("format {} is not 1", file.format)));
-    }
-    if file.belongs.is_empty() && file.work.is_empty() {
-        return Err(refuse("says neither what belongs to it nor what its work is".to_owned()));
-    }
-    Ok(file)
+    })
 }
 
 impl Belongs {
     fn is_empty(&self) -> bool {
-        [&self.kernel_threads, &self.threads, &self.symbols, &self.modules]
-            .iter()
-            .all(|it| it.is_empty())
+        let all = [&self.kernel_threads, &self.threads, &self.symbols, &self.modules];
+        all.iter().all(|it| it.is_empty())
     }
 }
 
+/// Whether one of the sets has a frame, as far as its names are known.
+fn has(frame: Frame<'_>, symbols: &RegexSet, modules: &RegexSet) -> bool {
+    (!frame.symbol.is_empty() && symbols.is_match(frame.symbol))
+        || (!frame.module.is_empty() && modules.is_match(frame.module))
+}
+
 impl Group {
-    fn build(file: &GroupFile, files: &[GroupFile]) -> Result<Group, Refusal> {
-        let set = |patterns: &[String]| {
-            RegexSet::new(patterns).map_err(|error| {
-                // The expression and the caret below it are on lines of their own; the last line
-                // says why.
-                let why = error.to_string().lines().last().unwrap_or_default().to_owned();
-                let what = format!("function groups {}: {why}", file.name);
-                Refusal::cannot_run("groups.malformed", what).hint("correct the regular expression")
-            })
-        };
-        let mut group = Group {
-            name: file.name.clone(),
-            version: file.version,
-            about: file.about.clone(),
-            work: Vec::new(),
-            kernel_threads: set(&file.belongs.kernel_threads)?,
-            threads: set(&file.belongs.threads)?,
-            symbols: set(&file.belongs.symbols)?,
-            modules: set(&file.belongs.modules)?,
-            work_matches: Vec::new(),
-        };
-        let used = file.uses.iter().filter_map(|name| files.iter().find(|it| it.name == *name));
-        for work in file.work.iter().chain(used.flat_map(|it| &it.work)) {
-            group.work.push((work.name.clone(), work.kind));
-            group.work_matches.push((set(&work.symbols)?, set(&work.modules)?));
-        }
-        Ok(group)
-    }
-
-    /// Whether a frame is this engine's.
     pub fn has_frame(&self, frame: Frame<'_>) -> bool {
-        (!frame.symbol.is_empty() && self.symbols.is_match(frame.symbol))
-            || (!frame.module.is_empty() && self.modules.is_match(frame.module))
+        has(frame, &self.belongs.symbols, &self.belongs.modules)
     }
 
-    /// Which of `work` a frame is.
+    /// Which of its work a frame is.
     pub fn work_of(&self, frame: Frame<'_>) -> Option<usize> {
-        let is_it = |(symbols, modules): &(RegexSet, RegexSet)| {
-            (!frame.symbol.is_empty() && symbols.is_match(frame.symbol))
-                || (!frame.module.is_empty() && modules.is_match(frame.module))
-        };
-        self.work_matches.iter().position(is_it)
+        self.work.iter().position(|work| has(frame, &work.symbols, &work.modules))
     }
 
     /// Whether a kernel thread of this name works for this engine only.
     pub fn has_kernel_thread(&self, comm: &str) -> bool {
-        self.kernel_threads.is_match(comm)
+        self.belongs.kernel_threads.is_match(comm)
     }
 
     /// Expressions for the names of this engine's user-space threads.
     pub fn thread_patterns(&self) -> &[String] {
-        self.threads.patterns()
+        self.belongs.threads.patterns()
     }
 
-    /// Whether a user-space thread of this name is this engine's.
     pub fn has_thread(&self, comm: &str) -> bool {
-        self.threads.is_match(comm)
+        self.belongs.threads.is_match(comm)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Groups, WorkKind, parse};
-    use crate::cpu::frame::Frame;
-
-    const NONE: [&str; 0] = [];
+    use super::{Groups, WorkKind};
+    use crate::cpu::script::Frame;
 
     #[test]
     fn the_groups_that_come_with_the_lab_can_all_be_read() {
-        let groups = Groups::load(&NONE).expect("sound");
+        let groups = Groups::shipped().expect("sound");
         let names: Vec<&str> = groups.all.iter().map(|group| group.name.as_str()).collect();
         assert_eq!(names, ["ashlar", "md", "zfs", "btrfs", "spdk", "dm"]);
         for group in &groups.all {
             assert!(group.version > 0 && !group.about.is_empty(), "{}", group.name);
-            let useful = group.work.iter().any(|(_, kind)| *kind == WorkKind::Useful);
+            let useful = group.work.iter().any(|work| work.kind == WorkKind::Useful);
             assert!(useful, "{}: nothing useful", group.name);
         }
     }
 
     #[test]
-    fn an_own_file_comes_first_and_replaces_ours_of_the_same_name() {
+    fn an_own_file_comes_first_and_one_that_says_nothing_or_something_wrong_is_refused_by_name() {
         let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("md.toml");
-        let text = "format = 1\nname = \"md\"\nversion = 7\nuses = [\"kernel\"]\n[belongs]\n\
-                    symbols = ['^mine_']\n";
-        std::fs::write(&path, text).expect("written");
-        let groups = Groups::load(&[&path]).expect("sound");
-        assert_eq!((groups.all[0].name.as_str(), groups.all[0].version), ("md", 7));
+        let path = folder.path().join("my.toml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            Groups::load(&[&path])
+        };
+        let head = "format = 1\nname = \"md\"\nversion = 7\nuses = [\"kernel\"]\n";
+        let groups = load(&format!("{head}[belongs]\nsymbols = ['^mine_']\n")).expect("sound");
+        let own = &groups.all[0];
+        assert_eq!((own.name.as_str(), own.version), ("md", 7));
         assert_eq!(groups.all.iter().filter(|group| group.name == "md").count(), 1);
-        assert!(groups.all[0].has_frame(Frame::parse("mine_write")));
-        assert!(!groups.all[0].has_frame(Frame::parse("raid5d")));
-        let locks = groups.all[0].work_of(Frame::parse("_raw_spin_lock_irq_[k]")).expect("known");
-        assert_eq!(groups.all[0].work[locks].0, "locks");
-    }
-
-    #[test]
-    fn a_file_that_says_nothing_or_something_wrong_is_refused_by_name() {
-        let head = "format = 1\nname = \"x\"\nversion = 1\n";
+        assert!(own.has_frame(Frame::parse("mine_write")));
+        assert!(!own.has_frame(Frame::parse("raid5d")));
+        let locks = own.work_of(Frame::parse("_raw_spin_lock_irq_[k]")).expect("known");
+        assert_eq!(own.work[locks].name, "locks");
         for (text, why) in [
             (head.to_owned(), "neither"),
             (head.replace("= 1\nname", "= 2\nname"), "format 2"),
             (format!("{head}[belong]\nsymbols = []\n"), "unknown field"),
+            (format!("{head}[belongs]\nsymbols = ['(']\n"), "unclosed"),
             ("[[[".to_owned(), "my.toml"),
         ] {
-            let refusal = parse("my.toml", &text).expect_err("refused").to_string();
+            let refusal = load(&text).expect_err("refused").to_string();
             assert!(refusal.contains(why) && refusal.contains("my.toml"), "{refusal}");
         }
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("x.toml");
-        std::fs::write(&path, format!("{head}[belongs]\nsymbols = ['(']\n")).expect("written");
-        let refusal = Groups::load(&[&path]).expect_err("refused").to_string();
-        assert!(refusal.contains("function groups x") && refusal.contains("unclosed"), "{refusal}");
         let missing = Groups::load(&[folder.path().join("none")]).expect_err("refused");
         assert_eq!(missing.exit_code(), 2);
     }

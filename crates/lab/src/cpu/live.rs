@@ -1,20 +1,22 @@
-//! A live account: sample the machine while a load runs, and put the kernel's own figures beside
-//! the samples.
+//! Accounts of this machine: stacks around one measurement of a run, or while a load runs, with the
+//! kernel's own figures beside the samples.
 //!
-//! What must stay true: samples and `/proc/stat` cover the same time; what was sampled is kept when
-//! the load fails; without `--to` nothing stays behind.
+//! What must stay true: samples and `/proc/stat` cover the same time; a measurement is made whether
+//! or not stacks can be taken, and why they could not be taken is said once; what was sampled is
+//! kept when the load fails; without `--to` nothing stays behind.
 
-use super::account::{self, CpuAccount, ProfilerCost};
+use super::account::{CpuAccount, ProfilerCost, Taken};
 use super::files::How;
 use super::flame::{self, Zoom};
 use super::groups::Groups;
 use super::load::{Load, generator_ns_per_io};
-use super::perf::{self, Sampler};
+use super::perf::{self, Sampled, Sampler};
 use super::tally::Counts;
 use crate::fio::measure::Figures;
 use crate::host_cpu::HostCpu;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Unit, Window};
+use crate::metrics::spread::SPIKE_POINTS;
 use crate::rules;
 use crate::validity::Finding;
 use crate::watch::second::Live;
@@ -22,25 +24,126 @@ use crate::watch::strangers::{self, Own};
 use crate::watch::ticker::{Seen, Ticker};
 use crate::{AtPath, Refusal};
 use regex::Regex;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// How to sample.
+/// Samples a second on each core: off every round frequency, so that nothing periodic hides.
+const HZ: f64 = 99.0;
+const FOLDER: &str = "stacks";
+
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub load: &'a Load,
-    /// Samples a second on each core.
     pub hz: f64,
-    pub groups: &'a Groups,
-    /// Names of the client's threads.
-    pub client: &'a Regex,
+    pub how: How<'a>,
     /// Where everything is kept; `None`: nowhere.
     pub out: Option<&'a Path>,
-    /// Run the load without sampling too, to see what sampling costs.
-    pub profiler_cost: bool,
     /// Points by which a core must stand out.
     pub spike_points: f64,
     /// Share of all cores that strangers may use.
     pub strangers_max: f64,
+}
+
+/// Takes stacks around measurements.
+#[derive(Debug)]
+pub struct Around {
+    groups: Groups,
+    client: Regex,
+    trouble: RefCell<Option<Refusal>>,
+}
+
+#[derive(Debug)]
+pub struct Going {
+    sampler: Sampler,
+    dir: PathBuf,
+    folder: String,
+    of: String,
+}
+
+impl Around {
+    /// With the function groups that ship; fio is the client.
+    ///
+    /// # Errors
+    /// The groups that ship are unsound, which is a fault of the lab.
+    pub fn new() -> Result<Around, Refusal> {
+        let client = Regex::new("^fio").map_err(|error| {
+            Refusal::cannot_run("cpu.client_malformed", error.to_string())
+                .hint("a fault of the lab")
+        })?;
+        Ok(Around { groups: Groups::shipped()?, client, trouble: RefCell::default() })
+    }
+
+    /// Why stacks could not be taken, if they could not.
+    pub fn trouble(&self) -> Option<Refusal> {
+        self.trouble.borrow().clone()
+    }
+
+    /// Begin; `None` if stacks cannot be taken here, now or before.
+    pub fn begin(&self, run_dir: &Path, of: &str) -> Option<Going> {
+        if self.trouble.borrow().is_some() {
+            return None;
+        }
+        let folder = format!("{FOLDER}/{}", file_name(of));
+        let dir = run_dir.join(&folder);
+        let begun = || {
+            std::fs::create_dir_all(&dir).at(&dir, "")?;
+            let mut sampler = Sampler::start(&dir.join("perf.data"), HZ)?;
+            sampler.begin().map(|()| sampler)
+        };
+        let sampler = self.kept(begun())?;
+        Some(Going { sampler, dir, folder, of: of.to_owned() })
+    }
+
+    pub fn end(&self, going: Going) -> Option<CpuAccount> {
+        self.kept(self.account(going))
+    }
+
+    fn account(&self, going: Going) -> Result<CpuAccount, Refusal> {
+        let Going { sampler, dir, folder, of } = going;
+        let sampled = sampler.end()?;
+        let how = How { groups: &self.groups, client: &self.client, keep_stacks: true };
+        let (mut account, counts) = account_of(&dir, how, &of, (HZ, SPIKE_POINTS), sampled)?;
+        let drawn = pictures(&dir, &counts, &self.groups, &account)?;
+        account.flame_graphs =
+            drawn.into_iter().map(|(zoom, file)| (zoom, format!("{folder}/{file}"))).collect();
+        // Large, and of no use on another machine; the folded stacks say the same.
+        let data = dir.join("perf.data");
+        std::fs::remove_file(&data).at(&data, "")?;
+        Ok(account)
+    }
+
+    fn kept<T>(&self, result: Result<T, Refusal>) -> Option<T> {
+        result.map_err(|refusal| *self.trouble.borrow_mut() = Some(refusal)).ok()
+    }
+}
+
+/// A measurement's id as one name of a folder.
+fn file_name(of: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    of.chars().map(plain).collect::<String>().trim_matches(['-', '.']).to_owned()
+}
+
+fn account_of(
+    dir: &Path,
+    how: How<'_>,
+    of: &str,
+    (hz, spike_points): (f64, f64),
+    sampled: Sampled,
+) -> Result<(CpuAccount, Counts), Refusal> {
+    let read = perf::read(&dir.join("perf.data"), how)?;
+    let cores = HostCpu::now()?.cores();
+    let taken = Taken {
+        of,
+        source: read.event.as_deref().unwrap_or("unknown"),
+        window: Window { cores, hz, seconds: sampled.seconds },
+        unit: Some(Unit::Samples),
+        spike_points,
+    };
+    let mut account = CpuAccount::of(&read.counts, how.groups, &taken)?;
+    let own_share = sampled.own_cpu_s / (f64::from(cores) * sampled.seconds);
+    account.profiler = Some(ProfilerCost { own_cpu_s: sampled.own_cpu_s, own_share });
+    Ok((account, read.counts))
 }
 
 /// A folder for what is only needed meanwhile.
@@ -54,11 +157,9 @@ impl Folder {
     fn make(out: Option<&Path>) -> Result<Folder, Refusal> {
         let scratch =
             || std::env::temp_dir().join(format!("ashlar-lab-cpu-{}", std::process::id()));
-        let folder =
-            Folder { path: out.map_or_else(scratch, Path::to_owned), is_kept: out.is_some() };
-        std::fs::create_dir_all(&folder.path)
-            .at(&folder.path, "choose a directory that you may write to")?;
-        Ok(folder)
+        let path = out.map_or_else(scratch, Path::to_owned);
+        std::fs::create_dir_all(&path).at(&path, "choose a directory that you may write to")?;
+        Ok(Folder { path, is_kept: out.is_some() })
     }
 }
 
@@ -77,14 +178,9 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
         Load::Fio(job) => generator_ns_per_io(dir, job)?,
         _ => None,
     };
-    let data = dir.join("perf.data");
     // perf first: when it cannot run, no load is started for nothing.
-    let mut sampler = Sampler::start(&data, plan.hz)?;
-    let without = match plan.profiler_cost {
-        true => Some(unsampled(plan, dir)?),
-        false => None,
-    };
-    let own = Own::new(plan.groups, Vec::new());
+    let mut sampler = Sampler::start(&dir.join("perf.data"), plan.hz)?;
+    let own = Own::new(plan.how.groups);
     let before = HostCpu::now()?;
     sampler.begin()?;
     let ticker = Ticker::begin(&own, &[], Live::default());
@@ -93,27 +189,16 @@ pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
     let after = HostCpu::now()?;
     let sampled = sampler.end()?;
     let work = ran?;
-    let how = How { groups: plan.groups, client: plan.client, keep_stacks: true };
-    let read = perf::read(&data, how)?;
-    let window = Window { cores: after.cores(), hz: plan.hz, seconds: sampled.seconds };
-    let name = plan.load.name();
-    let taken = account::Taken {
-        of: &name,
-        source: read.event.as_deref().unwrap_or("unknown"),
-        window,
-        unit: Some(Unit::Samples),
-        spike_points: plan.spike_points,
-    };
-    let mut account = CpuAccount::of(&read.counts, plan.groups, &taken)?;
+    let rates = (plan.hz, plan.spike_points);
+    let (mut account, counts) = account_of(dir, plan.how, &plan.load.name(), rates, sampled)?;
     account.stat_share = before.until(&after).share();
-    account.profiler = Some(cost(&account, sampled, without, (&seen, work.as_ref())));
     account.per_work = work.as_ref().and_then(|work| per_work(&seen, work, generator));
     account.findings.extend(work.as_ref().and_then(|work| client_misses(&account, work)));
     if !matches!(plan.load, Load::Wait(_)) {
         account.findings.extend(foreign(&seen, plan.strangers_max));
     }
     if plan.out.is_some() {
-        account.flame_graphs = pictures(dir, &read.counts, plan.groups, &account)?;
+        account.flame_graphs = pictures(dir, &counts, plan.how.groups, &account)?;
     }
     Ok(account)
 }
@@ -123,37 +208,6 @@ fn foreign(seen: &Seen, share_max: f64) -> Vec<Finding> {
     let none = Figures::default();
     let whole = seen.measured(&none).map(|ends| crate::watch::cost(seen, ends, &none));
     whole.map_or_else(Vec::new, |cost| strangers::findings(&cost, &seen.strangers.1, share_max))
-}
-
-/// The machine's busy share without sampling, and CPU time for each I/O, if it was fio.
-type Unsampled = (Option<f64>, Option<f64>);
-
-fn unsampled(plan: &Plan<'_>, dir: &Path) -> Result<Unsampled, Refusal> {
-    let before = HostCpu::now()?;
-    let ticker = Ticker::begin(&Own::new(plan.groups, Vec::new()), &[], Live::default());
-    let ran = plan.load.run(dir);
-    let seen = ticker.end();
-    let work = ran?;
-    Ok((before.until(&HostCpu::now()?).share(), ns_per_io(&seen, work.as_ref())))
-}
-
-fn cost(
-    account: &CpuAccount,
-    sampled: perf::Sampled,
-    without: Option<Unsampled>,
-    (seen, work): (&Seen, Option<&Figures>),
-) -> ProfilerCost {
-    let cores = f64::from(account.sampling.window.cores);
-    ProfilerCost {
-        own_cpu_s: sampled.own_cpu_s,
-        own_share: sampled.own_cpu_s / (cores * sampled.seconds),
-        ns_per_io: without.and_then(|it| it.1).zip(ns_per_io(seen, work)),
-        busy_share: without.and_then(|it| it.0).zip(account.stat_share),
-    }
-}
-
-fn ns_per_io(seen: &Seen, work: Option<&Figures>) -> Option<f64> {
-    per_work(seen, work?, None)?.ns_per_io()
 }
 
 /// CPU time of the time in which the I/Os were counted, without that of strangers.
@@ -187,26 +241,33 @@ pub fn pictures(
     counts: &Counts,
     groups: &Groups,
     account: &CpuAccount,
-) -> Result<std::collections::BTreeMap<String, String>, Refusal> {
-    let mut drawn = std::collections::BTreeMap::new();
+) -> Result<BTreeMap<String, String>, Refusal> {
+    let mut drawn = BTreeMap::new();
     let Some(stacks) = &counts.stacks else { return Ok(drawn) };
     let whole = flame::folded(stacks, Zoom::Whole);
     flame::write_folded(&dir.join("stacks.folded"), &whole, account.sampling.unit.word())?;
-    let mut zooms = vec![("whole".to_owned(), Zoom::Whole), ("client".to_owned(), Zoom::Client)];
-    for (number, group) in groups.all.iter().enumerate() {
-        zooms.push((group.name.clone(), Zoom::Group(number)));
-    }
-    let window = account.sampling.window;
-    for (name, zoom) in zooms {
-        let file = format!("flame-{name}.svg");
-        let title = format!("{}: {name}", account.of);
-        let subtitle = format!(
-            "{}, {} Hz, {} cores, {:.1} s",
-            account.sampling.source, window.hz, window.cores, window.seconds
-        );
+    let engines = groups.all.iter().enumerate().map(|(at, it)| (it.name.as_str(), Zoom::Group(at)));
+    for (name, zoom) in
+        [("whole", Zoom::Whole), ("client", Zoom::Client)].into_iter().chain(engines)
+    {
+        let (file, title) = (format!("flame-{name}.svg"), format!("{}: {name}", account.of));
+        let Window { cores, hz, seconds } = account.sampling.window;
+        let source = &account.sampling.source;
+        let subtitle = format!("{source}, {hz} Hz, {cores} cores, {seconds:.1} s");
         if flame::draw(&dir.join(&file), &flame::folded(stacks, zoom), &title, &subtitle)? {
-            drawn.insert(name, file);
+            drawn.insert(name.to_owned(), file);
         }
     }
     Ok(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn an_id_becomes_one_name_that_stays_in_its_folder() {
+        assert_eq!(file_name("compare/ashlar/2 out/rr-4k#0"), "compare-ashlar-2-out-rr-4k-0");
+        assert_eq!(file_name("../../x"), "x");
+    }
 }

@@ -9,11 +9,10 @@ use super::files::{self, How, Taken};
 use crate::evidence::process::monotonic;
 use crate::{AtPath, Refusal};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A perf that samples, or is about to.
 #[derive(Debug)]
 pub struct Sampler {
     child: Child,
@@ -35,25 +34,16 @@ impl Sampler {
     /// Start perf with its events off; what it records goes to `data`.
     pub fn start(data: &Path, hz: f64) -> Result<Sampler, Refusal> {
         let complaints = data.with_extension("complaints");
-        let errors = File::create(&complaints)
-            .at(&complaints, "choose a directory that you may write to")?;
-        let spawned = Command::new("perf")
-            .args(["record", "-q", "-a", "-g", "-D", "-1", "--control=fd:0,1", "-F"])
+        let mut perf = Command::new("perf");
+        perf.args(["record", "-q", "-a", "-g", "-D", "-1", "--control=fd:0,1", "-F"])
             .arg(format!("{hz:.0}"))
             .arg("-o")
             .arg(data)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .spawn();
-        let mut child = spawned.map_err(|error| missing(&error))?;
-        let (Some(control), Some(ack)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Refusal::cannot_run("perf.failed", "perf has no pipes")
-                .hint("this is a bug of the lab"));
-        };
+            .stdin(Stdio::piped());
+        let (mut child, ack) = spawned(&mut perf, &complaints)?;
         let mut sampler = Sampler {
+            control: child.stdin.take(),
             child,
-            control: Some(control),
             ack: BufReader::new(ack),
             complaints,
             began: None,
@@ -124,10 +114,20 @@ impl Drop for Sampler {
     }
 }
 
-fn missing(error: &std::io::Error) -> Refusal {
-    let what = format!("perf cannot be started: {error}; nothing was sampled");
-    let hint = "install it (Debian: linux-perf, Red Hat: perf), or account for a file with --from";
-    Refusal::cannot_run("perf.missing", what).hint(hint)
+/// A perf that runs, and what it prints; what it complains about goes to a file.
+fn spawned(perf: &mut Command, complaints: &Path) -> Result<(Child, ChildStdout), Refusal> {
+    let errors =
+        File::create(complaints).at(complaints, "choose a directory that you may write to")?;
+    let mut child = perf.stdout(Stdio::piped()).stderr(errors).spawn().map_err(|error| {
+        let what = format!("perf cannot be started: {error}; nothing was sampled");
+        let hint =
+            "install it (Debian: linux-perf, Red Hat: perf), or account for a file with --from";
+        Refusal::cannot_run("perf.missing", what).hint(hint)
+    })?;
+    let output = child.stdout.take().ok_or_else(|| {
+        Refusal::cannot_run("perf.failed", "perf has no pipes").hint("this is a bug of the lab")
+    })?;
+    Ok((child, output))
 }
 
 fn refusal_for(said: &str) -> Refusal {
@@ -135,18 +135,13 @@ fn refusal_for(said: &str) -> Refusal {
         said.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("Error:"));
     let line = line.unwrap_or("perf ended without a word");
     let lower = said.to_lowercase();
-    if ["permission", "paranoid", "not permitted", "access to performance"]
-        .iter()
-        .any(|it| lower.contains(it))
-    {
+    let says = |words: &[&str]| words.iter().any(|it| lower.contains(it));
+    if says(&["permission", "paranoid", "not permitted", "access to performance"]) {
         let what = "perf may not sample the whole machine; nothing was sampled";
         return Refusal::cannot_run("perf.not_permitted", what)
             .hint("run as root, or lower kernel.perf_event_paranoid to -1");
     }
-    if lower.contains("unknown option")
-        || lower.contains("usage:")
-        || lower.contains("failed to parse")
-    {
+    if says(&["unknown option", "usage:", "failed to parse"]) {
         let what = format!(
             "this perf cannot be switched on and off from outside ({line}); nothing was sampled"
         );
@@ -157,32 +152,21 @@ fn refusal_for(said: &str) -> Refusal {
         .hint("what was sampled before is in perf.data, if anything")
 }
 
-/// Count the samples in `data`.
 pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
     let complaints = data.with_extension("script-complaints");
-    let errors =
-        File::create(&complaints).at(&complaints, "choose a directory that you may write to")?;
-    let spawned = Command::new("perf")
-        .args(["script", "--no-inline", "-F", "comm,pid,tid,cpu,time,event,ip,sym,dso", "-i"])
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--no-inline", "-F", "comm,pid,tid,cpu,time,event,ip,sym,dso", "-i"])
         .arg(data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors)
-        .spawn();
-    let mut child = spawned.map_err(|error| missing(&error))?;
-    let Some(output) = child.stdout.take() else {
-        return Err(Refusal::cannot_run("perf.failed", "perf has no pipes")
-            .hint("this is a bug of the lab"));
-    };
+        .stdin(Stdio::null());
+    let (mut child, output) = spawned(&mut perf, &complaints)?;
     let taken = files::read_script(BufReader::with_capacity(1 << 18, output), how);
     let ended = child.wait();
-    let mut said = String::new();
-    let _ = File::open(&complaints).and_then(|file| file.take(1 << 16).read_to_string(&mut said));
+    let said = std::fs::read_to_string(&complaints).unwrap_or_default();
     let _ = std::fs::remove_file(&complaints);
     let taken = taken.at(data, "perf.data is still there")?;
     if taken.counts.total == 0 {
         let word = match ended.is_ok_and(|status| status.success()) {
-            true => String::from("perf recorded no samples"),
+            true => "perf recorded no samples".to_owned(),
             false => refusal_for(&said).message,
         };
         let what = format!("{}: {word}; nothing can be said about CPU", data.display());
@@ -199,11 +183,7 @@ mod tests {
     #[test]
     fn what_perf_complains_about_becomes_one_clear_line() {
         for (said, code) in [
-            (
-                "Error:\nAccess to performance monitoring and observability operations is \
-                 limited.\n",
-                "perf.not_permitted",
-            ),
+            ("Error:\nAccess to performance monitoring is limited.\n", "perf.not_permitted"),
             ("  Error: unknown option `control=fd:0,1'\n\n Usage: perf record", "perf.too_old"),
             ("failed to write perf data, error: No space left on device\n", "perf.failed"),
             ("", "perf.failed"),

@@ -1,25 +1,71 @@
 //! Reads what `perf script` prints, line by line: a header for each sample, its frames from the
-//! leaf on, an empty line.
+//! leaf on, an empty line; and frames as text: `symbol`, ` [module]` when it is not the kernel
+//! itself, `_[k]` on kernel frames. This is FlameGraph's own spelling with the module in between,
+//! so any flame graph program reads it.
 //!
 //! What must stay true: every sample counts as one, whatever period is printed beside it; headers
-//! are read by their marks (`[cpu]`, `time:`), not by column; what is not understood is counted; no
-//! input panics.
+//! are read by their marks (`[cpu]`, `time:`), not by column; what is not understood is counted;
+//! `parse(compose(x)) == x` for what perf prints; no input panics.
 
-use super::frame;
+/// A frame, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Frame<'a> {
+    /// Name of the function without the compiler's `.isra.0` and the like; empty if perf did not
+    /// know it.
+    pub symbol: &'a str,
+    /// Kernel module, program or library; empty for the kernel itself or if nothing is said.
+    pub module: &'a str,
+}
 
-/// A sample's header.
+/// What compilers append to the name of a function they cut up.
+const CLONES: [&str; 6] = [".isra.", ".constprop.", ".part.", ".cold", ".llvm.", ".lto_priv."];
+
+impl<'a> Frame<'a> {
+    /// Take a frame's text apart. Text without a module is a bare symbol.
+    pub fn parse(text: &'a str) -> Frame<'a> {
+        let marks = ["_[k]", "_[i]", "_[j]", "_[w]"];
+        let bare = marks.iter().find_map(|mark| text.strip_suffix(mark)).unwrap_or(text);
+        let (symbol, module) = match bare.strip_suffix(']').and_then(|it| it.rsplit_once('[')) {
+            Some(("", module)) => ("", module),
+            Some((symbol, module)) if symbol.ends_with(' ') => (symbol.trim_end(), module),
+            _ => (bare, ""),
+        };
+        let end = CLONES.iter().filter_map(|mark| symbol.find(mark)).min();
+        Frame { symbol: &symbol[..end.unwrap_or(symbol.len())], module }
+    }
+}
+
+/// A frame's text, from what perf printed as symbol and shared object. `;` parts frames and a line
+/// ends a stack: neither may be inside a name.
+fn compose(symbol: &str, object: &str) -> String {
+    let is_kernel_itself = object.starts_with("[kernel")
+        || object.ends_with("/vmlinux")
+        || object.contains("[guest.kernel");
+    let is_kernel = is_kernel_itself
+        || (object.starts_with('[') && !object.starts_with("[unknown") && object != "[vdso]")
+        || object.ends_with(".ko")
+        || object.contains(".ko.");
+    let name = object.rsplit('/').next().unwrap_or(object);
+    let module = name.trim_start_matches('[').trim_end_matches(']');
+    let module = module.split(".ko").next().unwrap_or(module);
+    let text = match (symbol, is_kernel_itself) {
+        ("[unknown]" | "", true) => "[kernel]".to_owned(),
+        ("[unknown]" | "", false) => format!("[{module}]"),
+        (symbol, false) if !module.is_empty() => format!("{symbol} [{module}]"),
+        (symbol, _) => symbol.to_owned(),
+    };
+    let text = text.replace(|c: char| c == ';' || c.is_control(), ":");
+    if is_kernel { text + "_[k]" } else { text }
+}
+
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Header {
     pub comm: String,
-    /// Process, if printed.
-    pub pid: Option<u32>,
-    /// Thread, if printed.
-    pub tid: Option<u32>,
     /// Core, if printed.
     pub cpu: Option<u32>,
-    /// Seconds since an arbitrary beginning, if printed.
+    /// Since an arbitrary beginning, if printed.
     pub seconds: Option<f64>,
-    /// Event: `cpu-clock:pppH`, `cycles`.
+    /// `cpu-clock:pppH`, `cycles`.
     pub event: String,
 }
 
@@ -27,10 +73,8 @@ pub struct Header {
 #[derive(Debug, Default)]
 pub struct Script {
     header: Option<Header>,
-    /// Frames of the sample at hand, leaf first, one after the other; `ends` says where each ends.
-    text: String,
-    ends: Vec<usize>,
-    one: String,
+    /// Frames of the sample at hand, leaf first.
+    frames: Vec<String>,
     /// Lines that were not understood.
     pub unread: u64,
 }
@@ -56,10 +100,8 @@ impl Script {
         } else if line.starts_with('#') {
             // Notes about the machine and the command line.
         } else if is_frame && let Some((symbol, object)) = frame_parts(&line) {
-            if self.ends.len() < FRAMES_MAX {
-                frame::compose(&mut self.one, symbol, object);
-                self.text.push_str(&self.one);
-                self.ends.push(self.text.len());
+            if self.frames.len() < FRAMES_MAX {
+                self.frames.push(compose(symbol, object));
             }
         } else if let Some(header) = header(&line) {
             self.finish(each);
@@ -72,17 +114,12 @@ impl Script {
     /// The end of the text: give the last sample on.
     pub fn finish(&mut self, each: &mut impl FnMut(&Header, &mut dyn Iterator<Item = &str>)) {
         if let Some(header) = self.header.take() {
-            let text = &self.text;
-            let start = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] };
-            let mut frames = (0..self.ends.len()).rev().map(|at| &text[start(at)..self.ends[at]]);
-            each(&header, &mut frames);
+            each(&header, &mut self.frames.iter().rev().map(String::as_str));
         }
-        self.text.clear();
-        self.ends.clear();
+        self.frames.clear();
     }
 }
 
-/// Whether a line is the header of a sample.
 pub fn is_header(line: &str) -> bool {
     header(line).is_some()
 }
@@ -90,43 +127,31 @@ pub fn is_header(line: &str) -> bool {
 /// `comm pid/tid [cpu] time: [period] event:`; pid, cpu and time may be missing, comm may hold
 /// blanks.
 fn header(line: &str) -> Option<Header> {
-    let mut header = Header::default();
     let line = line.trim_end();
     let line = line.strip_suffix(':').unwrap_or(line);
-    let (before, after) = split_at_time(line)?;
-    header.seconds = after.0;
-    // A period may stand before the event; it is not wanted: a sample is one sample.
-    header.event = after.1.split_whitespace().last().unwrap_or_default().to_owned();
-    let mut before = before.trim_end();
-    if let Some((rest, cpu)) = before.strip_suffix(']').and_then(|it| it.rsplit_once('[')) {
-        header.cpu = Some(cpu.parse().ok()?);
-        before = rest.trim_end();
-    }
-    let (comm, ids) = before.rsplit_once(char::is_whitespace)?;
-    let (pid, tid) = match ids.split_once('/') {
-        Some((pid, tid)) => (Some(pid), tid),
-        None => (None, ids),
+    let (before, seconds, after) = split_at_time(line)?;
+    let before = before.trim_end();
+    let (before, cpu) = match before.strip_suffix(']').and_then(|it| it.rsplit_once('[')) {
+        Some((rest, cpu)) => (rest.trim_end(), Some(cpu.parse().ok()?)),
+        None => (before, None),
     };
+    let (comm, ids) = before.rsplit_once(char::is_whitespace)?;
     // perf prints -1 for a thread that has ended.
-    header.tid = Some(tid.parse::<i64>().ok()?).and_then(|it| u32::try_from(it).ok());
-    header.pid = pid.and_then(|it| it.parse().ok());
-    header.comm = comm.trim().to_owned();
-    (!header.comm.is_empty()).then_some(header)
+    ids.rsplit('/').next()?.parse::<i64>().ok()?;
+    // A period may stand before the event; it is not wanted: a sample is one sample.
+    let event = after.split_whitespace().last().unwrap_or_default().to_owned();
+    let comm = comm.trim().to_owned();
+    (!comm.is_empty()).then_some(Header { comm, cpu, seconds, event })
 }
 
 /// What stands before ` 12.345678:`, the time, and what stands after it.
-fn split_at_time(line: &str) -> Option<(&str, (Option<f64>, &str))> {
-    let mut from = 0;
-    while let Some(at) = line[from..].find(": ").map(|it| it + from) {
+fn split_at_time(line: &str) -> Option<(&str, Option<f64>, &str)> {
+    line.match_indices(": ").find_map(|(at, _)| {
         let word = line[..at].rsplit(char::is_whitespace).next().unwrap_or_default();
         let is_time =
             word.contains('.') && word.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-        if is_time {
-            return Some((&line[..at - word.len()], (word.parse().ok(), &line[at + 2..])));
-        }
-        from = at + 2;
-    }
-    None
+        is_time.then(|| (&line[..at - word.len()], word.parse().ok(), &line[at + 2..]))
+    })
 }
 
 /// `  ffffffff8161df68 symbol+0x1f ([kernel.kallsyms])`: symbol and shared object.
@@ -143,20 +168,41 @@ fn frame_parts(line: &str) -> Option<(&str, &str)> {
         _ => (rest, ""),
     };
     let object = object.trim_end_matches(')').trim_end_matches(" (deleted");
-    Some((without_offset(symbol.trim()), if object == "inlined" { "" } else { object }))
-}
-
-/// `symbol+0x1f` without the offset.
-fn without_offset(symbol: &str) -> &str {
-    match symbol.rsplit_once("+0x") {
+    let symbol = match symbol.trim().rsplit_once("+0x") {
         Some((name, offset)) if offset.bytes().all(|it| it.is_ascii_hexdigit()) => name,
-        _ => symbol,
-    }
+        _ => symbol.trim(),
+    };
+    Some((symbol, if object == "inlined" { "" } else { object }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Header, Script};
+    use super::{Frame, Header, Script, compose};
+
+    #[test]
+    fn frames_of_the_kernel_of_modules_and_of_programs_are_told_apart_in_both_directions() {
+        for (symbol, object, text) in [
+            ("do_idle", "[kernel.kallsyms]", "do_idle_[k]"),
+            ("raid5d", "[raid456]", "raid5d [raid456]_[k]"),
+            ("zio_execute", "/lib/modules/6.1/extra/zfs.ko.xz", "zio_execute [zfs]_[k]"),
+            ("fio_io", "/usr/bin/fio", "fio_io [fio]"),
+            ("[unknown]", "/usr/lib/libc.so.6", "[libc.so.6]"),
+            ("[unknown]", "[unknown]", "[unknown]"),
+            ("a;b", "/x", "a:b [x]"),
+        ] {
+            assert_eq!(compose(symbol, object), text);
+        }
+        for (text, symbol, module) in [
+            ("raid5d [raid456]_[k]", "raid5d", "raid456"),
+            ("lo_rw_aio.isra.0_[k]", "lo_rw_aio", ""),
+            ("[libc.so.6]", "", "libc.so.6"),
+            ("operator[]", "operator[]", ""),
+            ("raid5_make_request", "raid5_make_request", ""),
+            ("]", "]", ""),
+        ] {
+            assert_eq!(Frame::parse(text), Frame { symbol, module });
+        }
+    }
 
     /// Header and frames, root first, of each sample; and how many lines were not understood.
     fn read(text: &str) -> (Vec<(Header, Vec<String>)>, u64) {
@@ -173,41 +219,29 @@ mod tests {
 lto cgu.07 31604/531   [000] 24835.101532: cpu-clock:pppH: \n\
 \t         884f109 llvm::A<(anonymous namespace)::B>::c (/usr/lib/libLLVM.so.22.1)\n\
 \n\
-fio 31173/31182 [001] 24835.111631: cpu-clock:pppH: \n\
-\tffffffff821e8f67 raid5_make_request ([raid456])\n\
+fio 31173/31182 [001] 24835.111631:   10101010 cpu-clock:pppH: \n\
+\tffffffff821e8f67 raid5_make_request+0x14c ([raid456])\n\
 \tffffffff821e8f60 submit_bio_noacct ([kernel.kallsyms])\n\
 \t             d98 [unknown] ([unknown])\n\
 \n";
 
     #[test]
-    fn samples_are_read_as_perf_prints_them_when_asked_for_fields() {
+    fn samples_are_read_as_perf_prints_them_with_a_period_or_without() {
         let (seen, unread) = read(ASKED_FOR);
         assert_eq!((seen.len(), unread), (2, 0));
         let (first, frames) = &seen[0];
-        assert_eq!(
-            (first.comm.as_str(), first.pid, first.tid),
-            ("lto cgu.07", Some(31604), Some(531))
-        );
-        assert_eq!((first.cpu, first.event.as_str()), (Some(0), "cpu-clock:pppH"));
+        assert_eq!((first.comm.as_str(), first.cpu), ("lto cgu.07", Some(0)));
         assert_eq!(frames, &["llvm::A<(anonymous namespace)::B>::c [libLLVM.so.22.1]"]);
+        let (second, frames) = &seen[1];
+        assert_eq!((second.event.as_str(), second.cpu), ("cpu-clock:pppH", Some(1)));
         assert_eq!(
-            seen[1].1,
-            ["[unknown]", "submit_bio_noacct_[k]", "raid5_make_request [raid456]_[k]"]
+            frames,
+            &["[unknown]", "submit_bio_noacct_[k]", "raid5_make_request [raid456]_[k]"]
         );
     }
 
     #[test]
-    fn a_period_that_is_printed_changes_nothing() {
-        let text = "rustc 28266 [001] 24835.101577:   10101010 cpu-clock:pppH: \n\
-                    \t 52bc6c f+0x14c (/usr/bin/x)\n\n";
-        let (seen, unread) = read(text);
-        assert_eq!((seen.len(), unread), (1, 0));
-        assert_eq!((seen[0].0.event.as_str(), seen[0].0.pid), ("cpu-clock:pppH", None));
-        assert_eq!(seen[0].1, ["f [x]"]);
-    }
-
-    #[test]
-    fn samples_without_empty_line_or_frames_are_still_told_apart() {
+    fn samples_without_empty_line_or_frames_are_told_apart_and_what_is_not_understood_is_counted() {
         let (seen, _) = read(
             "a 1 [000] 1.5: cycles: \n\nb 2 1.6: cycles: \n c 3 [001] 1.7: cycles:\n\
              swapper     0 [002] 1.8: 1 cycles: ",
@@ -215,10 +249,6 @@ fio 31173/31182 [001] 24835.111631: cpu-clock:pppH: \n\
         let comms: Vec<&str> = seen.iter().map(|(header, _)| header.comm.as_str()).collect();
         assert_eq!(comms, ["a", "b", "c", "swapper"]);
         assert_eq!(seen[1].0.cpu, None);
-    }
-
-    #[test]
-    fn what_is_not_understood_is_counted() {
         assert_eq!(read("# captured on: x\nhello\n\n\n"), (Vec::new(), 1));
         let (seen, _) =
             read("a 1 [000] 1.5: cycles: \n\t ffff f (/x (deleted))\n\t ffff g (inlined)\n\n");

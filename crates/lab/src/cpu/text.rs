@@ -3,9 +3,9 @@
 //! What must stay true: every share stands with its error; what was not measured is said, not left
 //! out.
 
-use super::account::{CpuAccount, GroupAccount, ProfilerCost, Row, Sampling};
+use super::account::{CpuAccount, GroupAccount, Row, Sampling};
 use super::groups::WorkKind;
-use super::tally::{CONTEXTS, Context};
+use super::tally::Context;
 use crate::metrics::per_work::PerWork;
 use crate::metrics::share::{Share, Unit};
 use crate::metrics::spread::Spread;
@@ -60,14 +60,12 @@ fn one_group(out: &mut Rows, group: &GroupAccount) {
         let share = percent(share);
         out.row(title, format_args!("{part:<14} {share:>14}   {of:>5.1} % of {name}{note}"));
     };
-    for (context, title) in CONTEXTS {
+    for (context, share) in &group.contexts {
         let note = match context {
             Context::Client => "   engine work done on the client's CPU time",
             _ => "",
         };
-        if let Some(share) = group.contexts.get(&context) {
-            part("  in", title, *share, note);
-        }
+        part("  in", context.title(), *share, note);
     }
     for (title, share) in [
         ("useful", group.useful),
@@ -102,7 +100,8 @@ fn tail(out: &mut Rows, account: &CpuAccount) {
         per_work(out, work);
     }
     if let Some(cost) = &account.profiler {
-        profiler(out, cost);
+        let (own, share) = (cost.own_cpu_s, cost.own_share * 100.0);
+        out.row("profiler", format_args!("itself {own:.3} s of CPU, {share:.2} % of the machine"));
     }
     if let Some(share) = account.stat_share {
         let share = share * 100.0;
@@ -126,18 +125,6 @@ fn per_work(out: &mut Rows, work: &PerWork) {
     out.row("generator", format_args!("{own} for an I/O that does nothing (fio's null engine)"));
     if let Some((iops, bytes)) = work.per_core() {
         out.row("per busy core", format_args!("{iops:.0} IOPS, {:.1} MB/s", bytes / 1e6));
-    }
-}
-
-fn profiler(out: &mut Rows, cost: &ProfilerCost) {
-    let (own, share) = (cost.own_cpu_s, cost.own_share * 100.0);
-    let mut row = |said: String| out.row("profiler", said);
-    row(format!("itself {own:.3} s of CPU, {share:.2} % of the machine"));
-    if let Some((without, with)) = cost.ns_per_io {
-        row(format!("{without:.0} ns per I/O without it, {with:.0} ns with it"));
-    }
-    if let Some((without, with)) = cost.busy_share.map(|it| (it.0 * 100.0, it.1 * 100.0)) {
-        row(format!("machine busy {without:.1} % without it, {with:.1} % with it, by /proc/stat"));
     }
 }
 

@@ -9,12 +9,13 @@ use super::text;
 use crate::metrics::share::{Unit, Window};
 use crate::metrics::spread::SPIKE_POINTS;
 use crate::record::Record;
+use crate::store::append_line;
 use crate::{AtPath, Refusal};
 use regex::Regex;
-use std::path::{Path, PathBuf};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `lab cpu` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab cpu --seconds 10
@@ -26,76 +27,43 @@ pub struct Args {
     /// script`. Repeatable.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fio", "command"])]
     pub from: Vec<PathBuf>,
-
     /// Sample while this fio job runs. The output shows CPU time for each I/O and each MiB.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["command", "seconds"])]
     pub fio: Option<PathBuf>,
-
     /// Sampling time in seconds; with --from, the time that the recording covers.
     #[arg(long, value_name = "T", conflicts_with = "command")]
     pub seconds: Option<f64>,
-
     /// With --from: number of cores that were online when the file was made.
     #[arg(long, value_name = "N", requires = "from")]
     pub cores: Option<u32>,
-
     /// Samples per second on each core.
     #[arg(long, value_name = "F", default_value_t = 99.0)]
     pub hz: f64,
-
     /// With --from: unit of the counts in a folded file, if the file does not say.
     #[arg(long, value_enum, requires = "from")]
-    pub unit: Option<UnitFlag>,
-
+    pub unit: Option<Unit>,
     /// TOML file that assigns functions to named groups of the CPU profile, and overrides the lab's
     /// own groups. Repeatable.
     #[arg(long, value_name = "FILE")]
     pub groups: Vec<PathBuf>,
-
     /// Regular expression for the names of the load generator's threads [default: fio, and the
     /// command's own].
     #[arg(long, value_name = "REGEX")]
     pub client: Option<String>,
-
     /// How far above the median of all cores a core must be to count as a spike, in percentage
     /// points.
     #[arg(long, value_name = "POINTS", default_value_t = SPIKE_POINTS)]
     pub spike_points: f64,
-
     /// Mark a figure INVALID if other programs use more than this percentage of all cores during
     /// the measurement.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     pub strangers: f64,
-
     /// Directory for samples, folded stacks, flame graphs and a JSON record of the figures.
     #[arg(long = "to", alias = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
-
-    /// Run the load once more without sampling, to measure what sampling costs.
-    #[arg(long, conflicts_with = "from")]
-    pub profiler_cost: bool,
-
     /// Sample while this command runs.
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
-}
-
-/// A unit as typed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum UnitFlag {
-    /// Number of samples.
-    Samples,
-    /// Nanoseconds of CPU time: each sample counts with its sampling period.
-    Ns,
-}
-
-impl From<UnitFlag> for Unit {
-    fn from(flag: UnitFlag) -> Unit {
-        match flag {
-            UnitFlag::Samples => Unit::Samples,
-            UnitFlag::Ns => Unit::Nanoseconds,
-        }
-    }
 }
 
 /// How long is sampled when nothing is said, seconds.
@@ -134,10 +102,8 @@ fn live(args: &Args, groups: &Groups) -> Result<CpuAccount, Refusal> {
     live::account(&Plan {
         load: &load,
         hz: args.hz,
-        groups,
-        client: &client,
+        how: How { groups, client: &client, keep_stacks: true },
         out: args.out.as_deref(),
-        profiler_cost: args.profiler_cost,
         spike_points: args.spike_points,
         strangers_max: args.strangers / 100.0,
     })
@@ -167,40 +133,29 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
         of: &of,
         source: read.event.as_deref().unwrap_or("unknown"),
         window,
-        unit: args.unit.map(Unit::from).or(read.unit),
+        unit: args.unit.or(read.unit),
         spike_points: args.spike_points,
     };
     let mut account = CpuAccount::of(&read.counts, groups, &taken)?;
     if let Some(out) = &args.out {
-        make(out)?;
+        std::fs::create_dir_all(out).at(out, "choose a directory that you may write to")?;
         account.flame_graphs = live::pictures(out, &read.counts, groups, &account)?;
     }
     Ok(account)
 }
 
-fn make(out: &Path) -> Result<(), Refusal> {
-    std::fs::create_dir_all(out).at(out, "choose a directory that you may write to")
-}
-
-fn line(value: &impl serde::Serialize) -> Result<String, Refusal> {
-    serde_json::to_string(value).map_err(|error| {
-        Refusal::cannot_run("cpu.not_printed", error.to_string()).hint("this is a bug of the lab")
-    })
-}
-
 fn finish(args: &Args, account: CpuAccount, json: bool) -> Result<ExitCode, Refusal> {
     let shown = text::text(&account);
-    let record = line(&Record::Cpu(Box::new(account)))?;
+    let record = Record::Cpu(Box::new(account));
     if let Some(out) = &args.out {
-        use std::io::Write;
         let path = out.join("records.jsonl");
-        let opened = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+        let opened = OpenOptions::new().read(true).create(true).append(true).open(&path);
         opened
-            .and_then(|mut file| writeln!(file, "{record}"))
+            .and_then(|mut file| append_line(&mut file, &record))
             .at(&path, "the samples are still there; free space")?;
     }
     match json {
-        true => crate::say!("{record}"),
+        true => crate::say!("{}", serde_json::to_string(&record).unwrap_or_default()),
         false => crate::say_part!("{shown}"),
     }
     Ok(ExitCode::SUCCESS)

@@ -4,7 +4,7 @@
 //! and the kill comes before its leader is reaped, so that its number cannot have been given to
 //! somebody else. Not here: where the outputs go and what is written down about them (log).
 
-use super::entry::Exit;
+use super::log::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::collections::BTreeMap;
@@ -20,12 +20,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How soon an interruption is noticed at the latest, nanoseconds.
 const LOOK_NS: i64 = 200_000_000;
 
-/// A command to be run.
+/// Stands in a job file for a path to which extensions are added.
+pub const PLACE: &str = "@PLACE@";
+
 #[derive(Clone, Debug)]
 pub struct Order {
     pub argv: Vec<String>,
-    /// What it is for, one sentence.
     pub why: String,
+    /// A job file that becomes its last argument. [`PLACE`] in it is replaced by where it lies:
+    /// what it writes there is kept.
+    pub job: Option<String>,
     /// Environment to set beside `LC_ALL=C`.
     pub env: BTreeMap<String, String>,
     /// When it is ended at the latest.
@@ -41,22 +45,16 @@ impl Order {
         Order {
             argv: argv.into_iter().map(Into::into).collect(),
             why: why.to_owned(),
+            job: None,
             env: BTreeMap::from([("LC_ALL".to_owned(), "C".to_owned())]),
             limit: Duration::from_secs(60),
             takes_away: false,
         }
     }
 
-    /// The same with another time limit.
     #[must_use]
     pub fn limit(self, limit: Duration) -> Order {
         Order { limit, ..self }
-    }
-
-    /// The program's name without its directory; `command` if there is none.
-    pub(super) fn program(&self) -> &str {
-        let name = self.argv.first().and_then(|program| program.rsplit('/').next());
-        name.filter(|name| !name.is_empty()).unwrap_or("command")
     }
 
     /// Run it to its end, with its outputs to these files. `began` is told the process id.
@@ -191,13 +189,11 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Raise it, as a signal would.
     #[cfg(test)]
     pub fn raise(&self) {
         self.asked.signal.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it was raised.
     pub fn is_raised(&self) -> bool {
         self.asked.signal.load(Ordering::SeqCst) || self.asked.once.load(Ordering::SeqCst)
     }

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What [`verify`] found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Verified {
     pub commands: usize,

@@ -7,14 +7,12 @@ use super::job::{JobFile, Section, Setting};
 use crate::Refusal;
 use crate::fio::value::is_among;
 
-/// What a command line says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CommandLine {
     /// Options of the program: `output-format`.
     pub program: Vec<Setting>,
     /// Jobs that stand on the command line itself; no sections if there are none.
     pub jobs: JobFile,
-    /// Job files that it names.
     pub files: Vec<String>,
 }
 

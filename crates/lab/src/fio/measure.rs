@@ -15,7 +15,6 @@ pub struct Figures {
     pub write: Direction,
     /// User and system time of fio's jobs, seconds: never an engine's cost.
     pub client_s: f64,
-    /// The system time in it, seconds.
     pub client_system_s: f64,
     /// How long I/Os were counted, seconds: without start, ramp and end.
     pub measured_s: f64,
@@ -23,7 +22,6 @@ pub struct Figures {
     pub ended_unix_s: f64,
 }
 
-/// Add up the jobs that `choose` picks.
 pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figures {
     let mut figures =
         Figures { ended_unix_s: to_f64(result.timestamp_ms) / 1000.0, ..Figures::default() };
@@ -40,20 +38,16 @@ pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figur
 }
 
 impl Figures {
-    /// The same with bandwidth over time of some jobs, by their numbers.
+    /// The same with what was logged over time by all jobs, or bandwidth by those with these
+    /// numbers.
     #[must_use]
-    pub fn with_series_of(mut self, series: &Series, jobs: &[u32]) -> Figures {
-        [self.read.series, self.write.series] = series.of_jobs(jobs);
-        self
-    }
-
-    /// The same with bandwidth and latency over time.
-    #[must_use]
-    pub fn with_series(mut self, series: Series) -> Figures {
-        [self.read.latency_series, self.write.latency_series] = series.latency();
-        [self.read.p99_series, self.write.p99_series] = series.p99();
-        self.read.series = series.read.into_iter().collect();
-        self.write.series = series.write.into_iter().collect();
+    pub fn with_series(mut self, series: &Series, jobs: Option<&[u32]>) -> Figures {
+        [self.read.series, self.write.series] =
+            series.bandwidth(|job| jobs.is_none_or(|jobs| jobs.contains(&job)));
+        if jobs.is_none() {
+            [self.read.latency_series, self.write.latency_series] = series.latency();
+            [self.read.p99_series, self.write.p99_series] = series.p99();
+        }
         self
     }
 }

@@ -7,9 +7,8 @@ use super::job::JobFile;
 use super::result::FioResult;
 use super::series::Series;
 use crate::Refusal;
+use crate::evidence::process::PLACE;
 use crate::evidence::{Evidence, Exit, Order, Ran};
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Interval of the bandwidth logs, milliseconds.
@@ -23,12 +22,9 @@ const MARGIN: Duration = Duration::from_secs(300);
 /// Lines of fio's complaints that go into a refusal.
 const REASONS_MAX: usize = 4;
 
-/// What fio is to do.
 #[derive(Clone, Debug)]
 pub struct FioOrder {
-    /// The jobs, with targets and times filled in.
     pub jobs: JobFile,
-    /// What it is for, one sentence.
     pub why: String,
     /// How long it should take, seconds; it is ended five minutes later.
     pub expected_s: f64,
@@ -36,7 +32,6 @@ pub struct FioOrder {
     pub log_bandwidth: bool,
 }
 
-/// What came of it.
 #[derive(Clone, Debug)]
 pub struct FioRan {
     /// Its line in the forensic log and its outputs.
@@ -54,14 +49,13 @@ pub struct FioRan {
 pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     let limit = Duration::try_from_secs_f64(order.expected_s).unwrap_or_default() + MARGIN;
     let command = Order::new(["fio", "--output-format=json+"], &order.why).limit(limit);
-    let prepare = |place: &Path| prepare(order, place);
-    let ran = evidence.run_with(&command, prepare, |place, _| written_beside(place))?;
+    let ran = evidence.run(&Order { job: Some(job(order)), ..command })?;
     let failed = |why: &str| failure(&ran, why);
     match &ran.entry.exit {
         Exit::Code(_) => {}
         Exit::Interrupted => {
             return Err(Refusal::new("run.interrupted", "interrupted; what was measured is kept")
-                .hint("go on with --resume"));
+                .hint("start it again; a run goes on with --resume"));
         }
         Exit::NotStarted(why) => {
             let hint = "install fio 3.0 or later (package fio)";
@@ -90,30 +84,19 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     Ok(FioRan { ran, result, series })
 }
 
-/// The job file at `place`.
-fn prepare(order: &FioOrder, place: &Path) -> std::io::Result<Vec<String>> {
-    let jobs = order.jobs.to_string();
-    let text = match order.log_bandwidth {
-        true => with_global(&jobs, &log_settings(place)),
-        false => jobs,
-    };
-    let path = place.with_extension("fio");
-    fs::write(&path, text)?;
-    Ok(vec![path.to_string_lossy().into_owned()])
+/// The job file, with logs of what it does: a job's own settings win.
+fn job(order: &FioOrder) -> String {
+    let logs = format!(
+        "[global]\nwrite_bw_log={PLACE}\nwrite_lat_log={PLACE}\nlog_avg_msec={INTERVAL_MS}\n\
+         per_job_logs=1\nwrite_hist_log={PLACE}\nlog_hist_msec={INTERVAL_MS}\n\
+         log_hist_coarseness={COARSENESS}\n\n"
+    );
+    format!("{}{}", if order.log_bandwidth { &logs } else { "" }, order.jobs)
 }
 
-fn log_settings(log: &Path) -> String {
-    let log = log.display();
-    format!(
-        "write_bw_log={log}\nwrite_lat_log={log}\nlog_avg_msec={INTERVAL_MS}\nper_job_logs=1\n\
-         write_hist_log={log}\nlog_hist_msec={INTERVAL_MS}\nlog_hist_coarseness={COARSENESS}\n"
-    )
-}
-
-/// What the logs of all jobs say together.
 fn logged(ran: &Ran) -> Result<Series, Refusal> {
     let mut series = Series::default();
-    for log in ran.entry.files.iter().filter(|kept| is_log(&kept.file)) {
+    for log in ran.entry.files.iter().filter(|kept| kept.file.ends_with(".log")) {
         let text = || ran.read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         match log.file.as_str() {
             name if name.contains("_bw.") => series.add(job_of(name), &text()?, INTERVAL_MS),
@@ -129,11 +112,6 @@ fn logged(ran: &Ran) -> Result<Series, Refusal> {
 fn job_of(name: &str) -> u32 {
     let number = name.split_once("_bw.").and_then(|(_, rest)| rest.split('.').next());
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
-/// `..._bw.1.log`.
-fn is_log(name: &str) -> bool {
-    name.ends_with(".log")
 }
 
 fn failure(ran: &Ran, why: &str) -> Refusal {
@@ -155,27 +133,4 @@ fn reasons(ran: &Ran) -> String {
         .take(REASONS_MAX)
         .collect();
     if lines.is_empty() { ran.complaint() } else { lines.join("; ") }
-}
-
-/// `settings` as a `[global]` section before everything else: a job's own settings win.
-fn with_global(text: &str, settings: &str) -> String {
-    format!("[global]\n{settings}\n{text}")
-}
-
-/// The job file and the logs that belong to the command at `place`.
-pub(super) fn written_beside(place: &Path) -> Vec<PathBuf> {
-    let stem = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let folder = place.parent().and_then(|folder| fs::read_dir(folder).ok());
-    let mut paths: Vec<PathBuf> = folder
-        .into_iter()
-        .flatten()
-        .filter_map(Result::ok)
-        .map(|item| item.path())
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.strip_prefix(&stem).is_some_and(|rest| rest.ends_with(".fio") || is_log(rest))
-        })
-        .collect();
-    paths.sort();
-    paths
 }

@@ -7,12 +7,14 @@
 use crate::metrics::latency::to_f64;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What a count of a folded stack is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// One for each sample.
+    /// Number of samples.
     Samples,
-    /// Nanoseconds: samples weighted by their period.
+    /// Nanoseconds of CPU time: each sample counts with its sampling period.
+    #[value(name = "ns")]
     Nanoseconds,
 }
 

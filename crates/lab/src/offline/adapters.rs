@@ -1,18 +1,17 @@
 //! Adapters against recorded transcripts: the commands, their order, and that nothing is left
 //! behind.
 
+use crate::adapter::commands::Commands;
 use crate::adapter::recorded::Recorded;
-use crate::adapter::{
-    Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, keep_configuration, mdadm::Mdadm,
-};
+use crate::adapter::{Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, mdadm::Mdadm};
 use std::path::PathBuf;
 
 fn wanted(level: &str) -> Wanted {
     Wanted {
-        members: ["/dev/loop1", "/dev/loop2", "/dev/loop3", "/dev/loop4"].map(PathBuf::from).into(),
+        members: ["/dev/loop1", "/dev/loop2", "/dev/loop3", "/dev/loop4"].map(str::to_owned).into(),
         level: level.into(),
         strip_bytes: 65_536,
-        place: PathBuf::from("/run/lab"),
+        place: "/run/lab".into(),
     }
 }
 
@@ -76,7 +75,7 @@ fn an_array_of_ashlar_is_named_destroyed_only_what_was_given_and_stopped() {
     let commands = Recorded::parse(include_str!("../../tests/data/transcripts/ashlar-life.txt"));
     let mut engine = Ashlar::with_program("ashlar", "log");
     let served = engine.create(&commands, &wanted("raid6")).expect("made");
-    assert_eq!(served.path, PathBuf::from("/run/lab/files/load"));
+    assert_eq!(served, PathBuf::from("/run/lab/files/load"));
     engine.take_out(&commands, &[3]).expect("out");
     engine.destroy(&commands).expect("gone");
     assert_eq!(commands.left(), 0);
@@ -121,16 +120,16 @@ fn recorded_life(
     transcript: &str,
 ) -> bool {
     let commands = Recorded::parse(transcript);
-    let members = (0..members).map(|at| PathBuf::from(format!("/dev/ram{at}"))).collect();
+    let members = (0..members).map(|at| format!("/dev/ram{at}")).collect();
     let wanted = Wanted { members, ..wanted(level) };
     let make = |engine: &mut dyn Engine| {
         engine.create(&commands, &wanted).expect("made");
         let kernel = engine.identity(&commands).expect("there").kernel;
         assert!(kernel.starts_with("6.1.0-"), "{kernel}");
         // An older recording has none of it.
-        let configuration = engine.configuration().concat().join(" ");
-        if commands.coming() == Some(configuration) {
-            keep_configuration(engine, &commands).expect("asked");
+        let configuration = engine.configuration();
+        if commands.coming() == Some(configuration.join(" ")) {
+            commands.planned(&configuration, "").expect("asked");
         }
         was_busy(engine, &commands);
     };

@@ -139,8 +139,7 @@ fn job_files_command_lines_and_logs_of_fio() {
 
 #[test]
 fn folded_stacks_and_what_perf_prints() {
-    let none: [&Path; 0] = [];
-    let groups = Groups::load(&none).expect("sound");
+    let groups = Groups::shipped().expect("sound");
     let client = Regex::new("^fio").expect("sound");
     let how = How { groups: &groups, client: &client, keep_stacks: true };
     let place = tempfile::tempdir().expect("a directory");

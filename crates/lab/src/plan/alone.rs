@@ -1,19 +1,16 @@
-//! What each raw drive did alone, held against what it did while all others worked, and against
-//! what its maker states.
-//!
-//! - arrays: the same of arrays
+//! What each raw drive and each array did alone, held against what it did while all others
+//! worked, and raw drives against what their makers state.
 //!
 //! What must stay true: that drives disturb each other is said only where no link between them and
-//! memory was full and where they were not all slowed alike; a model that nobody knows, and a drive
-//! without one, cannot tell.
-
-mod arrays;
+//! memory was full and where they were not all slowed alike; that arrays leave each other alone is
+//! said only of the same load and of every array; a model that nobody knows, a drive without one,
+//! and an array without a usable figure of its own, cannot tell.
 
 use crate::inspect::models::{Entry, Library};
 use crate::lint::live::Sysfs;
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::slow_member::median;
-use crate::record::{Check, Measurement};
+use crate::record::{Check, CpuCost, Measurement};
 use crate::rules;
 use crate::units;
 use crate::validity::Mark;
@@ -30,17 +27,14 @@ const ALIKE: f64 = 0.03;
 /// In flight, at which makers state random I/Os.
 const STATED_DEPTH: u32 = 32;
 
-/// What a drive is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// Whether it spins; None if nobody says.
     pub is_spinning: Option<bool>,
     /// Its model and its size in bytes, if it has one.
     pub model: Option<(String, u64)>,
 }
 
 impl Facts {
-    /// Of the block device at `path`, from sysfs.
     pub fn of(path: &Path) -> Facts {
         use std::os::unix::fs::MetadataExt;
         let sysfs = fs::metadata(path).ok().and_then(|facts| Sysfs::of(facts.rdev()).ok());
@@ -68,27 +62,38 @@ pub fn checks<'a>(
 ) -> Vec<Check> {
     let usable = |it: &&Measurement| Mark::of(&it.findings) != Mark::Invalid;
     let known: Vec<&Measurement> = known.filter(usable).collect();
-    let alone: Vec<&Measurement> =
-        known.iter().filter(|it| it.stage == "raw.each").copied().collect();
-    let names: BTreeSet<&str> = alone.iter().map(|it| it.target.as_str()).collect();
-    let facts: BTreeMap<&str, Facts> = names.into_iter().map(|it| (it, facts(it))).collect();
+    let of = |stage: &str| -> Vec<&'a Measurement> {
+        known.iter().filter(|it| it.stage == stage).copied().collect()
+    };
+    let (alone, together) = (of("raw.each"), of("raw.all"));
+    let facts: BTreeMap<&str, Facts> =
+        alone.iter().map(|it| (it.target.as_str(), facts(&it.target))).collect();
+    let spins = |it: &&Measurement| {
+        facts.get(it.target.as_str()).is_some_and(|it| it.is_spinning == Some(true))
+    };
     let mut checks = as_stated(&alone, &facts, models);
-    let together: Vec<&Measurement> =
-        known.iter().filter(|it| it.stage == "raw.all").copied().collect();
-    let spins = |target: &str| facts.get(target).is_some_and(|it| it.is_spinning == Some(true));
-    let loads: BTreeSet<&str> = together
-        .iter()
-        .filter(|it| spins(&it.target))
-        .map(|it| it.workload.name.as_str())
-        .collect();
-    for load in loads {
-        let of = |all: &[&'a Measurement]| -> Vec<&'a Measurement> {
-            all.iter().filter(|it| it.workload.name == load && spins(&it.target)).copied().collect()
-        };
-        checks.extend(vibration(load, &of(&alone), &of(&together)));
-    }
-    checks.extend(arrays::checks(&known));
+    checks.extend(by_load(&alone, &together, spins, vibration));
+    checks.extend(by_load(&of("array.sweep"), &of("arrays.all"), |_| true, influence));
     checks
+}
+
+/// What `judge` says of each load of `together` on targets that are meant: of its figures alone and
+/// together.
+fn by_load(
+    alone: &[&Measurement],
+    together: &[&Measurement],
+    is_meant: impl Fn(&&Measurement) -> bool,
+    judge: fn(&str, &[&Measurement], &[&Measurement]) -> Option<Check>,
+) -> Vec<Check> {
+    let loads: BTreeSet<&str> =
+        together.iter().filter(|it| is_meant(it)).map(|it| it.workload.name.as_str()).collect();
+    let judged = loads.into_iter().filter_map(|load| {
+        let of = |it: &&&Measurement| it.workload.name == load && is_meant(it);
+        let own: Vec<&Measurement> = alone.iter().filter(of).copied().collect();
+        let all: Vec<&Measurement> = together.iter().filter(of).copied().collect();
+        judge(load, &own, &all)
+    });
+    judged.collect()
 }
 
 /// The middle of a drive's rounds.
@@ -158,6 +163,40 @@ fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> O
             )
         }
     })
+}
+
+/// Whether arrays leave each other alone. None of fewer than two.
+fn influence(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> Option<Check> {
+    let rule = rules::of("arrays.apart");
+    let arrays: BTreeSet<&str> = together.iter().map(|it| it.target.as_str()).collect();
+    let shares = kept(alone, together);
+    let told: Vec<String> =
+        shares.iter().map(|(name, share)| format!("{name} {}", units::percent(*share))).collect();
+    let said =
+        format!("{} arrays at once, each of what it does alone: {}", arrays.len(), told.join(", "));
+    let is_slow = shares.first().is_some_and(|least| least.1 < rule.limit());
+    Some(match arrays.len() {
+        0 | 1 => return None,
+        count if shares.len() < count => {
+            let has = |name: &&&str| shares.iter().all(|it| it.0 != **name);
+            let without: Vec<&str> = arrays.iter().filter(has).copied().collect();
+            let without = without.join(", ");
+            rule.blind(load, format!("no usable figure of this load alone: {without}"))
+        }
+        _ if is_slow => rule.fail(load, format!("{said}: {}", cause(together))),
+        _ => rule.pass(load, format!("{said}: no mutual influence")),
+    })
+}
+
+/// What all of them shared and used up.
+fn cause(together: &[&Measurement]) -> String {
+    let busy = together.iter().filter_map(|it| it.cpu.as_ref().and_then(CpuCost::share));
+    let busiest = busy.fold(0.0, f64::max);
+    match fullest(together).filter(|it| it.1 >= FULL) {
+        Some((link, share)) => format!("{link} was {} full", units::percent(share)),
+        None if busiest >= FULL => format!("all cores were {} busy", units::percent(busiest)),
+        None => "they disturb each other, and neither cores nor a link were full".to_owned(),
+    }
 }
 
 /// What a maker states for a load: a rate in the unit of the load, and the share of it that must be

@@ -16,7 +16,6 @@ use crate::validity::Mark;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Stage whose figures are taken.
 const STAGE: &str = "raw.all";
 /// By how much a raw run may have more or less in flight than the array it is the baseline of.
 const FACTOR: f64 = 2.0;
@@ -79,7 +78,7 @@ impl<'a> RawRuns<'a> {
                 && raw.block_bytes >= workload.block_bytes.min(1 << 20)
         };
         let ceiling = |run: &Vec<&Measurement>| {
-            let sum = sum(run);
+            let sum: f64 = run.iter().map(|measured| measured.bytes_per_s()).sum();
             let raw = &run[0].workload.name;
             let name = format!("{drives} raw drives at once, {raw}");
             (Ceiling { name, value: if is_write { sum * share } else { sum } }, raw.clone())
@@ -98,7 +97,6 @@ impl<'a> RawRuns<'a> {
         alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
     }
 
-    /// A raw run of all drives by the name of its load.
     pub fn of_load(&self, name: &str) -> Option<&[&'a Measurement]> {
         let is_it = |run: &&Vec<&Measurement>| run[0].workload.name == name;
         self.runs.iter().find(is_it).map(Vec::as_slice)
@@ -115,9 +113,7 @@ impl<'a> RawRuns<'a> {
         let lost = match condition {
             ArrayCondition::Healthy => 0,
             ArrayCondition::Degraded(lost) => lost,
-            ArrayCondition::Rebuilding | ArrayCondition::FileSystem | ArrayCondition::Raw => {
-                return None;
-            }
+            _ => return None,
         };
         let is_known = self.stripes.code.is_some();
         let (mix, is_block) = match workload.mix.as_str() {
@@ -149,16 +145,15 @@ impl<'a> RawRuns<'a> {
             1 => String::new(),
             rounds => format!(" (the best of {rounds} rounds)"),
         };
-        let rates: Vec<f64> = run
-            .iter()
-            .map(|measured| match workload.unit() {
-                RateUnit::Iops => measured.iops(),
-                RateUnit::BytesPerS => measured.bytes_per_s(),
-            })
-            .collect();
+        let of = match workload.unit() {
+            RateUnit::Iops => Measurement::iops,
+            RateUnit::BytesPerS => Measurement::bytes_per_s,
+        };
+        let rates: Vec<f64> = run.iter().map(|measured| of(measured)).collect();
         let Baseline { value, derivation } = self.value(mix, lost, &rates)?;
         let raw = &run[0].workload;
         let share = self.share_in_flight(raw, workload);
+        let data = self.stripes.data_drives().unwrap_or(f64::from(self.stripes.active));
         Some(BaselinePoint {
             target: self.target.clone(),
             workload: workload.name.clone(),
@@ -177,7 +172,7 @@ impl<'a> RawRuns<'a> {
                 workload: raw.name.clone(),
                 value: rates.iter().sum(),
                 drives,
-                data_drives: self.data_drives(),
+                data_drives: u32::try_from(units::whole(data)).unwrap_or(self.stripes.data),
                 stated: None,
             }),
         })
@@ -212,12 +207,6 @@ impl<'a> RawRuns<'a> {
         }
     }
 
-    /// Drives' worth of data, as a report counts them.
-    fn data_drives(&self) -> u32 {
-        let data = self.stripes.data_drives().unwrap_or(f64::from(self.stripes.active));
-        format!("{data:.0}").parse().unwrap_or(self.stripes.data)
-    }
-
     fn value(&self, mix: &str, lost: u32, rates: &[f64]) -> Option<Baseline> {
         let stripes = &self.stripes;
         let at_work: Vec<f64> = rates.iter().map(|rate| rate * stripes.at_work(lost)).collect();
@@ -234,9 +223,4 @@ impl<'a> RawRuns<'a> {
         }
         Some(found)
     }
-}
-
-/// Bytes a second of all drives of a run.
-fn sum(run: &Vec<&Measurement>) -> f64 {
-    run.iter().map(|measured| measured.bytes_per_s()).sum()
 }

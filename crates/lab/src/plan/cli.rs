@@ -8,8 +8,7 @@ use super::points::{Expanded, Group, Point, Target, expand};
 use super::progress::{Progress, duration};
 use crate::adapter::by_name;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
-use crate::adapter::loops;
-use crate::adapter::needs::{Need, refuse_missing};
+use crate::adapter::needs::{Need, of_members, refuse_missing};
 use crate::evidence::log::{sha256, unix_whole_s};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard::refuse_unless_named;
@@ -62,14 +61,21 @@ pub struct Args {
     /// point on an array, for flame graphs in the report.
     #[arg(long)]
     no_stacks: bool,
-    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
-    /// the measurement.
-    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
-    strangers: f64,
     /// TOML file with drive models of your own, which override the lab's own drive models.
     /// Repeatable.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What `run`, `compare` and `qualify` are all asked for.
+#[derive(clap::Args, Debug)]
+pub struct Common {
+    /// Mark a figure INVALID if other programs use more than this percentage of all cores during
+    /// the measurement.
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
+    strangers: f64,
     /// Overwrite this target even if it holds data. Name a drive by its serial number, a file by
     /// its path. Repeatable.
     #[arg(long, value_name = "SERIAL|FILE")]
@@ -79,7 +85,6 @@ pub struct Args {
 /// The plan in a run's directory, and the folder of its own profiles.
 const PLAN: &str = "plan.toml";
 const PROFILES: &str = "profiles";
-/// A plan to begin with.
 pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
 /// A plan that is to be carried out, and how.
@@ -87,18 +92,13 @@ pub struct Order<'a> {
     pub text: &'a str,
     /// Folder of its own profiles.
     pub folder: &'a Path,
-    /// A new directory for the results.
+    /// A directory for the results, and whether it holds a run of the plan that goes on.
     pub to: Option<&'a Path>,
-    /// A directory of results in which the plan goes on.
-    pub resume: Option<&'a Path>,
-    /// Say what would be done, and do nothing.
+    pub resumes: bool,
     pub dry_run: bool,
     pub no_stacks: bool,
-    /// Percent of all cores that other programs may use.
-    pub strangers: f64,
     pub models: &'a [PathBuf],
-    /// Serials and paths that may be destroyed.
-    pub named: &'a [String],
+    pub common: &'a Common,
 }
 
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
@@ -106,23 +106,40 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         crate::say_part!("{EXAMPLE}");
         return Ok(ExitCode::SUCCESS);
     }
-    let (path, folder) = place(args);
+    // A run has its plan and the folder of its own profiles.
+    let (path, folder) = match (&args.plan, &args.resume) {
+        (None, Some(dir)) => (dir.join(PLAN), dir.join(PROFILES)),
+        (plan, _) => {
+            let path = plan.clone().unwrap_or_default();
+            let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+            (path, folder)
+        }
+    };
     let text =
         std::fs::read_to_string(&path).at(&path, "name a plan; lab run --example prints one")?;
     let order = Order {
         text: &text,
         folder: &folder,
-        to: args.to.as_deref(),
-        resume: args.resume.as_deref(),
+        to: args.resume.as_deref().or(args.to.as_deref()),
+        resumes: args.resume.is_some(),
         dry_run: args.dry_run,
         no_stacks: args.no_stacks,
-        strangers: args.strangers,
         models: &args.models,
-        named: &args.destroy,
+        common: &args.common,
     };
     let Some((dir, summary)) = carry_out(&order, json)? else { return Ok(ExitCode::SUCCESS) };
-    report(&summary, &dir, json);
-    Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
+    let Summary { measured, resumed, invalid, failed } = summary;
+    let run = dir.path();
+    if json {
+        crate::say!("{}", json!({"run": run, "summary": summary}));
+    } else {
+        let run = run.display();
+        crate::say!(
+            "{measured} measurements in {run}; {resumed} there before; {invalid} invalid; \
+             {failed} checks failed\nnext: ashlar lab report {run}"
+        );
+    }
+    Ok(ExitCode::from(u8::from(invalid + failed > 0)))
 }
 
 /// Carry a plan out; nothing comes of a dry run.
@@ -131,36 +148,35 @@ pub fn carry_out(order: &Order<'_>, json: bool) -> Result<Option<(RunDir, Summar
     let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
     let expanded = expand(&plan, order.folder, &size_of)?;
     let models = Library::with(order.models)?;
+    let named = order.common.destroy.as_slice();
     refuse_empty(&expanded)?;
     if order.dry_run {
         crate::say!("{}", described(&expanded, json));
         refuse_missing(needs(&expanded)?)?;
         refuse_not_understood(&expanded)?;
         // The same refusals as in earnest, so that they are seen in time.
-        refuse(&Unlogged, &expanded, order.named)?;
+        refuse(&Unlogged, &expanded, named)?;
         return Hold::of(&devices(&expanded)).map(|_| None);
     }
-    let begun = begun(order)?;
+    let path = order.to.unwrap_or(Path::new(""));
+    let begun = begun(order, path)?;
     refuse_missing(needs(&expanded)?)?;
     refuse_not_understood(&expanded)?;
     let interrupt = Interrupt::from_signals()
         .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string()))?;
-    let path = order.resume.or(order.to).unwrap_or(Path::new(""));
     // The first look is in the forensic log as well.
     let evidence = Evidence::open(path, interrupt)?;
     if !json {
         eprintln!("{}", estimate(&expanded));
     }
-    refuse(&LiveCommands::new(&evidence), &expanded, order.named)?;
+    refuse(&LiveCommands::new(&evidence), &expanded, named)?;
     let _held = Hold::of(&devices(&expanded))?;
     let dir = match begun {
         Some(dir) => dir,
         None => create(order, &plan, &expanded, path)?,
     };
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
-    let watch =
-        Watch::with_models(&dir, !order.no_stacks, &models)?.with_strangers(order.strangers);
-    let named = order.named;
+    let watch = Watch::new(&dir, !order.no_stacks, order.common.strangers, &models)?;
     let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine: &Live, named, models };
     let summary = execute(&expanded, &run, &mut progress);
     watch.conclude(&dir)?;
@@ -192,18 +208,6 @@ pub(super) fn refuse_not_understood(expanded: &Expanded) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Where the plan lies, and the folder of its own profiles: a run has both.
-fn place(args: &Args) -> (PathBuf, PathBuf) {
-    match (&args.plan, &args.resume) {
-        (None, Some(dir)) => (dir.join(PLAN), dir.join(PROFILES)),
-        (plan, _) => {
-            let path = plan.clone().unwrap_or_default();
-            let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-            (path, folder)
-        }
-    }
-}
-
 /// Keep the plan and its own profiles in the run's directory, so that it can go on without them.
 fn keep_plan(plan: &Plan, text: &str, dir: &Path, folder: &Path) -> Result<(), Refusal> {
     let kept = dir.join(PLAN);
@@ -217,18 +221,14 @@ fn keep_plan(plan: &Plan, text: &str, dir: &Path, folder: &Path) -> Result<(), R
     Ok(())
 }
 
-/// What the plan needs of this machine.
 fn needs(expanded: &Expanded) -> Result<Vec<Need>, Refusal> {
     let mut needs = vec![Need::program("fio")];
     for group in &expanded.groups {
-        let array = group.points.first().and_then(|point| {
-            let path = &point.targets.first()?.path;
-            expanded.arrays.iter().find(|array| array.target_path() == *path)
-        });
+        let array = group.points.first().and_then(|it| it.array_among(&expanded.arrays));
         let Some(array) = array else { continue };
         if array.is_made() {
             needs.extend(by_name(&array.engine)?.needs());
-            needs.extend(loops::needs(&array.members));
+            needs.extend(of_members(&array.members));
         }
         let commands = group.before.iter().chain(&group.after).filter_map(|argv| argv.first());
         needs.extend(commands.map(|program| Need::program(program)));
@@ -257,10 +257,10 @@ fn refuse_missing_targets(expanded: &Expanded) -> Result<(), Refusal> {
 }
 
 /// The run that goes on; none if it is a new one.
-fn begun(order: &Order<'_>) -> Result<Option<RunDir>, Refusal> {
-    let Some(path) = order.resume else {
-        return order.to.map_or(Ok(()), RunDir::refuse_existing).map(|()| None);
-    };
+fn begun(order: &Order<'_>, path: &Path) -> Result<Option<RunDir>, Refusal> {
+    if !order.resumes {
+        return RunDir::refuse_existing(path).map(|()| None);
+    }
     let dir = RunDir::open(path)?;
     if dir.read()?.facts.plan_sha256.as_ref() != Some(&sha256(order.text.as_bytes())) {
         let said = format!("{} was begun with another plan", path.display());
@@ -290,7 +290,6 @@ fn create(
     Ok(dir)
 }
 
-/// The devices that are measured.
 fn devices(expanded: &Expanded) -> Vec<PathBuf> {
     let mut devices: Vec<PathBuf> = expanded
         .points()
@@ -319,64 +318,56 @@ fn estimate(expanded: &Expanded) -> String {
     text
 }
 
-/// Everything that would be done.
 fn described(expanded: &Expanded, json: bool) -> String {
     if json {
-        let points: Vec<_> = expanded
-            .points()
-            .map(|point| {
-                let ids: Vec<String> =
-                    point.targets.iter().map(|target| point.id(target)).collect();
-                json!({
-                    "ids": ids,
-                    "expected_s": point.expected_s,
-                    "writes": point.writes(),
-                    "job_file": point.jobs.to_string(),
-                })
+        let point = |point: &Point| {
+            json!({
+                "ids": point.ids(),
+                "expected_s": point.expected_s,
+                "writes": point.writes(),
+                "job_file": point.jobs.to_string(),
             })
-            .collect();
+        };
         let all = json!({
-            "points": points,
+            "points": expanded.points().map(point).collect::<Vec<_>>(),
             "expected_s": expanded.expected_s(),
             "left_out": expanded.left_out,
         });
         return all.to_string();
     }
     let mut text = estimate(expanded);
+    let is_again = |point: &Point| point.kind == Kind::Compare && point.round > 0;
     let mut n = 0;
-    let is_first = |group: &&Group| {
-        let is_again = |point: &Point| point.kind == Kind::Compare && point.round > 0;
-        !group.points.iter().any(is_again)
-    };
-    for group in expanded.groups.iter().filter(is_first) {
+    for group in expanded.groups.iter().filter(|group| !group.points.iter().any(is_again)) {
         if let Some(array) = made::needed(&expanded.arrays, group) {
             text += &format!("\n\n# {}", stands(array, group));
-            for line in made::told(array, group.out) {
-                text += &format!("\n$ {line}");
-            }
+            text += &made::told(array, group.out)
+                .iter()
+                .map(|it| format!("\n$ {it}"))
+                .collect::<String>();
         }
         if group.has_file_system {
+            let about = duration(group.before_s);
             text += &format!(
-                "\n\n# a file system is made on it, filled (about {}) and taken away",
-                duration(group.before_s)
+                "\n\n# a file system is made on it, filled (about {about}) and taken away"
             );
         }
-        group.before.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
+        let commands = |all: &[Vec<String>]| -> String {
+            all.iter().map(|argv| format!("\n\n$ {}", argv.join(" "))).collect()
+        };
+        text += &commands(&group.before);
         for point in &group.points {
             n += 1;
-            let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
-            let (about, ids) = (duration(point.expected_s), ids.join(" and "));
+            let (about, ids) = (duration(point.expected_s), point.ids().join(" and "));
             text +=
                 &format!("\n\n# {n}. {ids}: about {about}\n$ fio --output-format=json+ {n}.fio");
             let file = point.jobs.to_string();
             let lines = file.lines().filter(|line| !line.is_empty());
             text += &lines.map(|line| format!("\n    {line}")).collect::<String>();
         }
-        group.after.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
+        text += &commands(&group.after);
     }
-    if let Some(last) = expanded.points().filter(|it| it.kind == Kind::Compare).last()
-        && last.round > 0
-    {
+    if let Some(last) = expanded.points().filter(|it| is_again(it)).last() {
         let more = last.round + 1;
         text += &format!("\n\n# rounds 2 to {more}: the same, in an order that a coin decides");
     }
@@ -390,25 +381,6 @@ fn stands(array: &Array, group: &Group) -> String {
         (out, false) => format!(", {out} out"),
         (out, true) => format!(", {out} out and put in again: it rebuilds"),
     };
-    let members = array.members.len();
-    format!(
-        "{} {} of {members} members, made and taken away by the lab{out}",
-        array.engine, array.level
-    )
-}
-
-fn report(summary: &Summary, dir: &RunDir, json: bool) {
-    if json {
-        crate::say!("{}", json!({"run": dir.path(), "summary": summary}));
-        return;
-    }
-    crate::say!(
-        "{} measurements in {}; {} there before; {} invalid; {} checks failed",
-        summary.measured,
-        dir.path().display(),
-        summary.resumed,
-        summary.invalid,
-        summary.failed
-    );
-    crate::say!("next: ashlar lab report {}", dir.path().display());
+    let (engine, level, members) = (&array.engine, &array.level, array.members.len());
+    format!("{engine} {level} of {members} members, made and taken away by the lab{out}")
 }

@@ -30,10 +30,7 @@ pub fn facts(devices: &[PathBuf]) -> BTreeMap<String, String> {
     add("C-states", states(cpu));
     add("SMT", file(&format!("{cpu}/smt/control")));
     add("mitigations", mitigations(cpu));
-    let fio = std::process::Command::new("fio")
-        .arg("--version")
-        .stdin(std::process::Stdio::null())
-        .output();
+    let fio = std::process::Command::new("fio").arg("--version").output();
     let fio = fio.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     add("fio", fio.unwrap_or_else(|error| format!("cannot tell: {error}")));
     facts
@@ -80,21 +77,16 @@ fn line_of(path: &str, key: &str, separator: char) -> String {
     let text = file(path);
     let line =
         text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(separator));
-    line.map_or_else(
-        || format!("cannot tell: {path} has no {key}"),
-        |value| value.trim().to_owned(),
-    )
+    line.map_or(format!("cannot tell: {path} has no {key}"), |value| value.trim().to_owned())
 }
 
 fn turbo(cpu: &str) -> String {
-    match (
-        fs::read_to_string(format!("{cpu}/intel_pstate/no_turbo")),
-        fs::read_to_string(format!("{cpu}/cpufreq/boost")),
-    ) {
-        (Ok(off), _) => if off.trim() == "0" { "on" } else { "off" }.to_owned(),
-        (_, Ok(on)) => if on.trim() == "1" { "on" } else { "off" }.to_owned(),
-        _ => "cannot tell: neither intel_pstate nor cpufreq says".to_owned(),
-    }
+    let says = |path: &str, on: &str| {
+        let text = fs::read_to_string(format!("{cpu}/{path}")).ok()?;
+        Some(if text.trim() == on { "on" } else { "off" })
+    };
+    let said = says("intel_pstate/no_turbo", "0").or_else(|| says("cpufreq/boost", "1"));
+    said.unwrap_or("cannot tell: neither intel_pstate nor cpufreq says").to_owned()
 }
 
 fn states(cpu: &str) -> String {
@@ -102,14 +94,11 @@ fn states(cpu: &str) -> String {
     let Ok(items) = fs::read_dir(&folder) else {
         return format!("cannot tell: {folder} is not there");
     };
-    let mut names: Vec<String> = items
-        .filter_map(Result::ok)
-        .filter(|item| {
-            fs::read_to_string(item.path().join("disable")).is_ok_and(|off| off.trim() == "0")
-        })
-        .filter_map(|item| fs::read_to_string(item.path().join("name")).ok())
-        .map(|name| name.trim().to_owned())
-        .collect();
+    let name = |item: fs::DirEntry| {
+        let text = |file| Some(fs::read_to_string(item.path().join(file)).ok()?.trim().to_owned());
+        text("disable").filter(|off| off == "0").and_then(|_| text("name"))
+    };
+    let mut names: Vec<String> = items.filter_map(Result::ok).filter_map(name).collect();
     names.sort();
     names.join(", ")
 }
@@ -118,14 +107,12 @@ fn mitigations(cpu: &str) -> String {
     let Ok(items) = fs::read_dir(format!("{cpu}/vulnerabilities")) else {
         return "cannot tell".to_owned();
     };
-    let mut all: Vec<String> = items
-        .filter_map(Result::ok)
-        .map(|item| {
-            (item.file_name().to_string_lossy().into_owned(), file(&item.path().to_string_lossy()))
-        })
-        .filter(|(_, state)| state != "Not affected")
-        .map(|(name, state)| format!("{name}: {state}"))
-        .collect();
+    let told = |item: fs::DirEntry| {
+        let state = file(&item.path().to_string_lossy());
+        let name = item.file_name().to_string_lossy().into_owned();
+        (state != "Not affected").then(|| format!("{name}: {state}"))
+    };
+    let mut all: Vec<String> = items.filter_map(Result::ok).filter_map(told).collect();
     all.sort();
     if all.is_empty() { "none needed".to_owned() } else { all.join("; ") }
 }

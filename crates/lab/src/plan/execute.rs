@@ -1,6 +1,5 @@
 //! Measuring the groups of a plan one by one.
 //!
-//! - again: raw drives measured once more, where a figure is above what they gave
 //! - point: one load with everything around it
 //! - conclude: what the points of a group show together
 //!
@@ -9,7 +8,6 @@
 //! everything before it kept; however it ends, what was made is taken away, and members
 //! are in again.
 
-mod again;
 mod conclude;
 mod point;
 
@@ -17,14 +15,14 @@ use self::conclude::baseline_key;
 #[cfg(test)]
 pub(super) use self::point::numbers;
 use super::file::Array;
-use super::made::{self, Made, Rebuilding};
-use super::memory;
+use super::findings;
+use super::made::{self, Made};
 use super::mounted::Mounted;
 use super::points::{Expanded, Group, Point};
 use super::progress::Progress;
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::loops::Devices;
+use crate::adapter::needs::{Devices, is_block_device};
 use crate::evidence::Evidence;
 use crate::inspect::models::Library;
 use crate::inspect::server::software::Memory;
@@ -32,33 +30,27 @@ use crate::lint::machine::Machine;
 use crate::record::{Measurement, Record};
 use crate::rules;
 use crate::store::RunDir;
-use crate::units;
 use crate::validity::{Mark, Outcome};
 use crate::watch::Watch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// What a run needs.
 pub struct Run<'a> {
     pub dir: &'a RunDir,
     pub watch: &'a Watch,
-    /// Where commands are written down.
     pub evidence: &'a Evidence,
     pub machine: &'a dyn Machine,
     /// Serials and paths that may be destroyed.
     pub named: &'a [String],
-    /// What makers state about drives.
     pub models: Library,
 }
 
-/// What a run came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Summary {
     /// Measurements that were made now.
     pub measured: usize,
-    /// Points that were there already.
     pub resumed: usize,
-    /// Measurements that must not be used.
     pub invalid: usize,
     pub failed: usize,
 }
@@ -68,7 +60,7 @@ struct Session<'a> {
     plan: &'a Expanded,
     commands: &'a Live<'a>,
     made: Option<Made<'a>>,
-    /// Block devices over raw drives that are files.
+    /// Raw drives that are files, and block devices over them.
     loops: Option<(Vec<PathBuf>, Devices<'a>)>,
     mounted: Option<Mounted<'a>>,
     baselines: BTreeSet<String>,
@@ -91,18 +83,6 @@ pub fn execute(
     run: &Run<'_>,
     progress: &mut Progress,
 ) -> Result<Summary, Refusal> {
-    let stored = run.dir.read()?;
-    let mut known = BTreeMap::new();
-    let mut checked = BTreeSet::new();
-    let mut baselines = BTreeSet::new();
-    for record in stored.records {
-        match record {
-            Record::Measurement(measured) => drop(known.insert(measured.id.clone(), *measured)),
-            Record::Check(check) => drop(checked.insert((check.name, check.target))),
-            Record::Baseline(point) => drop(baselines.insert(baseline_key(&point))),
-            Record::Cpu(_) | Record::Resources(_) => {}
-        }
-    }
     let commands = Live::new(run.evidence);
     let mut session = Session {
         run,
@@ -111,14 +91,22 @@ pub fn execute(
         made: None,
         loops: over_files(plan, &commands)?,
         mounted: None,
-        baselines,
-        known,
-        checked,
+        baselines: BTreeSet::new(),
+        known: BTreeMap::new(),
+        checked: BTreeSet::new(),
         commanded: BTreeSet::new(),
         to_restore: Vec::new(),
         memory: None,
         summary: Summary::default(),
     };
+    for record in run.dir.read()?.records {
+        match record {
+            Record::Measurement(it) => drop(session.known.insert(it.id.clone(), *it)),
+            Record::Check(check) => drop(session.checked.insert((check.name, check.target))),
+            Record::Baseline(point) => drop(session.baselines.insert(baseline_key(&point))),
+            Record::Cpu(_) | Record::Resources(_) => {}
+        }
+    }
     let measured = plan.groups.iter().try_for_each(|group| session.group(group, progress));
     let measured = measured.and_then(|()| session.conclude_paths());
     let gone = session.unmount().and(session.take_away());
@@ -126,10 +114,8 @@ pub fn execute(
     progress.finish();
     session.loops = None;
     commands.all_gone(measured.and(gone).and(put_back))?;
-    let ids = plan.points().flat_map(|point| point.targets.iter().map(|target| point.id(target)));
-    let all = ids.filter_map(|id| session.known.get(&id));
-    session.summary.invalid =
-        all.filter(|measured| Mark::of(&measured.findings) == Mark::Invalid).count();
+    let all = plan.points().flat_map(Point::ids).filter_map(|id| session.known.get(&id));
+    session.summary.invalid = all.filter(|it| Mark::of(&it.findings) == Mark::Invalid).count();
     Ok(session.summary)
 }
 
@@ -148,14 +134,14 @@ impl Session<'_> {
             for argv in &group.before {
                 // Each takes one more member out: those of the group before have been run.
                 if self.commanded.insert(argv.clone()) {
-                    self.to_restore = self.restoring(group);
-                    self.command(argv, "as the plan says, before measuring")?;
+                    let array = group.points.first().and_then(|point| self.array_of(point));
+                    self.to_restore = array.map_or_else(Vec::new, |array| array.restore.clone());
+                    self.commands.planned(argv, "as the plan says, before measuring")?;
                 }
             }
         }
         for point in &group.points {
-            let needed = !self.has(point) && !self.is_steady_before(point);
-            if needed {
+            if !self.has(point) && !self.is_steady_before(point) {
                 self.point(point, rebuilding, progress)?;
             } else {
                 self.summary.resumed += usize::from(self.has(point));
@@ -168,28 +154,25 @@ impl Session<'_> {
             // file system.
             self.take_away()?;
         }
-        if wanted {
-            for argv in &group.after {
-                self.command(argv, "as the plan says, after measuring")?;
-            }
-            if !group.after.is_empty() {
-                self.to_restore.clear();
-            }
+        if wanted && !group.after.is_empty() {
+            let why = "as the plan says, after measuring";
+            group.after.iter().try_for_each(|argv| self.commands.planned(argv, why))?;
+            self.to_restore.clear();
         }
-        if let Some(rebuilding) = rebuilding {
-            self.conclude_rebuild(group, rebuilding)?;
+        if let Some(began) = rebuilding {
+            self.conclude_rebuild(group, began)?;
         }
         self.keep_baselines(group)?;
         self.conclude(group)
     }
 
     /// The array that a group needs, in the condition that it needs; raw drives need that there is
-    /// none.
+    /// none. When the rebuild began that it needs.
     fn prepare(
         &mut self,
         group: &Group,
         progress: &mut Progress,
-    ) -> Result<Option<Rebuilding>, Refusal> {
+    ) -> Result<Option<Duration>, Refusal> {
         let Some(array) = made::needed(&self.plan.arrays, group) else {
             return self.take_away().map(|()| None);
         };
@@ -203,19 +186,19 @@ impl Session<'_> {
         }
         let Some(made) = &mut self.made else { return Ok(None) };
         made.degrade(group.out)?;
-        self.memory = if group.is_rebuild { memory::now() } else { None };
+        self.memory = group.is_rebuild.then(findings::memory_now).flatten();
         group.is_rebuild.then(|| made.rebuild()).transpose()
     }
 
     /// The file system that a group is measured through; whether it can be: an engine that serves a
     /// file has one already.
     fn mount(&mut self, group: &Group, progress: &mut Progress) -> Result<bool, Refusal> {
-        let Some(array) = group.points.first().and_then(|point| self.array_of(point)) else {
+        let plan = self.plan;
+        let Some(array) = group.points.first().and_then(|it| it.array_among(&plan.arrays)) else {
             return Ok(false);
         };
-        let array = array.clone();
         let made = self.made.as_ref().filter(|_| array.is_made());
-        let served = made.map_or(array.path.as_path(), Made::path).to_owned();
+        let served = made.map_or(&array.path, |made| &made.path).clone();
         if array.is_made() && !is_block_device(&served) {
             let said = "not measured: the engine serves a file, on a file system of its own";
             let rule = rules::of("file_system.filled");
@@ -226,7 +209,7 @@ impl Session<'_> {
         progress.begin(&format!("file system on {}: made and filled", array.name()));
         let (run, commands) = (self.run, self.commands);
         let (mounted, check) =
-            Mounted::make((&array, &served), (run.evidence, commands), run.dir.path())?;
+            Mounted::make((array, &served), (run.evidence, commands), run.dir.path())?;
         self.mounted = Some(mounted);
         progress.end(group.before_s, Some(&check.found));
         self.keep_checks(vec![check]).map(|()| true)
@@ -240,51 +223,32 @@ impl Session<'_> {
         self.made.take().map_or(Ok(()), |made| made.take_away(self.commands))
     }
 
-    /// What the plan says about putting back the members of the array of `group`.
-    fn restoring(&self, group: &Group) -> Vec<Vec<String>> {
-        let array = group.points.first().and_then(|point| self.array_of(point));
-        array.map_or_else(Vec::new, |array| array.restore.clone())
-    }
-
     /// Put back the members that a run which ended early has taken out of an array that is not the
     /// lab's.
     fn put_back(&mut self) -> Result<(), Refusal> {
-        let restore = std::mem::take(&mut self.to_restore);
+        let (restore, commands) = (std::mem::take(&mut self.to_restore), self.commands);
         if restore.is_empty() {
             return Ok(());
         }
-        self.commands.taking_away(|| {
-            let mut done = Ok(());
-            for argv in &restore {
-                let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-                let why = "as the plan says, although the run ended early";
-                let ran = self.commands.succeed(&argv, why).map(|_| ());
-                done = done.and(ran);
-            }
-            done
-        })
+        let why = "as the plan says, although the run ended early";
+        let all =
+            || restore.iter().map(|argv| commands.planned(argv, why)).fold(Ok(()), Result::and);
+        commands.taking_away(all)
     }
 
     fn array_of(&self, point: &Point) -> Option<&Array> {
-        let target = point.targets.first()?;
-        self.plan.arrays.iter().find(|array| array.target_path() == target.path)
+        point.array_among(&self.plan.arrays)
     }
 
     fn has(&self, point: &Point) -> bool {
-        point.targets.iter().all(|target| self.known.contains_key(&point.id(target)))
+        point.ids().iter().all(|id| self.known.contains_key(id))
     }
 
-    /// Write a measurement down and count it.
     fn keep(&mut self, measured: Measurement) -> Result<(), Refusal> {
         self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
         self.known.insert(measured.id.clone(), measured);
         self.summary.measured += 1;
         Ok(())
-    }
-
-    fn command(&self, argv: &[String], why: &str) -> Result<(), Refusal> {
-        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-        Live::new(self.run.evidence).succeed(&words, why).map(|_| ())
     }
 }
 
@@ -302,20 +266,4 @@ fn over_files<'a>(
     }
     let devices = Devices::of(commands, &files)?;
     Ok(Some((files, devices)))
-}
-
-/// A measurement in one line, as whoever waits is told.
-fn told(measured: &Measurement, mark: &impl std::fmt::Display) -> String {
-    let rate = units::rate(measured.rate(), measured.workload.unit());
-    format!("{}: {rate} {mark}", measured.target)
-}
-
-/// A time as records have it.
-fn whole_seconds(unix_s: f64) -> u64 {
-    format!("{unix_s:.0}").parse().unwrap_or(0)
-}
-
-fn is_block_device(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device())
 }

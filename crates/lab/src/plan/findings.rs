@@ -3,12 +3,15 @@
 //! What must stay true: a conclusion names the figures it rests on; too little to conclude from
 //! cannot tell.
 
+use crate::inspect::server::software::Memory;
 use crate::metrics::{cliff, latency, slow_member, steady, zones as zone_curve};
 use crate::record::{ArrayCondition, Check, Measurement};
 use crate::rules;
+use crate::source::Source;
 use crate::units;
 use crate::validity::Finding;
 use std::path::Path;
+use std::time::Duration;
 
 /// Which of the drives measured together is slow, and what the slow ones share.
 pub fn slow_members(together: &[Measurement]) -> Check {
@@ -68,6 +71,15 @@ pub fn cliff_of(measured: &Measurement) -> Check {
             rule.pass(target, format!("no fall in {seconds} s and {written}"))
         }
     }
+}
+
+pub fn filled(measured: &Measurement) -> Check {
+    let bytes = units::bytes(latency::to_f64(measured.write.bytes));
+    let rate = units::bytes_per_s(measured.write.bytes_per_s);
+    let said = format!(
+        "written whole twice by sequential 1 MiB writes, the second time {bytes} at {rate}"
+    );
+    rules::of("drive.preconditioned").pass(&measured.target, said)
 }
 
 /// A fill shorter than this says nothing about the target, seconds.
@@ -268,4 +280,33 @@ pub fn rebuild_ended(seconds: f64) -> Finding {
         "the rebuild ended after {seconds:.1} s, before the measurement did: \
          not all of the figure is under rebuild"
     ))
+}
+
+/// Memory now; `None` if the kernel does not say.
+pub fn memory_now() -> Option<Memory> {
+    Memory::read(&Source::live(Duration::from_secs(1)))
+}
+
+/// What became of memory between the beginning of a rebuild and the end of the load beside it: what
+/// `free` and `slabtop` would have shown.
+pub fn memory(array: &str, before: &Memory, during: &Memory) -> Check {
+    let bytes = |count: u64| units::bytes(latency::to_f64(count));
+    let change = |what: &str, was: u64, is: u64| match is.checked_sub(was) {
+        Some(more) => format!("{what} grew by {}", bytes(more)),
+        None => format!("{what} fell by {}", bytes(was - is)),
+    };
+    let share = latency::to_f64(during.available) / latency::to_f64(during.total.max(1));
+    let (available, percent) = (bytes(during.available), units::percent(share));
+    let mut told = vec![
+        format!("{available} available beside the rebuild, {percent}"),
+        change("what is available", before.available, during.available),
+        change("slabs that cannot be given back", before.kernel, during.kernel),
+    ];
+    let grown = during.slabs.iter().filter_map(|(name, is)| {
+        let more = is.checked_sub(*before.slabs.get(name)?)?;
+        (more > 0).then_some((more, name))
+    });
+    told.extend(grown.max().map(|(more, name)| format!("most of all {name} by {}", bytes(more))));
+    let rule = rules::of("rebuild.memory");
+    rule.judge(share >= rule.limit(), array, told.join("; "))
 }

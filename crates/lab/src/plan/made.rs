@@ -6,14 +6,14 @@
 //! background, except a rebuild that is asked for.
 
 use super::file::Array;
-use super::points::{FILL_BYTES_PER_S, Group, Point, START_S};
+use super::points::{FILL_BYTES_PER_S, Group, START_S};
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::loops::Devices;
-use crate::adapter::{Engine, Served, Wanted, by_name, imagined, keep_configuration};
+use crate::adapter::needs::Devices;
+use crate::adapter::{self, Engine, Wanted, by_name, lost, word};
 use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;
 use crate::fio::run::{FioOrder, run as run_fio};
-use crate::fio::{JobFile, Section, Setting};
+use crate::fio::{JobFile, Section, Setting, escaped};
 use crate::metrics::latency::to_f64;
 use crate::record::EngineIdentity;
 use crate::{AtPath, Refusal};
@@ -25,23 +25,16 @@ use std::time::Duration;
 const LOOKS_MAX: u32 = 7200;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// An array that stands.
 pub struct Made<'a> {
-    /// Which array of the plan.
-    name: String,
+    pub name: String,
+    pub identity: EngineIdentity,
+    /// Where the load generator finds it.
+    pub path: PathBuf,
     engine: Box<dyn Engine>,
-    identity: EngineIdentity,
-    served: Served,
     out: usize,
     evidence: &'a Evidence,
     devices: Devices<'a>,
     unset: Vec<Vec<String>>,
-}
-
-/// A rebuild that was begun.
-#[derive(Clone, Copy, Debug)]
-pub struct Rebuilding {
-    began: Duration,
 }
 
 impl<'a> Made<'a> {
@@ -55,38 +48,24 @@ impl<'a> Made<'a> {
         commands: &'a Live<'a>,
         run_dir: &Path,
     ) -> Result<Made<'a>, Refusal> {
-        let name = array.name();
-        let place =
-            std::path::absolute(run_dir.join("made").join(file_name(&name))).at(run_dir, "")?;
-        std::fs::create_dir_all(&place).at(&place, "")?;
-        let devices = Devices::of(commands, &array.members)?;
-        let wanted = Wanted {
-            members: devices.paths.clone(),
-            level: array.level.clone(),
-            strip_bytes: array.strip_bytes(),
-            place,
-        };
-        let mut engine = by_name(&array.engine)?;
-        let set = all_of(commands, &array.set, "a setting that is compared");
-        let served = match set.and_then(|()| engine.create(commands, &wanted)) {
-            Ok(served) => served,
-            Err(refusal) => {
-                let unset = || gone(engine.as_mut(), &array.unset, commands);
-                let _first_failure_counts = commands.taking_away(unset);
-                return Err(refusal);
-            }
-        };
+        let place = place(run_dir, &array.name())?;
         let mut made = Made {
-            name,
-            engine,
+            name: array.name(),
             identity: EngineIdentity::default(),
-            served,
+            path: PathBuf::new(),
+            engine: by_name(&array.engine)?,
             out: 0,
             evidence,
-            devices,
+            devices: Devices::of(commands, &array.members)?,
             unset: array.unset.clone(),
         };
-        match made.settle(commands, array) {
+        let wanted = Wanted {
+            members: made.devices.paths.clone(),
+            level: array.level.clone(),
+            strip_bytes: array.strip_bytes(),
+            place: word(&place)?.to_owned(),
+        };
+        match made.settle(commands, array, &wanted) {
             Ok(()) => Ok(made),
             Err(refusal) => {
                 let _first_failure_counts = made.take_away(commands);
@@ -95,28 +74,30 @@ impl<'a> Made<'a> {
         }
     }
 
-    /// What comes between making it and the first measurement.
-    fn settle(&mut self, commands: &Live<'_>, array: &Array) -> Result<(), Refusal> {
+    /// Everything before the first measurement.
+    fn settle(
+        &mut self,
+        commands: &Live<'_>,
+        array: &Array,
+        wanted: &Wanted,
+    ) -> Result<(), Refusal> {
+        let why = "a setting that is compared";
+        array.set.iter().try_for_each(|argv| commands.planned(argv, why))?;
+        self.path = self.engine.create(commands, wanted)?;
         self.identity = self.engine.identity(commands)?;
         if !array.set.is_empty() {
-            let told = array.set.iter().map(|argv| shown(argv)).collect::<Vec<_>>().join("; ");
-            self.identity.tunables.insert("set by".to_owned(), told);
+            self.identity.tunables.insert("set by".to_owned(), shown(&array.set).join("; "));
         }
-        keep_configuration(self.engine.as_ref(), commands)?;
+        let configuration = self.engine.configuration();
+        if !configuration.is_empty() {
+            let argv: Vec<&str> = configuration.iter().map(String::as_str).collect();
+            // What it does not say is no fault.
+            commands.run(&argv, "the array's whole configuration")?;
+        }
         self.await_idle()?;
-        self.fill(array)
-    }
-
-    fn fill(&self, array: &Array) -> Result<(), Refusal> {
         let block = array.stripe_data_bytes().unwrap_or(1 << 20);
-        let span = array.span_bytes() / block * block;
-        let order = FioOrder {
-            jobs: fill(&self.served.path, block, span),
-            why: format!("{}: write what is measured", self.name),
-            expected_s: to_f64(span) / 1e6,
-            log_bandwidth: false,
-        };
-        run_fio(self.evidence, &order).map(|_| ())
+        let why = format!("{}: write what is measured", self.name);
+        fill(self.evidence, &self.path, (block, array.span_bytes()), why)
     }
 
     /// Whether this is `array` with no more than `out` members out.
@@ -124,46 +105,30 @@ impl<'a> Made<'a> {
         self.name == array.name() && self.out <= out
     }
 
-    /// What it is called in the plan.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Where the load generator finds it.
-    pub fn path(&self) -> &Path {
-        &self.served.path
-    }
-
-    pub fn identity(&self) -> &EngineIdentity {
-        &self.identity
-    }
-
-    /// Take members out until `out` of them are, and wait until the engine is idle. Every third
-    /// one, so that neighbours stay.
+    /// Take members out until `out` of them are, and wait until the engine is idle.
     pub fn degrade(&mut self, out: usize) -> Result<(), Refusal> {
         if out > self.out {
-            let count = self.devices.paths.len();
-            let members: Vec<usize> = (self.out..out).map(|at| at * 3 % count).collect();
+            let members = lost(self.out..out, self.devices.paths.len());
             self.engine.take_out(&Live::new(self.evidence), &members)?;
             self.out = out;
         }
         self.await_idle()
     }
 
-    /// Put the member that was taken out first in again: a rebuild begins.
-    pub fn rebuild(&mut self) -> Result<Rebuilding, Refusal> {
+    /// Put the member that was taken out first in again: a rebuild begins, now.
+    pub fn rebuild(&mut self) -> Result<Duration, Refusal> {
         let began = monotonic();
         self.engine.put_in(&Live::new(self.evidence), 0)?;
         // What follows wants a whole array or a fresh one.
         self.out = usize::MAX;
-        Ok(Rebuilding { began })
+        Ok(began)
     }
 
-    /// Do `work` while it is watched when the rebuild ends; seconds from its beginning, if it ended
-    /// meanwhile.
+    /// Do `work` while it is watched when the rebuild that `began` ends; seconds that it took, if
+    /// it ended meanwhile.
     pub fn meanwhile<T>(
         &self,
-        rebuilding: Rebuilding,
+        began: Duration,
         work: impl FnOnce() -> Result<T, Refusal>,
     ) -> Result<(T, Option<f64>), Refusal> {
         let is_over = AtomicBool::new(false);
@@ -172,7 +137,7 @@ impl<'a> Made<'a> {
                 let commands = Live::new(self.evidence);
                 while !is_over.load(Ordering::Relaxed) {
                     if matches!(self.engine.is_busy(&commands), Ok(false)) {
-                        return Some((monotonic() - rebuilding.began).as_secs_f64());
+                        return Some((monotonic() - began).as_secs_f64());
                     }
                     commands.pause(LOOK_EVERY);
                 }
@@ -185,16 +150,14 @@ impl<'a> Made<'a> {
         })
     }
 
-    /// Wait for the rebuild's end; seconds since it began.
-    pub fn await_rebuilt(&self, rebuilding: Rebuilding) -> Result<f64, Refusal> {
+    /// Wait for the end of the rebuild that `began`; seconds that it took.
+    pub fn await_rebuilt(&self, began: Duration) -> Result<f64, Refusal> {
         self.await_idle()?;
-        Ok((monotonic() - rebuilding.began).as_secs_f64())
+        Ok((monotonic() - began).as_secs_f64())
     }
 
-    /// Bytes of the member that is rebuilt.
     pub fn member_bytes(&self) -> Option<u64> {
-        let path = self.devices.paths.first()?;
-        let mut file = std::fs::File::open(path).ok()?;
+        let mut file = std::fs::File::open(self.devices.paths.first()?).ok()?;
         std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).ok()
     }
 
@@ -210,66 +173,53 @@ impl<'a> Made<'a> {
         Err(Refusal::cannot_run("engine.busy", said).hint("measure with smaller members"))
     }
 
-    /// Take it away.
+    /// Take it away and its settings back: all of it, whatever fails.
     ///
     /// # Errors
-    /// The first step that failed; the others were made.
+    /// The first step that failed.
     pub fn take_away(mut self, commands: &Live<'_>) -> Result<(), Refusal> {
-        commands.taking_away(|| gone(self.engine.as_mut(), &self.unset, commands))
+        commands.taking_away(|| {
+            let gone = self.engine.destroy(commands);
+            let why = "a setting that was compared is taken back";
+            self.unset.iter().map(|argv| commands.planned(argv, why)).fold(gone, Result::and)
+        })
     }
 }
 
-/// Take the engine's array away and its settings back: all of it, whatever fails.
-fn gone(
-    engine: &mut dyn Engine,
-    unset: &[Vec<String>],
-    commands: &Live<'_>,
-) -> Result<(), Refusal> {
-    let gone = engine.destroy(commands);
-    let back = unset.iter().map(|argv| {
-        all_of(commands, std::slice::from_ref(argv), "a setting that was compared is taken back")
-    });
-    back.fold(gone, Result::and)
+/// An empty directory of its own in a run's directory.
+pub(super) fn place(run_dir: &Path, name: &str) -> Result<PathBuf, Refusal> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = name.chars().map(plain).collect();
+    let place = std::path::absolute(run_dir.join("made").join(name)).at(run_dir, "")?;
+    std::fs::create_dir_all(&place).at(&place, "")?;
+    Ok(place)
 }
 
-fn all_of(commands: &dyn Commands, all: &[Vec<String>], why: &str) -> Result<(), Refusal> {
-    all.iter().try_for_each(|argv| {
-        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-        commands.succeed(&words, why).map(|_| ())
-    })
-}
-
-/// A command as its user wrote it: without the shell that runs it.
-fn shown(argv: &[String]) -> String {
-    match argv {
+/// Commands as their user wrote them: without the shell that runs them.
+fn shown(all: &[Vec<String>]) -> Vec<String> {
+    let one = |argv: &Vec<String>| match &argv[..] {
         [shell, run, line] if shell == "sh" && run == "-c" => line.clone(),
         argv => argv.join(" "),
-    }
+    };
+    all.iter().map(one).collect()
 }
 
 /// What its engine would be told to make `array`, take `out` members out, and take it away.
 pub fn told(array: &Array, out: usize) -> Vec<String> {
     let wanted = Wanted {
-        members: array.members.clone(),
+        members: array.members.iter().map(|it| it.display().to_string()).collect(),
         level: array.level.clone(),
         strip_bytes: array.strip_bytes(),
-        place: PathBuf::from("MADE"),
+        place: "MADE".to_owned(),
     };
-    let engine = imagined::told(&array.engine, &wanted, out)
+    let engine = adapter::told(&array.engine, &wanted, out)
         .unwrap_or_else(|refusal| vec![format!("# {refusal}")]);
-    let lines = |all: &[Vec<String>]| all.iter().map(|argv| shown(argv)).collect::<Vec<_>>();
-    [lines(&array.set), engine, lines(&array.unset)].concat()
+    [shown(&array.set), engine, shown(&array.unset)].concat()
 }
 
 /// The array that a group needs, if the lab makes it.
 pub fn needed<'p>(arrays: &'p [Array], group: &Group) -> Option<&'p Array> {
-    of(arrays, group.points.first()?)
-}
-
-/// The array that a point is about, if it has members.
-fn of<'p>(arrays: &'p [Array], point: &Point) -> Option<&'p Array> {
-    let target = point.targets.first()?;
-    arrays.iter().find(|array| array.is_made() && array.target_path() == target.path)
+    group.points.first()?.array_among(arrays).filter(|array| array.is_made())
 }
 
 /// Note how long making and filling an array takes, in each group for which none stands that
@@ -290,33 +240,29 @@ pub(super) fn estimate(arrays: &[Array], groups: &mut [Group]) {
     }
 }
 
-/// Members of all arrays that are made of them and that `groups` measure: their content is lost.
-pub fn members(arrays: &[Array], groups: &[Group]) -> Vec<PathBuf> {
-    let points = groups.iter().filter_map(|group| group.points.first());
-    points.filter_map(|point| of(arrays, point)).flat_map(|it| it.members.clone()).collect()
-}
-
-/// Writes the first `span` bytes of `target` once: nothing is read that was never written.
-pub(super) fn fill(target: &Path, block_bytes: u64, span: u64) -> JobFile {
-    let (block, span) = (block_bytes.to_string(), span.to_string());
-    let name = target.to_string_lossy().replace(':', "\\:");
+/// Write the first bytes of `target` once, in whole blocks of `(block, span)`: nothing is read that
+/// was never written.
+pub(super) fn fill(
+    evidence: &Evidence,
+    target: &Path,
+    (block, span): (u64, u64),
+    why: String,
+) -> Result<(), Refusal> {
+    let span = span / block * block;
     let settings = [
-        ("filename", name.as_str()),
-        ("ioengine", "io_uring"),
-        ("direct", "1"),
-        ("thread", "1"),
-        ("rw", "write"),
-        ("bs", &block),
-        ("iodepth", "8"),
-        ("refill_buffers", "1"),
-        ("end_fsync", "0"),
-        ("size", &span),
+        ("filename", escaped(target)),
+        ("ioengine", "io_uring".to_owned()),
+        ("direct", "1".to_owned()),
+        ("thread", "1".to_owned()),
+        ("rw", "write".to_owned()),
+        ("bs", block.to_string()),
+        ("iodepth", "8".to_owned()),
+        ("refill_buffers", "1".to_owned()),
+        ("end_fsync", "0".to_owned()),
+        ("size", span.to_string()),
     ];
     let settings = settings.map(|(key, value)| Setting::new(key, value)).to_vec();
-    JobFile { sections: vec![Section::new("fill", settings)] }
-}
-
-fn file_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    name.chars().map(plain).collect()
+    let jobs = JobFile { sections: vec![Section::new("fill", settings)] };
+    let order = FioOrder { jobs, why, expected_s: to_f64(span) / 1e6, log_bandwidth: false };
+    run_fio(evidence, &order).map(drop)
 }

@@ -5,17 +5,16 @@
 //! is as full as the plan says.
 
 use super::file::{Array, FileSystem};
-use super::made::fill;
+use super::made::{fill, place};
+use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::loops::Devices;
+use crate::adapter::needs::Devices;
 use crate::adapter::word;
 use crate::evidence::Evidence;
-use crate::fio::run::{FioOrder, run as run_fio};
 use crate::metrics::latency::to_f64;
 use crate::record::Check;
 use crate::rules;
 use crate::units;
-use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
 
 /// Blocks in which files are written before they are measured.
@@ -23,15 +22,15 @@ pub(super) const FILL_BLOCK: u64 = 1 << 20;
 /// Bytes that stay free of a file system for what it keeps of its own while it is filled.
 const SPARE_BYTES: u64 = 16 << 20;
 
-/// A file system that is mounted.
 pub struct Mounted<'a> {
-    device: PathBuf,
+    /// The file that is measured.
+    pub file: PathBuf,
     place: PathBuf,
     kind: FileSystem,
     is_mounted: bool,
     evidence: &'a Evidence,
     commands: &'a Live<'a>,
-    _devices: Devices<'a>,
+    devices: Devices<'a>,
 }
 
 impl<'a> Mounted<'a> {
@@ -45,18 +44,15 @@ impl<'a> Mounted<'a> {
         (evidence, commands): (&'a Evidence, &'a Live<'a>),
         run_dir: &Path,
     ) -> Result<(Mounted<'a>, Check), Refusal> {
-        let place =
-            std::path::absolute(run_dir.join("made").join("file-system")).at(run_dir, "")?;
-        std::fs::create_dir_all(&place).at(&place, "")?;
-        let devices = Devices::of(commands, &[served.to_owned()])?;
+        let place = place(run_dir, "file-system")?;
         let mut mounted = Mounted {
-            device: devices.paths.first().cloned().unwrap_or_default(),
+            file: place.join("measured"),
             place,
-            kind: array.file_system.unwrap_or(FileSystem::Ext4),
+            kind: array.file_system.unwrap_or_default(),
             is_mounted: false,
             evidence,
             commands,
-            _devices: devices,
+            devices: Devices::of(commands, &[served.to_owned()])?,
         };
         match mounted.settle(array) {
             Ok(check) => Ok((mounted, check)),
@@ -67,56 +63,22 @@ impl<'a> Mounted<'a> {
         }
     }
 
-    /// The file that is measured.
-    pub fn file(&self) -> PathBuf {
-        self.place.join("measured")
-    }
-
     fn settle(&mut self, array: &Array) -> Result<Check, Refusal> {
-        let (device, place) = (word(&self.device)?.to_owned(), word(&self.place)?.to_owned());
-        let mut argv = self.kind.make();
-        argv.push(&device);
-        self.commands.succeed(&argv, "a file system on the array")?;
+        let (device, place) = (&self.devices.paths[0], word(&self.place)?);
+        let make = [&self.kind.make()[..], &[device]].concat();
+        self.commands.done(&make, "a file system on the array")?;
         self.is_mounted = true;
-        self.commands.succeed(&["mount", &device, &place], "measured through a file system")?;
-        self.write(&self.file(), array.span_bytes(), "write the file that is measured")?;
+        self.commands.done(&["mount", device, place], "measured through a file system")?;
+        self.write(&self.file, array.span_bytes(), "write the file that is measured")?;
         let (size, used) = self.usage()?;
-        let wanted = size / 100 * u64::from(array.fill_percent());
+        let wanted = size / 100 * u64::from(array.fill_percent);
         let missing = wanted.min(size.saturating_sub(SPARE_BYTES)).saturating_sub(used);
         if missing >= FILL_BLOCK {
             self.write(&self.place.join("filler"), missing, "fill the file system")?;
         }
         let (size, used) = self.usage()?;
-        Ok(self.filled(array, (size, used)))
-    }
-
-    /// Write `bytes` of `file` in one pass.
-    fn write(&self, file: &Path, bytes: u64, why: &str) -> Result<(), Refusal> {
-        let span = bytes / FILL_BLOCK * FILL_BLOCK;
-        let order = FioOrder {
-            jobs: fill(file, FILL_BLOCK, span),
-            why: format!("{}: {why}", self.kind.name()),
-            expected_s: to_f64(span) / 1e6,
-            log_bandwidth: false,
-        };
-        run_fio(self.evidence, &order).map(|_| ())
-    }
-
-    /// Bytes of the file system, and how many are used.
-    fn usage(&self) -> Result<(u64, u64), Refusal> {
-        let argv = ["df", "--block-size=1", "--output=size,used", word(&self.place)?];
-        let told = self.commands.succeed(&argv, "how full is it?")?.stdout;
-        usage(&told).ok_or_else(|| {
-            let said = format!("df says nothing that is understood about {}", self.place.display());
-            Refusal::cannot_run("df.not_understood", said)
-                .hint("its output is kept under evidence/")
-        })
-    }
-
-    fn filled(&self, array: &Array, (size, used): (u64, u64)) -> Check {
         let share = to_f64(used) / to_f64(size.max(1));
-        let wanted = f64::from(array.fill_percent()) / 100.0;
-        let is_full = share >= wanted - 0.02;
+        let is_full = share >= f64::from(array.fill_percent) / 100.0 - 0.02;
         let said = format!(
             "{} of {}: {} used before anything was measured, {} of it the file that is measured",
             self.kind.name(),
@@ -124,23 +86,37 @@ impl<'a> Mounted<'a> {
             units::percent(share),
             units::bytes(to_f64(array.span_bytes()))
         );
-        rules::of("file_system.filled").judge(is_full, array.name(), said)
+        Ok(rules::of("file_system.filled").judge(is_full, array.name(), said))
+    }
+
+    /// Write `bytes` of `file` in one pass.
+    fn write(&self, file: &Path, bytes: u64, why: &str) -> Result<(), Refusal> {
+        fill(self.evidence, file, (FILL_BLOCK, bytes), format!("{}: {why}", self.kind.name()))
+    }
+
+    /// Bytes of the file system, and how many are used.
+    fn usage(&self) -> Result<(u64, u64), Refusal> {
+        let argv = ["df", "--block-size=1", "--output=size,used", word(&self.place)?];
+        usage(&self.commands.succeed(&argv, "how full is it?")?).ok_or_else(|| {
+            let said = format!("df says nothing that is understood about {}", self.place.display());
+            Refusal::cannot_run("df.not_understood", said)
+                .hint("its output is kept under evidence/")
+        })
     }
 
     /// Unmount it, and wipe its signature.
     ///
     /// # Errors
     /// The first step that failed; the others were made.
-    pub fn take_away(mut self) -> Result<(), Refusal> {
-        let is_mounted = std::mem::take(&mut self.is_mounted);
+    pub fn take_away(self) -> Result<(), Refusal> {
         self.commands.taking_away(|| {
-            let (device, place) = (word(&self.device)?, word(&self.place)?);
-            let unmounted = match is_mounted {
-                true => self.commands.succeed(&["umount", place], "no more measured").map(|_| ()),
+            let place = word(&self.place)?;
+            let unmounted = match self.is_mounted {
+                true => self.commands.done(&["umount", place], "no more measured"),
                 false => Ok(()),
             };
-            let wiped = self.commands.succeed(&["wipefs", "--all", device], "as blank as before");
-            unmounted.and(wiped.map(|_| ()))
+            let wipe = ["wipefs", "--all", &self.devices.paths[0]];
+            unmounted.and(self.commands.done(&wipe, "as blank as before"))
         })
     }
 }

@@ -10,7 +10,7 @@ mod reach;
 pub(super) use reach::check_engine;
 
 use super::file::Plan;
-use crate::fio::{Job, JobFile, Section, Setting};
+use crate::fio::{Job, JobFile, Section, Setting, escaped};
 use crate::record::Workload;
 use crate::{AtPath, Refusal};
 use std::path::Path;
@@ -33,7 +33,6 @@ const BUILT_IN: [(&str, &str); 14] = [
     ("unaligned", include_str!("../../profiles/unaligned.fio")),
 ];
 
-/// Names of the profiles that ship.
 #[cfg(test)]
 pub fn shipped() -> impl Iterator<Item = &'static str> {
     BUILT_IN.into_iter().map(|(name, _)| name)
@@ -49,14 +48,12 @@ pub fn production(name: &str) -> Option<&'static str> {
     text.lines().find_map(|line| line.strip_prefix("; production: "))
 }
 
-/// A profile by its name.
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub name: String,
     file: JobFile,
 }
 
-/// What is filled in.
 #[derive(Clone, Debug)]
 pub struct Fill<'a> {
     /// Targets, each with the job name that stands for it.
@@ -70,9 +67,7 @@ pub struct Fill<'a> {
     pub is_given: bool,
     /// Seconds before that.
     pub ramp_s: u64,
-    /// Data of a full stripe of the array, bytes.
     pub stripe_data_bytes: Option<u64>,
-    /// Further settings, which win.
     pub more: Vec<Setting>,
 }
 
@@ -117,9 +112,12 @@ impl Profile {
                 continue;
             }
             for (name, path) in &fill.targets {
-                let mut own =
-                    self.substituted(section, &format!("{name}.{}", section.name), fill)?;
-                own.settings.extend(of_target(fill, path, &inherits(&inherited, &own)));
+                let name = format!("{name}.{}", section.name);
+                let mut own = self.substituted(section, &name, fill)?;
+                // A job with what the profile's global sections above it say.
+                let above = inherited.iter().chain([&own]).cloned().collect();
+                let job = JobFile { sections: above }.jobs().pop().unwrap_or_default();
+                own.settings.extend(of_target(fill, path, &job));
                 sections.push(own);
             }
         }
@@ -152,43 +150,32 @@ impl Profile {
 
 /// What every job has unless its profile says otherwise.
 fn defaults(fill: &Fill<'_>) -> Vec<Setting> {
-    let mut settings = vec![
-        Setting::new("direct", "1"),
-        Setting::new("ioengine", fill.ioengine),
-        Setting::new("randrepeat", "0"),
-        Setting::new("norandommap", "1"),
-        Setting::new("refill_buffers", "1"),
-        Setting::new("group_reporting", "1"),
-        // One group for each target, so that each has its own figures.
-        Setting::new("new_group", "1"),
-    ];
+    let mut settings = vec![Setting::new("direct", "1"), Setting::new("ioengine", fill.ioengine)];
+    settings.push(Setting::new("randrepeat", "0"));
+    // One group for each target, so that each has its own figures.
+    let on = ["norandommap", "refill_buffers", "group_reporting", "new_group"];
+    settings.extend(on.map(|key| Setting::new(key, "1")));
     if let Some(runtime_s) = fill.runtime_s {
-        settings.push(Setting::new("time_based", "1"));
-        settings.push(Setting::new("runtime", runtime_s.to_string()));
+        settings.extend(timed(runtime_s));
         settings.push(Setting::new("ramp_time", fill.ramp_s.to_string()));
     }
     settings
 }
 
-/// A job with what the profile's global sections above it say.
-fn inherits(global: &[Section], own: &Section) -> Job {
-    let sections = global.iter().chain([own]).cloned().collect();
-    JobFile { sections }.jobs().pop().unwrap_or_default()
+fn timed(runtime_s: u64) -> [Setting; 2] {
+    [Setting::new("time_based", "1"), Setting::new("runtime", runtime_s.to_string())]
 }
 
 fn of_target(fill: &Fill<'_>, path: &Path, job: &Job) -> Vec<Setting> {
     let mut settings = vec![
-        Setting::new("filename", path.to_string_lossy().replace(':', "\\:")),
+        Setting::new("filename", escaped(path)),
         Setting::new("iodepth", fill.depth.to_string()),
         Setting::new("numjobs", fill.jobs.to_string()),
     ];
     if fill.jobs > 1 && job.is_sequential() && job.get("offset_increment").is_none() {
         settings.push(Setting::new("offset_increment", format!("{}%", 100 / fill.jobs.min(100))));
     }
-    if let Some(runtime_s) = fill.runtime_s.filter(|_| fill.is_given) {
-        settings.push(Setting::new("time_based", "1"));
-        settings.push(Setting::new("runtime", runtime_s.to_string()));
-    }
+    settings.extend(fill.runtime_s.filter(|_| fill.is_given).into_iter().flat_map(timed));
     settings.extend(fill.more.clone());
     settings
 }

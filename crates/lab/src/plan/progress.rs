@@ -4,7 +4,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How far a run is.
 #[derive(Debug)]
 pub struct Progress {
     bar: Option<ProgressBar>,
@@ -17,14 +16,10 @@ impl Progress {
     /// Of so many points that take so many seconds together. Nothing is shown if `quiet`.
     pub fn new(points: usize, expected_s: f64, quiet: bool) -> Progress {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(
-                Some(whole(expected_s)),
-                ProgressDrawTarget::stderr(),
-            );
-            let style = ProgressStyle::with_template(
-                "{bar:30} {percent:>3} %  {elapsed} gone, {eta} to go  {msg}\n{prefix}",
-            );
-            if let Ok(style) = style {
+            let target = ProgressDrawTarget::stderr();
+            let bar = ProgressBar::with_draw_target(Some(whole(expected_s)), target);
+            let style = "{bar:30} {percent:>3} %  {elapsed} gone, {eta} to go  {msg}\n{prefix}";
+            if let Ok(style) = ProgressStyle::with_template(style) {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(Duration::from_secs(1));
@@ -36,12 +31,10 @@ impl Progress {
     pub fn begin(&self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),
-            None => eprintln!(
-                "[{}/{}] {what}, about {} to go",
-                self.done + 1,
-                self.points,
-                duration(self.left_s)
-            ),
+            None => {
+                let (n, of, left) = (self.done + 1, self.points, duration(self.left_s));
+                eprintln!("[{n}/{of}] {what}, about {left} to go");
+            }
         }
     }
 
@@ -93,7 +86,7 @@ impl Progress {
 }
 
 fn whole(seconds: f64) -> u64 {
-    format!("{:.0}", seconds.max(1.0)).parse().unwrap_or(1)
+    crate::units::whole(seconds).max(1)
 }
 
 /// Seconds for people: `45 s`, `12 min`, `3 h 20 min`.

@@ -5,14 +5,11 @@
 //! no other way to read it; else nothing is calculated from them.
 
 use super::file::{Array, Plan};
-use crate::Refusal;
 use crate::metrics::baseline::Code;
 use std::path::PathBuf;
 
-/// Stripes of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stripes {
-    /// Members that hold data of one stripe.
     pub data: u32,
     pub drives: u32,
     /// Those that are no spares.
@@ -25,7 +22,7 @@ impl Stripes {
     /// Those of `array`; `drives` are the plan's. `None` if the data of a stripe is not known.
     pub fn of(array: &Array, drives: &[PathBuf]) -> Option<Stripes> {
         if let Some(code) = array.code() {
-            let drives = u32::try_from(array.members.len()).ok()?;
+            let drives = code.members();
             return Some(Stripes { data: code.data, drives, active: drives, code: Some(code) });
         }
         let drives = u32::try_from(drives.len()).ok()?;
@@ -59,34 +56,29 @@ impl Stripes {
     }
 }
 
-/// Whether what the plan says of its arrays' stripes can be.
-pub(super) fn check(plan: &Plan) -> Result<(), Refusal> {
-    let told =
-        |array: &&Array| array.parity_members.is_some() || array.spares > 0 || array.declustered;
-    for array in plan.arrays.iter().filter(told) {
+/// What the plan says of its arrays' stripes that cannot be.
+pub(super) fn wrong(plan: &Plan) -> Option<String> {
+    plan.arrays.iter().find_map(|array| {
         let (data, parity) = (array.data_members, array.parity_members);
-        let said = match Stripes::of(array, &plan.drives) {
-            _ if array.is_made() && !array.is_handed_over() => {
-                "the lab knows the stripes of an array that it makes: \
-                                     no parity_members, spares or declustered"
-                    .to_owned()
-            }
-            _ if plan.drives.is_empty() || parity.is_none() => continue,
-            Some(stripes) if stripes.code.is_some() => continue,
-            _ => format!(
-                "{}: stripes of {} data and {} parity members do not fill {} drives with {} \
-                 spares; data_members are those of one stripe; narrower stripes on changing \
-                 drives are declustered = true",
-                array.name(),
-                data.unwrap_or(0),
-                parity.unwrap_or(0),
-                plan.drives.len(),
-                array.spares
-            ),
-        };
-        return Err(super::file::refused(said));
-    }
-    Ok(())
+        let is_told = parity.is_some() || array.spares > 0 || array.declustered;
+        let stripes = Stripes::of(array, &plan.drives);
+        if is_told && array.is_made() && !array.is_handed_over() {
+            let said = "the lab knows the stripes of an array that it makes: \
+                        no parity_members, spares or declustered";
+            return Some(said.to_owned());
+        }
+        let is_known = plan.drives.is_empty() || stripes.is_some_and(|it| it.code.is_some());
+        let parity = parity.filter(|_| !is_known)?;
+        Some(format!(
+            "{}: stripes of {} data and {parity} parity members do not fill {} drives with {} \
+             spares; data_members are those of one stripe; narrower stripes on changing \
+             drives are declustered = true",
+            array.name(),
+            data.unwrap_or(0),
+            plan.drives.len(),
+            array.spares
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -5,16 +5,6 @@
 //! - raw: what raw runs say of an array
 //! - stages: stages whose points the lab makes up
 
-/// Ends a test where fio is not installed, and says so with its name.
-macro_rules! needs_fio {
-    () => {
-        if std::process::Command::new("fio").arg("--version").output().is_err() {
-            eprintln!("left out: {:?}: fio is not installed here", std::thread::current().name());
-            return;
-        }
-    };
-}
-
 mod again;
 mod profiles;
 mod raw;
@@ -26,11 +16,13 @@ use super::points::{Expanded, expand};
 use super::progress::Progress;
 use crate::Refusal;
 use crate::evidence::{Evidence, Interrupt, verify};
+use crate::fio::tests::needs_fio;
 use crate::inspect::models::Library;
 use crate::lint::live::Live;
+use crate::lint::subject::{Intent, Subject};
 use crate::record::{ArrayCondition, Measurement, Record};
 use crate::store::{RunDir, RunFacts};
-use crate::validity::Outcome;
+use crate::validity::{Outcome, Severity};
 use crate::watch::Watch;
 use std::path::Path;
 
@@ -67,53 +59,39 @@ fn a_plan_becomes_points_with_everything_filled_in() {
     assert!(
         all.left_out["rebuild"].contains("no array has rebuild commands, and the lab makes none")
     );
-}
-
-#[test]
-fn each_degraded_condition_takes_one_more_member_out_and_the_last_puts_them_back() {
-    let all = expanded(WHOLE).unwrap();
+    // Each degraded condition takes one more member out, and the last puts them back.
     let degraded: Vec<_> = all.groups.iter().filter(|group| !group.before.is_empty()).collect();
-    let counts: Vec<_> =
-        degraded.iter().map(|group| (group.before.len(), group.after.len())).collect();
-    assert_eq!(counts, [(1, 0), (2, 1)]);
+    let counts = degraded.iter().map(|group| (group.before.len(), group.after.len()));
+    assert_eq!(counts.collect::<Vec<_>>(), [(1, 0), (2, 1)]);
     assert_eq!(degraded[1].points[0].condition, ArrayCondition::Degraded(2));
 }
 
 #[test]
 fn what_is_no_plan_is_refused_in_one_line_with_its_place() {
+    let array = |engine: &str, members: &str| {
+        format!("[[arrays]]\nengine = \"{engine}\"\n{members}[[stages]]\nkind = \"rebuild\"\n")
+    };
+    let two = "members = [\"a\", \"b\"]\n";
+    let raw = |profile: &str| {
+        let stage = "[[stages]]\nkind = \"raw.each\"\nprofiles";
+        format!("drives = [\"d\"]\n{stage} = [\"{profile}\"]\n")
+    };
+    let cliff = |line: &str| format!("[[stages]]\nkind = \"cliff\"\n{line}\n");
     for (text, what) in [
-        ("question = 1\n", "line 1"),
-        ("question = \"a\"\nstages = []\n", "needs a stage"),
-        ("question = \"a\"\nrutime_s = 5\nstages = []\n", "rutime_s"),
-        ("question = \"a\"\n[[stages]]\nkind = \"raw\"\n", "raw"),
-        ("question = \"a\"\n[[stages]]\nkind = \"cliff\"\ndepths = [0]\n", "1 or more"),
-        (
-            "question = \"a\"\n[[arrays]]\nengine = \"btrfs\"\n[[stages]]\nkind = \"rebuild\"\n",
-            "either a path or members",
-        ),
-        (
-            "question = \"a\"\n[[arrays]]\nengine = \"btrfs\"\nmembers = [\"a\", \"b\"]\n\
-             [[stages]]\nkind = \"rebuild\"\n",
-            "2 members are no raid6",
-        ),
-        (
-            "question = \"a\"\n[[arrays]]\nengine = \"ext4\"\nmembers = [\"a\", \"b\"]\n\
-             [[stages]]\nkind = \"rebuild\"\n",
-            "no engine",
-        ),
-        ("question = \"a\"\n[[stages]]\nkind = \"cliff\"\nsizes = [\"big\"]\n", "'big' is no size"),
-        (
-            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\n\
-             profiles = [\"no\"]\n",
-            "no profile 'no'",
-        ),
-        (
-            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\n\
-             profiles = [\"unaligned\"]\n",
-            "needs the stripe",
-        ),
+        ("question = 1\n".to_owned(), "line 1"),
+        ("stages = []\n".to_owned(), "needs a stage"),
+        ("rutime_s = 5\nstages = []\n".to_owned(), "rutime_s"),
+        ("[[stages]]\nkind = \"raw\"\n".to_owned(), "raw"),
+        (cliff("depths = [0]"), "1 or more"),
+        (array("btrfs", ""), "either a path or members"),
+        (array("btrfs", two), "2 members are no raid6"),
+        (array("ext4", two), "no engine"),
+        (cliff("sizes = [\"big\"]"), "'big' is no size"),
+        (raw("no"), "no profile 'no'"),
+        (raw("unaligned"), "needs the stripe"),
     ] {
-        let line = expanded(text).unwrap_err().to_string();
+        let head = if text.starts_with("question") { "" } else { "question = \"a\"\n" };
+        let line = expanded(&format!("{head}{text}")).unwrap_err().to_string();
         assert!(line.contains(what) && !line.contains('\n'), "{text}: {line}");
     }
 }
@@ -126,18 +104,14 @@ fn every_profile_that_ships_passes_its_own_rules() {
                 \"rr-4k\", \"rw-4k\", \"seq-read-1m\", \"seq-write-1m\", \"sync-4k\", \
                 \"unaligned\"]\njobs = [1, 4]\n";
     for point in expanded(text).unwrap().points() {
-        let intent = crate::lint::subject::Intent { preconditioned: true, ..Default::default() };
-        let subject =
-            crate::lint::subject::Subject { jobs: point.jobs.jobs(), result: None, intent };
+        let intent = Intent { preconditioned: true, ..Intent::default() };
+        let subject = Subject { jobs: point.jobs.jobs(), result: None, intent };
         let said = crate::lint::lint(&subject, &Live);
         // The target is made up, and work in the background is this machine's.
-        let errors: Vec<_> = said
-            .iter()
-            .filter(|remark| {
-                remark.severity == crate::validity::Severity::Error
-                    && !["L18", "L23"].contains(&remark.rule)
-            })
-            .collect();
+        let is_error = |it: &&crate::lint::Remark| {
+            it.severity == Severity::Error && !["L18", "L23"].contains(&it.rule)
+        };
+        let errors: Vec<_> = said.iter().filter(is_error).collect();
         assert!(errors.is_empty(), "{}: {errors:?}", point.workload.name);
     }
 }
@@ -171,9 +145,7 @@ impl Place {
         let path = self.dir.path().join("run");
         let dir = RunDir::open(&path).unwrap();
         let evidence = Evidence::open(&path, interrupt)?;
-        let watch = Watch::with_models(&dir, false, &Library::default())
-            .expect("watched")
-            .with_strangers(100.0);
+        let watch = Watch::new(&dir, false, 100.0, &Library::default()).expect("watched");
         let (machine, models) = (&Live, Library::default());
         let run =
             Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named: &[], models };
@@ -241,18 +213,6 @@ fn a_run_measures_each_point_once_and_goes_on_where_it_was_interrupted() {
     assert_eq!(verify(&place.dir.path().join("run")).unwrap().problems, Vec::<String>::new());
 }
 
-#[test]
-fn a_target_that_vanishes_ends_the_run_in_one_line_and_keeps_what_was_measured() {
-    needs_fio!();
-    let place = place("[[stages]]\nkind = \"precondition\"\n");
-    let gone = place.dir.path().join("b");
-    std::fs::remove_file(&gone).unwrap();
-    std::fs::create_dir(&gone).unwrap();
-    let refusal = place.run(Interrupt::default()).unwrap_err();
-    assert_eq!((refusal.code.as_str(), refusal.exit_code()), ("fio.failed", 2), "{refusal}");
-    assert_eq!(place.measured().len(), 2, "both fills of the first drive");
-}
-
 const MADE: &str = include_str!("../../tests/data/plans/made.toml");
 
 #[test]
@@ -265,16 +225,15 @@ fn an_array_that_the_lab_makes_is_degraded_by_as_many_as_its_parity_and_its_memb
     assert!(all.left_out["arrays.all"].contains("one at a time"));
     let full = &all.groups[0].points[0];
     assert_eq!(full.workload.block_bytes, 2 * 65_536, "two data members of 64 KiB");
-    assert_eq!(full.id(&full.targets[0]), "array.sweep/made/btrfs/raid6/full-stripe-j1-q32#0");
+    assert_eq!(full.ids(), ["array.sweep/made/btrfs/raid6/full-stripe-j1-q32#0"]);
+    let made: Vec<bool> = all.groups.iter().map(|group| group.made_s > 0.0).collect();
+    assert_eq!(made, [true, false, false, true], "a rebuild follows two members out");
 }
 
 /// Each array of 1 GiB is written before it is measured: at 500 MB/s, and two seconds to start.
 #[test]
 fn an_estimate_knows_how_often_an_array_is_made_and_filled() {
     let once = f64::from(1_u32 << 30) / 500e6 + 2.0;
-    let all = expanded(MADE).unwrap();
-    let made: Vec<bool> = all.groups.iter().map(|group| group.made_s > 0.0).collect();
-    assert_eq!(made, [true, false, false, true], "a rebuild follows two members out");
     let turns = MADE.split("[[stages]]").next().unwrap().to_owned()
         + "[[stages]]\nkind = \"compare\"\nprofiles = [\"rr-4k\"]\nrounds = 6\nlosses = 1\n";
     let all = expanded(&turns).unwrap();
@@ -315,14 +274,9 @@ fn a_profile_s_own_time_counts_in_the_estimate_and_the_plan_s_wins() {
 /// Jobs that wait for others come after them; those without a time end with their size.
 #[test]
 fn an_estimate_knows_jobs_that_wait_and_jobs_that_end_by_themselves() {
-    let place = tempfile::tempdir().unwrap();
     let jobs = "[a]\nrw=write\nbs=1m\nsize=5g\ntime_based=0\nruntime=0\n[b]\nstonewall\nrw=read\n\
                 bs=1m\ntime_based\nruntime=30\nramp_time=5\n";
-    std::fs::write(place.path().join("two.fio"), jobs).unwrap();
-    let text = "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\n\
-                two = \"two.fio\"\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"two\"]\n\
-                depths = [1]\n";
-    let all = expand(&Plan::parse(text).unwrap(), place.path(), &|_| 1 << 40).unwrap();
+    let all = profiles::filled(jobs, "depths = [1]\n").unwrap();
     let moved_s = f64::from(5_u32 << 10) * 1024.0 * 1024.0 / 500e6;
     let expected = moved_s + 35.0 + 2.0;
     assert!((all.expected_s() - expected).abs() < 1e-6, "{} and not {expected}", all.expected_s());

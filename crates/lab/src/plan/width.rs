@@ -96,11 +96,13 @@ mod tests {
     use crate::plan::file::Plan;
     use crate::record::{ArrayCondition, Check, Measurement};
 
-    fn sample() -> Measurement {
+    /// Sequential reads of 1 MiB of `target` at so many bytes a second.
+    fn read(target: &str, rate: f64) -> Measurement {
         let mut one = crate::record::sample();
         one.findings.clear();
         (one.round, one.workload.mix, one.workload.block_bytes) = (0, "read".into(), 1 << 20);
-        (one.read.bytes_per_s, one.write.bytes_per_s) = (0.0, 0.0);
+        (one.read.bytes_per_s, one.write.bytes_per_s) = (rate, 0.0);
+        target.clone_into(&mut one.target);
         one
     }
 
@@ -116,21 +118,15 @@ mod tests {
         let mut known = Vec::new();
         for (at, drive) in plan.drives.iter().enumerate() {
             for place in [0_u32, 50, 99].into_iter().take(places) {
-                let mut one = sample();
-                one.stage = "zone".into();
-                one.target = drive.display().to_string();
-                one.workload.name = format!("zone-{place:02}");
-                one.condition = ArrayCondition::Raw;
                 let edge = if at == 3 { 245.0 } else { 265.0 };
-                one.read.bytes_per_s = (edge - f64::from(place) * 120.0 / 99.0) * 1e6;
+                let rate = (edge - f64::from(place) * 120.0 / 99.0) * 1e6;
+                let mut one = read(&drive.display().to_string(), rate);
+                (one.stage, one.condition) = ("zone".into(), ArrayCondition::Raw);
+                one.workload.name = format!("zone-{place:02}");
                 known.push(one);
             }
         }
-        let mut best = sample();
-        best.target = "/dev/md0".into();
-        best.condition = ArrayCondition::Healthy;
-        best.read.bytes_per_s = array;
-        known.push(best);
+        known.push(Measurement { condition: ArrayCondition::Healthy, ..read("/dev/md0", array) });
         checks(&plan.arrays, &plan.drives, known.iter())
     }
 
@@ -139,17 +135,12 @@ mod tests {
         let checks = told(3, 1.9e9);
         assert_eq!(checks.len(), 1);
         let found = &checks[0].found;
-        assert!(
-            found.contains("1.96 GB/s outside") && found.contains("1.00 GB/s inside"),
-            "{found}"
-        );
-        assert!(found.contains("of the fast part") && checks[0].next.is_some(), "{found}");
+        for part in ["1.96 GB/s outside", "1.00 GB/s inside", "of the fast part"] {
+            assert!(found.contains(part) && checks[0].next.is_some(), "{found}");
+        }
         let within = told(3, 1.3e9);
         assert!(!within[0].found.contains("fast part"), "{}", within[0].found);
-    }
-
-    #[test]
-    fn without_zones_of_every_drive_nothing_is_expected() {
+        // Without zones of every drive nothing is expected.
         assert!(told(2, 1e9).is_empty(), "two places are no curve");
         assert!(told(0, 1e9).is_empty());
     }

@@ -43,7 +43,6 @@ const ROWS: [Row; 5] = [
 ];
 
 impl Reference {
-    /// What `inspection` shows.
     pub fn of(name: &str, inspection: &Inspection) -> Reference {
         let server = &inspection.server;
         let count = |all: usize| u64::try_from(all).unwrap_or(u64::MAX);
@@ -59,17 +58,12 @@ impl Reference {
         }
     }
 
-    /// Those that ship with the lab.
     pub fn shipped() -> Vec<Reference> {
-        #[derive(Deserialize)]
-        struct Table {
-            reference: Vec<Reference>,
-        }
+        type Table = std::collections::BTreeMap<String, Vec<Reference>>;
         let read = toml::from_str::<Table>(include_str!("../../models/references.toml"));
-        read.map_or_else(|_| Vec::new(), |table| table.reference)
+        read.unwrap_or_default().remove("reference").unwrap_or_default()
     }
 
-    /// One that ships with the lab.
     pub fn named(name: &str) -> Result<Reference, Refusal> {
         let all = Reference::shipped();
         let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();

@@ -9,7 +9,6 @@ use super::pictures::Budget;
 use super::points::{Point, cores, of_arrays};
 use super::sections::Section;
 use crate::cpu::account::{CpuAccount, GroupAccount};
-use crate::cpu::tally::CONTEXTS;
 use crate::metrics::share::Share;
 use crate::order::one_of;
 use crate::record::{ArrayCondition, Check, Record, Workload};
@@ -104,10 +103,9 @@ pub fn cpu(records: &[Record]) -> Section {
 
 fn cpu_rows(account: &CpuAccount) -> Vec<Vec<String>> {
     let of_group = |group: &GroupAccount| {
-        let name = |context| CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |it| it.1);
         let contexts = group.contexts.iter();
         let contexts = contexts
-            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)))
+            .map(|(context, share)| format!("{} {}", context.title(), units::percent(share.share)))
             .join(", ");
         vec![
             account.of.clone(),

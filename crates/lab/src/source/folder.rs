@@ -104,16 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_no_capture_is_refused_with_one_line() {
+    fn a_folder_that_is_no_capture_is_refused_and_names_of_outputs_stay_inside_the_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(read(folder.path()).expect_err("empty").exit_code(), 2);
         std::fs::write(folder.path().join("manifest.json"), "{").expect("written");
         let refused = read(folder.path()).expect_err("malformed");
         assert_eq!(refused.code, "capture.manifest_malformed");
-    }
-
-    #[test]
-    fn names_of_outputs_stay_inside_the_folder() {
         assert_eq!(file_name("../../etc/passwd"), "_.._etc_passwd");
         assert_eq!(file_name("smp_discover-expander-1:0"), "smp_discover-expander-1:0");
     }

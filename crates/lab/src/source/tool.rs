@@ -5,31 +5,26 @@
 
 use serde::{Deserialize, Serialize};
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// What one program may print; more is cut off and said.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// How a program ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// With this exit code.
     Exit(i32),
-    /// By a signal.
     Signal,
     /// It took longer than it may; it was killed.
     TimedOut,
     NotInstalled,
     /// It could not be started, with the reason.
     NotStarted(String),
-    /// The capture does not hold it.
     NotCaptured,
 }
 
-/// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
     pub argv: Vec<String>,
@@ -39,17 +34,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that a capture does not know of.
-    pub fn not_captured(argv: &[&str]) -> Run {
-        Run::without_output(argv, Ending::NotCaptured)
-    }
-
-    fn without_output(argv: &[&str], ending: Ending) -> Run {
+    pub fn without_output(argv: &[&str], ending: Ending) -> Run {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
         Run { argv, ending, stdout: String::new(), stderr: String::new() }
     }
 
-    /// Whether it ended with 0.
     pub fn is_good(&self) -> bool {
         self.ending == Ending::Exit(0)
     }
@@ -95,24 +84,16 @@ pub fn run(argv: &[&str], limit: Duration) -> Run {
     };
     let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let texts = stdout.recv_timeout(limit).and_then(|out| Ok((out, stderr.recv_timeout(limit)?)));
-    let mut run = Run::without_output(argv, Ending::TimedOut);
-    match texts {
-        Ok((out, err)) => (run.stdout, run.stderr) = (out, err),
+    let Ok((stdout, stderr)) = texts else {
         // It may be gone already; its parts that hang in the kernel are left to it.
-        Err(_) => {
-            let _ = child.kill();
-            return run;
-        }
-    }
-    run.ending = ending(&mut child);
-    run
-}
-
-fn ending(child: &mut Child) -> Ending {
-    match child.wait() {
+        let _ = child.kill();
+        return Run::without_output(argv, Ending::TimedOut);
+    };
+    let ending = match child.wait() {
         Ok(status) => status.code().map_or(Ending::Signal, Ending::Exit),
         Err(error) => Ending::NotStarted(error.to_string()),
-    }
+    };
+    Run { stdout, stderr, ..Run::without_output(argv, ending) }
 }
 
 /// Read to the end on a thread of its own, so that neither a full pipe nor a hanging program holds
@@ -137,28 +118,20 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_missing_tool_is_said_to_be_missing() {
-        let run = run(&["no-such-tool-of-ours"], Duration::from_secs(5));
-        assert_eq!(run.ending, Ending::NotInstalled);
-        assert_eq!(run.why_not(), "not installed");
-    }
-
-    #[test]
-    fn a_tool_that_hangs_is_given_up() {
-        let run = run(&["sleep", "600"], Duration::from_millis(50));
-        assert_eq!(run.ending, Ending::TimedOut);
-        assert!(!run.is_good());
-    }
-
-    #[test]
-    fn what_a_failing_tool_says_first_is_the_reason() {
-        let run = run(&["sh", "-c", "echo; echo no table >&2; exit 3"], Duration::from_secs(120));
-        assert_eq!(run.why_not(), "exit code 3: no table");
-    }
-
-    #[test]
-    fn a_tool_that_prints_more_than_a_pipe_holds_is_read_to_its_end() {
-        let run = run(&["head", "-c", "300000", "/dev/zero"], Duration::from_secs(120));
-        assert_eq!((run.is_good(), run.stdout.len()), (true, 300_000));
+    fn a_tool_that_is_missing_hangs_or_fails_says_why_and_one_that_prints_much_is_read_to_its_end()
+    {
+        let limit = Duration::from_secs(120);
+        let missing = run(&["no-such-tool-of-ours"], limit);
+        assert_eq!(
+            (missing.ending.clone(), missing.why_not().as_str()),
+            (Ending::NotInstalled, "not installed")
+        );
+        let hangs = run(&["sleep", "600"], Duration::from_millis(50));
+        assert!(hangs.ending == Ending::TimedOut && !hangs.is_good());
+        let fails = run(&["sh", "-c", "echo; echo no table >&2; exit 3"], limit);
+        assert_eq!(fails.why_not(), "exit code 3: no table");
+        // More than a pipe holds.
+        let much = run(&["head", "-c", "300000", "/dev/zero"], limit);
+        assert_eq!((much.is_good(), much.stdout.len()), (true, 300_000));
     }
 }

@@ -29,14 +29,12 @@ pub enum Entry {
     Present,
 }
 
-/// Paths and what stands there.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree {
     entries: BTreeMap<String, Entry>,
 }
 
 impl Tree {
-    /// What stands at `path`.
     pub fn get(&self, path: &str) -> Option<&Entry> {
         self.entries.get(path)
     }
@@ -60,12 +58,10 @@ impl Tree {
         self.entries.entry(path).or_insert(Entry::Present);
     }
 
-    /// All paths, in order, with what stands there.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter()
     }
 
-    /// Names directly below `path`.
     pub fn names(&self, path: &str) -> Vec<String> {
         let inside = format!("{}/", path.trim_end_matches('/'));
         let below = self.entries.range(inside.clone()..);
@@ -197,16 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_understood_are_counted() {
+    fn lines_that_are_not_understood_are_counted_and_names_are_those_directly_below() {
         let (tree, odd) =
             Tree::parse("# words\n\n/a = 1\nb = 2\n/c\n|lost\n/d -> e\n/f/ = 1\n/g .\n");
         assert_eq!(odd, 4);
         assert_eq!(tree.get("/a"), Some(&Entry::Text("1".into())));
         assert_eq!(tree.names(""), ["a", "d", "g"]);
-    }
-
-    #[test]
-    fn names_are_those_directly_below() {
         let (tree, _) =
             Tree::parse("/sys/block/sda/size = 1\n/sys/block/sdb/size = 1\n/sys/blocks = 1");
         assert_eq!(tree.names("/sys/block"), ["sda", "sdb"]);

@@ -4,7 +4,6 @@
 //! of a split), the number before `(cmd)`, the name in the last brackets. What must stay true:
 //! lines of kernels from 4.18 on are understood; what is not is `None`; no input panics.
 
-/// Which station of the block layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// A bio came in from above: what was submitted.
@@ -15,7 +14,6 @@ pub enum Kind {
     Merge,
     /// A request went to the driver: what is issued.
     Issue,
-    /// A request came back.
     Complete,
 }
 
@@ -30,14 +28,11 @@ pub const EVENTS: [(&str, Kind); 7] = [
     ("block_rq_complete", Kind::Complete),
 ];
 
-/// Bytes of a sector.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     pub kind: Kind,
-    /// Major and minor number.
     pub device: (u32, u32),
     /// First sector. Of a split: of the bio that is cut.
     pub sector: u64,
@@ -47,21 +42,20 @@ pub struct Event {
     pub is_write: bool,
     /// Whether it moves data at all: a flush or a discard does not.
     pub is_data: bool,
-    /// Whether a completion carries an error.
     pub is_failed: bool,
 }
 
 impl Event {
     /// Understand one line of a trace, if it is a block event.
     pub fn parse(line: &str) -> Option<Event> {
-        let (name, kind, rest) = EVENTS.iter().find_map(|(name, kind)| {
+        let (kind, rest) = EVENTS.iter().find_map(|(name, kind)| {
             let (_, rest) = line.split_once(&format!(" {name}: "))?;
-            Some((*name, *kind, rest))
+            Some((*kind, rest))
         })?;
         let mut words = rest.split_ascii_whitespace();
         let (major, minor) = words.next()?.split_once(',')?;
         let rwbs = words.next()?;
-        let mark = if name == "block_split" { " / " } else { " + " };
+        let mark = if kind == Kind::Split { " / " } else { " + " };
         // A name in brackets at the end may hold the mark too; the numbers come first.
         let (before, after) = rest.split_once(mark)?;
         let sector: u64 = before.rsplit(' ').next()?.parse().ok()?;
@@ -97,40 +91,30 @@ pub fn lost(line: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Kind, lost};
+    use super::{Event, lost};
+
+    /// What is told (w: it writes, d: it moves data, f: it failed) of which line: of 6.18 (bytes,
+    /// command and priority beside the sectors), of 4.18 (no bytes, no priority), of 5.4 (bytes).
+    const TOLD: &str = "\
+Issue 7,0 10240+1032 wd | block_rq_issue: 7,0 WS 528384 () 10240 + 1032 none,0,0 [dd]
+Issue 8,16 2048+8 d | block_rq_issue: 8,16 R 0 () 2048 + 8 [kworker/3:1H]
+Issue 259,0 0+8 wd | block_rq_issue: 259,0 WFS 4096 () 0 + 8 [fio]
+Queue 7,0 0+5120 wd | block_bio_queue: 7,0 WS 0 + 5120 [dd + x]
+Split 7,0 0+1032 wd | block_split: 7,0 WS 0 / 1032 [dd]
+Complete 8,0 2048+8 wd | block_rq_complete: 8,0 W () 2048 + 8 [0]
+Complete 8,0 2048+8 wdf | block_rq_complete: 8,0 W () 2048 + 8 none,0,0 [-5]
+Issue 8,0 0+0  | block_rq_issue: 8,0 FF 0 () 0 + 0 [x]
+Issue 8,0 0+8  | block_rq_issue: 8,0 DS 4096 () 0 + 8 [x]";
 
     #[test]
     fn events_of_old_and_new_kernels_are_understood() {
-        let event = |line| Event::parse(line).expect("understood");
-        // 6.18: bytes, command and priority beside the sectors.
-        let new = event(
-            "  dd-812 [001] d..1.  97.1: block_rq_issue: \
-             7,0 WS 528384 () 10240 + 1032 none,0,0 [dd]",
-        );
-        assert_eq!(
-            (new.kind, new.device, new.sector, new.sectors),
-            (Kind::Issue, (7, 0), 10240, 1032)
-        );
-        assert!(new.is_write && new.is_data);
-        // 4.18: no bytes, no priority.
-        let old = event(
-            " kworker/3:1H-99 [003] d... 12.5: block_rq_issue: 8,16 R 0 () 2048 + 8 [kworker/3:1H]",
-        );
-        assert_eq!((old.sector, old.sectors, old.is_write), (2048, 8, false));
-        // 5.4: bytes, no priority.
-        let middle = event(" fio-7 [000] .... 1.5: block_rq_issue: 259,0 WFS 4096 () 0 + 8 [fio]");
-        assert_eq!(middle.bytes(), 4096);
-        let queue = event("dd-1 [000] ..... 2.0: block_bio_queue: 7,0 WS 0 + 5120 [dd + x]");
-        assert_eq!((queue.kind, queue.bytes()), (Kind::Queue, 2560 << 10));
-        let split = event("dd-1 [000] ..... 2.0: block_split: 7,0 WS 0 / 1032 [dd]");
-        assert_eq!((split.kind, split.sector, split.sectors), (Kind::Split, 0, 1032));
-        let done = event("swapper-0 [0] d. 3.0: block_rq_complete: 8,0 W () 2048 + 8 [0]");
-        assert!(!done.is_failed);
-        assert!(
-            event("x-0 [0] d. 3.0: block_rq_complete: 8,0 W () 2048 + 8 none,0,0 [-5]").is_failed
-        );
-        assert!(!event("x-0 [0] d. 3.0: block_rq_issue: 8,0 FF 0 () 0 + 0 [x]").is_data);
-        assert!(!event("x-0 [0] d. 3.0: block_rq_issue: 8,0 DS 4096 () 0 + 8 [x]").is_data);
+        for (told, line) in TOLD.lines().filter_map(|line| line.split_once(" | ")) {
+            let event = Event::parse(&format!("dd-812 [001] d..1.  97.1: {line}")).expect(line);
+            let Event { kind, device: (major, minor), sector, sectors, .. } = event;
+            let flags = [(event.is_write, "w"), (event.is_data, "d"), (event.is_failed, "f")];
+            let flags: String = flags.iter().filter(|it| it.0).map(|it| it.1).collect();
+            assert_eq!(format!("{kind:?} {major},{minor} {sector}+{sectors} {flags}"), told);
+        }
     }
 
     #[test]

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// A trace instance, switched on.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,

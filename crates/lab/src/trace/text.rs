@@ -13,7 +13,8 @@ pub fn text(account: &TraceAccount) -> String {
     out.row("trace", format_args!("{} during {of}   {mark}", account.device.device));
     let size =
         |bytes: Option<u64>| bytes.map_or("not given".to_owned(), |it| format!("{} KiB", it >> 10));
-    let (strip, stripe) = (size(account.strip_bytes), size(account.stripe_data_bytes));
+    let geometry = account.geometry;
+    let (strip, stripe) = (size(geometry.strip_bytes), size(geometry.stripe_data_bytes));
     out.row("geometry", format_args!("strip {strip}, data of a full stripe {stripe}"));
     device(&mut out, &account.device);
     for member in &account.members {
@@ -65,15 +66,15 @@ fn flow(out: &mut Rows, title: &str, flow: &Flow) {
     ];
     let (ios, mib) = (flow.ios, flow.bytes as f64 / f64::from(1 << 20));
     out.row(title, format_args!("{ios} I/Os, {mib:.1} MiB{}", off.concat()));
-    let mut sizes = flow.sizes.clone();
+    let mut sizes: Vec<(&u64, &u64)> = flow.sizes.iter().collect();
     sizes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     for (bytes, count) in sizes.iter().take(ROWS) {
-        let share = percent(*count, flow.ios);
+        let share = percent(**count, flow.ios);
         let bar = "#".repeat((0..50).filter(|at| f64::from(*at) * 2.0 < share).count());
-        let size = format!("  {:>9.1} KiB", *bytes as f64 / 1024.0);
+        let size = format!("  {:>9.1} KiB", **bytes as f64 / 1024.0);
         out.row(&size, format_args!("{count:>8}  {share:>5.1} %  {bar}"));
     }
-    let rest: u64 = sizes.iter().skip(ROWS).map(|(_, count)| count).sum();
+    let rest: u64 = sizes.iter().skip(ROWS).map(|(_, count)| *count).sum();
     if rest > 0 {
         let share = percent(rest, flow.ios);
         out.row("    other sizes", format_args!("{rest:>8}  {share:>5.1} %"));

@@ -1,6 +1,6 @@
 //! `lab trace`: its flags, and what is done with them.
 
-use super::account::{DeviceTally, TraceAccount};
+use super::account::{DeviceAccount, Geometry, TraceAccount};
 use super::event::{Event, lost};
 use super::instance::Instance;
 use super::text;
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What `lab trace` is asked for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab trace /dev/md0 --strip 64K --stripe-data 512K --seconds 10
@@ -21,24 +20,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Args {
     /// Device to trace: a whole block device.
     pub device: PathBuf,
-
     /// How long to trace, in seconds.
     #[arg(long, value_name = "T", default_value_t = 10.0, conflicts_with = "command")]
     pub seconds: f64,
-
     /// Strip size of the array, for instance 64K.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub strip: Option<u64>,
-
     /// Data of a full stripe: strip size times data members, for instance 512K.
     #[arg(long = "stripe-data", alias = "stripe", value_name = "SIZE", value_parser = size)]
     pub stripe: Option<u64>,
-
     /// A member of the array. The trace then also says how many member I/Os each write causes.
     /// Repeatable.
     #[arg(long, value_name = "DEVICE")]
     pub member: Vec<PathBuf>,
-
     /// Event buffer of each core, in MiB.
     #[arg(
         long,
@@ -47,11 +41,6 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(1..=1024)
     )]
     pub buffer_mib: u64,
-
-    /// Write the trace as text to this file.
-    #[arg(long, value_name = "FILE")]
-    pub keep: Option<PathBuf>,
-
     /// Trace while this command runs.
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -73,32 +62,27 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 }
 
 fn trace(args: &Args) -> Result<TraceAccount, Refusal> {
-    let paths = std::iter::once(&args.device).chain(&args.member);
-    let devices: Vec<(&PathBuf, (u32, u32))> =
-        paths.map(|path| Ok((path, number(path)?))).collect::<Result<_, Refusal>>()?;
-    let load = match args.command.is_empty() {
-        true => Load::Wait(args.seconds),
-        false => Load::Command(args.command.clone()),
-    };
     if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds < 1e6) {
         return Err(Refusal::cannot_run("trace.window_empty", "--seconds must be above 0")
             .hint("give for example --seconds 10"));
     }
-    let mut tallies: Vec<DeviceTally> = devices
-        .iter()
-        .map(|(path, number)| {
-            DeviceTally::new(&path.display().to_string(), *number, args.strip, args.stripe)
-        })
+    let load = match args.command.is_empty() {
+        true => Load::Wait(args.seconds),
+        false => Load::Command(args.command.clone()),
+    };
+    let geometry = Geometry { strip_bytes: args.strip, stripe_data_bytes: args.stripe };
+    let paths = std::iter::once(&args.device).chain(&args.member);
+    let numbers: Vec<(u32, u32)> = paths.clone().map(|it| number(it)).collect::<Result<_, _>>()?;
+    let mut devices: Vec<DeviceAccount> = paths
+        .zip(&numbers)
+        .map(|(path, it)| DeviceAccount::new(&path.display().to_string(), *it, geometry))
         .collect();
-    let mut kept = Keep::open(args.keep.as_deref())?;
-    let numbers: Vec<(u32, u32)> = devices.iter().map(|(_, number)| *number).collect();
     let instance = Instance::start(&numbers, args.buffer_mib << 10)?;
     let (is_over, mut lost_seen) = (AtomicBool::new(false), 0u64);
     let mut line = |line: &str| {
-        kept.line(line);
         lost_seen = lost_seen.saturating_add(lost(line).unwrap_or(0));
         if let Some(event) = Event::parse(line) {
-            tallies.iter_mut().for_each(|tally| tally.add(&event));
+            devices.iter_mut().for_each(|device| device.add(&event));
         }
     };
     let (ran, read) = std::thread::scope(|scope| {
@@ -111,15 +95,8 @@ fn trace(args: &Args) -> Result<TraceAccount, Refusal> {
     read.unwrap_or_else(|_| Err(std::io::Error::other("the reader ended early")))
         .at(Path::new("trace_pipe"), "nothing can be said")?;
     ran?;
-    kept.finish()?;
-    let lost = instance.lost().max(lost_seen);
-    let mut accounts =
-        tallies.into_iter().zip(&numbers).map(|(tally, number)| tally.finish(limits(*number)));
-    let Some(device) = accounts.next() else {
-        return Err(Refusal::cannot_run("trace.no_device", "no device was given").hint("name one"));
-    };
-    let members = accounts.collect();
-    Ok(TraceAccount::of(load.name(), (args.strip, args.stripe), device, members, lost))
+    devices.iter_mut().zip(numbers).for_each(|(device, number)| device.limits = limits(number));
+    Ok(TraceAccount::of(load.name(), geometry, devices, instance.lost().max(lost_seen)))
 }
 
 /// Major and minor number of a whole block device.
@@ -146,7 +123,6 @@ const LIMITS: &str = "\
     max_sectors_kb max_hw_sectors_kb max_segments max_segment_size optimal_io_size \
     minimum_io_size chunk_sectors logical_block_size physical_block_size nomerges nr_requests";
 
-/// What limits the size of an I/O, by the kernel's names.
 fn limits((major, minor): (u32, u32)) -> BTreeMap<String, String> {
     let read = |name: &str| {
         let text =
@@ -154,40 +130,6 @@ fn limits((major, minor): (u32, u32)) -> BTreeMap<String, String> {
         Some((name.to_owned(), text.trim().to_owned()))
     };
     LIMITS.split(' ').filter_map(read).collect()
-}
-
-/// The trace's text, if it is wanted. The first error is kept until the end.
-struct Keep<'a> {
-    file: Option<(&'a Path, std::io::BufWriter<std::fs::File>)>,
-    fault: Option<Refusal>,
-}
-
-impl<'a> Keep<'a> {
-    fn open(path: Option<&'a Path>) -> Result<Keep<'a>, Refusal> {
-        let open = |path: &'a Path| match std::fs::File::create(path) {
-            Ok(file) => Ok((path, std::io::BufWriter::new(file))),
-            Err(error) => Err(Refusal::file(path, &error, "choose a file that you may write to")),
-        };
-        Ok(Keep { file: path.map(open).transpose()?, fault: None })
-    }
-
-    fn line(&mut self, line: &str) {
-        use std::io::Write;
-        if let Some((path, file)) = &mut self.file
-            && let Err(error) = writeln!(file, "{line}")
-        {
-            self.fault = Some(Refusal::file(path, &error, "the trace until then is in it"));
-            self.file = None;
-        }
-    }
-
-    fn finish(&mut self) -> Result<(), Refusal> {
-        use std::io::Write;
-        if let Some((path, file)) = &mut self.file {
-            file.flush().at(path, "the trace until then is in it")?;
-        }
-        self.fault.take().map_or(Ok(()), Err)
-    }
 }
 
 #[cfg(test)]

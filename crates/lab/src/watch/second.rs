@@ -17,25 +17,17 @@ use std::path::PathBuf;
 pub const FILE: &str = "seconds.jsonl";
 /// Less than this in flight is no load.
 const QUEUED_MIN: f64 = 0.01;
-/// A core that is not busy, and busier ones by an eighth each.
-const BARS: [char; 8] = [
-    '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
-];
 
-/// What happened between two looks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Second {
-    /// Its end, seconds since 1970.
     pub unix_s: f64,
     pub drives: Vec<DriveLoad>,
-    /// Busy share of each core, 0 to 1.
     pub cores: Vec<f64>,
     /// The drives are below an array.
     pub is_array: bool,
 }
 
 impl Second {
-    /// On the drives of `live`.
     pub fn between(before: &Tick, after: &Tick, live: &Live) -> Second {
         let load = |name: &String| before.drives.load(&after.drives, name);
         Second {
@@ -66,7 +58,6 @@ impl Second {
         slowest.filter(|_| at_work().count() > 1 && self.all().is_some_and(|it| it.0 > 0.0))
     }
 
-    /// As one line of JSON.
     fn kept(&self, of: &str) -> String {
         let two = |value: f64| (value * 100.0).round() / 100.0;
         let slowest = self.slowest();
@@ -100,13 +91,11 @@ impl fmt::Display for Second {
     }
 }
 
-/// An eighth of a core and more is seen.
+/// A core that is not busy, and busier ones by an eighth each.
 fn bar(share: f64) -> char {
-    BARS.into_iter()
-        .zip(1..)
-        .take_while(|(_, step)| share * 8.0 >= f64::from(*step - 1))
-        .last()
-        .map_or(BARS[0], |it| it.0)
+    let bars = ('\u{2581}'..='\u{2588}').zip(0_u8..);
+    let reached = bars.take_while(|(_, step)| *step == 0 || share * 8.0 >= f64::from(*step));
+    reached.last().map_or(' ', |it| it.0)
 }
 
 /// Who is to know each second of a measurement.
@@ -117,7 +106,6 @@ pub struct Live {
     pub drives: Vec<String>,
     /// They are below an array.
     pub is_array: bool,
-    /// The file that keeps it.
     pub file: Option<PathBuf>,
     pub bar: Option<ProgressBar>,
 }

@@ -31,7 +31,6 @@ const MOVED_MAX: f64 = 0.02;
 /// Bytes that nobody minds: a look at a signature.
 const MOVED_FREE: u64 = 1 << 20;
 
-/// A program as /proc shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Process {
     parent: u32,
@@ -41,27 +40,22 @@ struct Process {
     started: u64,
 }
 
-/// Who is no stranger.
 #[derive(Clone, Debug)]
 pub struct Own {
     pid: u32,
-    claimed: Vec<regex::Regex>,
+    claimed: regex::RegexSet,
 }
 
 impl Own {
-    /// The lab's process `pid`, its descendants, and what `claimed` matches beside `groups`.
-    pub fn new(groups: &Groups, claimed: Vec<regex::Regex>) -> Own {
-        let engines = groups.all.iter().flat_map(|group| group.thread_patterns());
-        let engines = engines.filter_map(|pattern| regex::Regex::new(pattern).ok());
-        Own { pid: std::process::id(), claimed: claimed.into_iter().chain(engines).collect() }
-    }
-
-    fn is_claimed(&self, name: &str) -> bool {
-        self.claimed.iter().any(|pattern| pattern.is_match(name))
+    /// The lab, its descendants, and the threads that `groups` claim.
+    pub fn new(groups: &Groups) -> Own {
+        let patterns = groups.all.iter().flat_map(|group| group.thread_patterns());
+        // A group's expressions were read before.
+        let claimed = regex::RegexSet::new(patterns).unwrap_or_default();
+        Own { pid: std::process::id(), claimed }
     }
 }
 
-/// All programs at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     processes: BTreeMap<u32, Process>,
@@ -82,7 +76,7 @@ impl Look {
             let line = std::iter::successors(Some(*pid), |pid| Some(processes.get(pid)?.parent));
             let mut line = line.take(processes.len() + 1).take_while(|pid| *pid != 0);
             line.any(|pid| pid == own.pid || pid == 2)
-                || processes.get(pid).is_some_and(|it| own.is_claimed(&it.name))
+                || processes.get(pid).is_some_and(|it| own.claimed.is_match(&it.name))
         };
         let own = processes.keys().filter(|pid| is_own(pid)).copied().collect();
         Look { processes, own }
@@ -225,23 +219,17 @@ pub fn findings(cost: &CpuCost, who: &[(String, f64)], share_max: f64) -> Vec<Fi
     }
     let names: Vec<&str> = who.iter().take(3).map(|it| it.0.as_str()).collect();
     let strangers = format!("other programs ({}) used", names.join(", "));
+    let stolen_max = share_max * STOLEN_MAX / SHARE_MAX;
     let told = [
-        ("A15", cost.foreign_s / all_s, share_max, strangers),
-        (
-            "A17",
-            cost.stolen_s / all_s,
-            share_max * STOLEN_MAX / SHARE_MAX,
-            "the hypervisor took".to_owned(),
-        ),
+        ("A15", cost.foreign_s / all_s, share_max, strangers.as_str()),
+        ("A17", cost.stolen_s / all_s, stolen_max, "the hypervisor took"),
     ];
-    let judge = |(rule, share, most, who): (&str, f64, f64, String)| {
-        let reason = format!("{who} {} of all cores meanwhile", units::percent(share));
+    let judge = |(rule, share, most, who): (&str, f64, f64, &str)| {
+        let (rule, reason) = (rules::of(rule), units::percent(share));
+        let reason = format!("{who} {reason} of all cores meanwhile");
         match share > most {
-            true => {
-                let more = format!("{reason}, more than {}", units::percent(most));
-                rules::of(rule).finding(more)
-            }
-            false => rules::of(rule).finding_as(Severity::Warning, reason),
+            true => rule.finding(format!("{reason}, more than {}", units::percent(most))),
+            false => rule.finding_as(Severity::Warning, reason),
         }
     };
     told.into_iter().filter(|it| it.1 > NOTED).map(judge).collect()
@@ -261,7 +249,7 @@ mod tests {
             let name = (*name).to_owned();
             (*pid, Process { parent: *parent, name, ticks: *ticks, started: 1 })
         };
-        let claimed = vec![regex::Regex::new("^ashlar").expect("sound")];
+        let claimed = regex::RegexSet::new(["^ashlar"]).expect("sound");
         Look::of(rows.iter().map(one).collect::<BTreeMap<_, _>>(), &Own { pid: LAB, claimed })
     }
 
@@ -298,13 +286,8 @@ mod tests {
 
     #[test]
     fn a_stranger_above_the_limit_makes_the_figure_invalid_and_steal_does() {
-        let cost = |foreign_s, stolen_s| CpuCost {
-            cores: 2,
-            wall_s: 10.0,
-            foreign_s,
-            stolen_s,
-            ..CpuCost::default()
-        };
+        let base = CpuCost { cores: 2, wall_s: 10.0, ..CpuCost::default() };
+        let cost = |foreign_s, stolen_s| CpuCost { foreign_s, stolen_s, ..base.clone() };
         let who = [("rustc".to_owned(), 4.0)];
         let judged = |cost: &CpuCost| findings(cost, &who, super::SHARE_MAX);
         assert_eq!(judged(&cost(0.3, 0.3)), []);
@@ -317,29 +300,19 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_carried_more_than_was_asked_is_somebody_elses_too() {
+    fn a_device_that_carried_more_than_was_asked_or_a_stranger_that_moved_much_is_seen() {
         assert!(more_than("/dev/sdb", 110e6, 100e6).is_none());
         let found = more_than("/dev/sdb", 300e6, 100e6).expect("seen");
         assert_eq!((found.rule.as_str(), found.severity), ("A16", Severity::Error));
-    }
-
-    #[test]
-    fn what_a_stranger_moves_counts_from_when_it_was_first_seen() {
         let mut moved = Moved::default();
         moved.seen.insert(9, ("dd".into(), 5 << 20, 105 << 20));
         let found = moved.finding(1 << 30).expect("a tenth of the load");
         assert!(found.reason.contains("dd (process 9) moved 105 MB"), "{}", found.reason);
         assert_eq!(moved.finding(100 << 30), None);
-    }
-
-    #[test]
-    fn a_name_may_hold_brackets_and_spaces() {
-        let one =
-            process("12 (a) (b) c) S 4 1 1 0 -1 0 0 0 0 0 3 4 5 6 20 0 1 0 77 0").expect("read");
-        assert_eq!(
-            (one.parent, one.name.as_str(), one.ticks, one.started),
-            (4, "a) (b) c", 18, 77)
-        );
+        // A name may hold brackets and spaces.
+        let read = process("12 (a) (b) c) S 4 1 1 0 -1 0 0 0 0 0 3 4 5 6 20 0 1 0 77 0");
+        let name = "a) (b) c".to_owned();
+        assert_eq!(read, Some(Process { parent: 4, name, ticks: 18, started: 77 }));
         assert_eq!(process("12 (cut"), None);
     }
 }

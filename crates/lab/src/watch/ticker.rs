@@ -19,7 +19,6 @@ use std::time::Duration;
 
 /// Time between looks at first; doubled when there are too many of them.
 const EVERY: Duration = Duration::from_millis(50);
-/// Looks that are kept.
 const KEPT: usize = 512;
 /// Time between looks at who has the devices open.
 const STRANGERS_EVERY: Duration = Duration::from_millis(500);
@@ -29,10 +28,8 @@ const SHOWN_S: f64 = 1.0;
 /// the load generator knows.
 const TRIM: f64 = 0.05;
 
-/// One look.
 #[derive(Clone, Debug)]
 pub struct Tick {
-    /// Seconds since 1970.
     pub unix_s: f64,
     pub cpu: HostCpu,
     pub drives: Reading,
@@ -45,7 +42,6 @@ impl Tick {
     }
 }
 
-/// Looks until it is ended.
 #[derive(Debug)]
 pub struct Ticker {
     is_over: Arc<AtomicBool>,
@@ -54,12 +50,10 @@ pub struct Ticker {
     before: Look,
 }
 
-/// What was seen.
 #[derive(Debug)]
 pub struct Seen {
     /// All looks that were kept, in order; two at least, if the kernel tells anything.
     pub ticks: Vec<Tick>,
-    /// What strangers moved on the devices.
     pub moved: Moved,
     /// CPU seconds of strangers over all of the time, and whose.
     pub strangers: (f64, Vec<(String, f64)>),
@@ -116,7 +110,6 @@ fn look_on(is_over: &AtomicBool, mut moved: Moved, own: &Own, live: &Live) -> (V
 }
 
 impl Seen {
-    /// Seconds between the first look and the last.
     pub fn whole_s(&self) -> f64 {
         let ends = self.ticks.first().zip(self.ticks.last());
         ends.map_or(0.0, |(first, last)| last.unix_s - first.unix_s)
@@ -129,12 +122,11 @@ impl Seen {
         let trim = client.measured_s * TRIM;
         let (to, from) =
             (client.ended_unix_s - trim, client.ended_unix_s - client.measured_s + trim);
-        let inside = |tick: &&Tick| (from..=to).contains(&tick.unix_s);
-        let first = self.ticks.iter().find(inside);
-        let last = self.ticks.iter().rev().find(inside);
-        let is_enough =
-            |(first, last): &(&Tick, &Tick)| last.unix_s - first.unix_s >= client.measured_s / 2.0;
-        let cut = first.zip(last).filter(is_enough).filter(|_| client.measured_s > 0.0);
+        let mut inside = self.ticks.iter().filter(|tick| (from..=to).contains(&tick.unix_s));
+        let cut = inside.next().zip(inside.next_back()).filter(|(first, last)| {
+            let enough_s = client.measured_s / 2.0;
+            enough_s > 0.0 && last.unix_s - first.unix_s >= enough_s
+        });
         Some(cut.unwrap_or(whole))
     }
 }

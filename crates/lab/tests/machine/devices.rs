@@ -12,14 +12,7 @@ impl Loops {
     pub fn over(files: &[PathBuf]) -> Option<Loops> {
         let mut loops = Loops(Vec::new());
         for file in files {
-            let output = Command::new("losetup")
-                // Scanned, so that partitions which an earlier user left are gone.
-                .args(["--find", "--show", "--direct-io=on", "--partscan"])
-                .arg(file)
-                .output()
-                .ok()
-                .filter(|output| output.status.success())?;
-            loops.0.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+            loops.0.push(attached(file, &["--direct-io=on"])?);
         }
         Some(loops)
     }
@@ -27,10 +20,20 @@ impl Loops {
 
 impl Drop for Loops {
     fn drop(&mut self) {
-        for device in &self.0 {
-            let _gone = Command::new("losetup").args(["--detach", device]).output();
-        }
+        self.0.iter().for_each(|device| detach(device));
     }
+}
+
+/// The device over a file. It is scanned, so that partitions which an earlier user left are gone.
+fn attached(file: &Path, more: &[&str]) -> Option<String> {
+    let mut command = Command::new("losetup");
+    let output = command.args(["--find", "--show", "--partscan"]).args(more).arg(file).output();
+    let made = output.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&made.stdout).trim().to_owned())
+}
+
+fn detach(device: &str) {
+    let _gone = Command::new("losetup").args(["--detach", device]).output();
 }
 
 /// A loop device over a new file, let go at the end.
@@ -49,20 +52,17 @@ impl Loop {
             return None;
         }
         std::fs::write(file, vec![0xa5; bytes]).expect("written");
-        // Scanned, so that partitions which an earlier user left are gone.
-        let output =
-            Command::new("losetup").args(["--find", "--show", "--partscan"]).arg(file).output();
-        let made = output.ok().filter(|output| output.status.success());
+        let made = attached(file, &[]);
         if made.is_none() {
             skipped("no loop device");
         }
-        made.map(|output| Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+        made.map(Loop)
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let _gone = Command::new("losetup").args(["--detach", &self.0]).output();
+        detach(&self.0);
     }
 }
 

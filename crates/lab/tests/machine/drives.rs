@@ -2,19 +2,16 @@
 
 use crate::devices::Loop;
 use crate::program::{LAB, said, word};
-use crate::{alone, beside, lab, measured, skipped};
+use crate::{Place, alone, beside, lab, measured, skipped, stage};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 #[test]
 fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
     let _machine = beside();
-    let place = tempfile::tempdir().expect("a directory");
-    let files: Vec<PathBuf> =
-        ["m0", "m1", "m2", "taken"].map(|name| place.path().join(name)).into();
-    files.iter().for_each(|file| std::fs::write(file, vec![0; 8 << 20]).expect("written"));
+    let place = Place::new();
+    let files = ["m0", "m1", "m2", "taken"].map(|name| place.file(name, vec![0; 8 << 20]));
     let taken = &files[3];
     let made = Command::new("mkswap").arg(taken).output();
     if !made.is_ok_and(|output| output.status.success()) {
@@ -27,16 +24,13 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
             [&["compare"], &engines[..], &["--level", "raid5", "--dry-run"], &members].concat();
         let output = lab(&words);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(
-            said(&output).contains("swap") && said(&output).contains("--destroy"),
-            "{}",
-            said(&output)
-        );
+        let text = said(&output);
+        assert!(text.contains("swap") && text.contains("--destroy"), "{text}");
         let named = lab(&[&words[..], &["--destroy", word(taken)]].concat());
         assert!(named.status.success(), "{}", said(&named));
         // In earnest, too: nothing is begun, and what was on it is still there.
         let before = std::fs::read(taken).expect("readable");
-        let run = place.path().join("run");
+        let run = place.run();
         let earnest: Vec<&str> =
             words.iter().copied().filter(|word| *word != "--dry-run").collect();
         let begun = lab(&[&earnest[..], &["--to", word(&run), "--no-stacks"]].concat());
@@ -54,10 +48,8 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
 fn a_device_is_compared_with_itself_under_two_settings_in_turns() {
     let _machine = beside();
     needs!("fio");
-    let place = tempfile::tempdir().expect("a directory");
-    let (file, log, run) =
-        (place.path().join("file"), place.path().join("log"), place.path().join("run"));
-    std::fs::write(&file, vec![7; 8 << 20]).expect("written");
+    let place = Place::new();
+    let (file, log, run) = (place.file("file", vec![7; 8 << 20]), place.path("log"), place.run());
     let device = format!("device:{}", word(&file));
     let note = |what: &str| format!("echo {what} >> {}", log.display());
     let [set_a, unset_a, set_b] = ["a", "no-a", "b"].map(note);
@@ -78,17 +70,11 @@ fn a_device_is_compared_with_itself_under_two_settings_in_turns() {
 #[test]
 fn a_blank_drive_needs_no_permission_and_one_with_data_does() {
     let _machine = beside();
-    let place = tempfile::tempdir().expect("a directory");
+    let place = Place::new();
     needs!("fio");
-    let file = place.path().join("drive");
-    let Some(device) = Loop::over(&file) else { return };
-    let text = format!(
-        "question = \"q\"\nruntime_s = 1\ndrives = [\"{}\"]\n[[stages]]\nkind = \"raw.each\"\n\
-         profiles = [\"seq-write-1m\"]\n",
-        device.0
-    );
-    let plan = place.path().join("plan.toml");
-    std::fs::write(&plan, text).expect("written");
+    let Some(device) = Loop::over(&place.path("drive")) else { return };
+    let text = format!("drives = [\"{}\"]\n{}", device.0, stage("raw.each", "seq-write-1m"));
+    let plan = place.plan(&text);
     let asked = || lab(&["run", word(&plan), "--dry-run"]);
     let refused = asked();
     assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
@@ -108,9 +94,9 @@ fn a_blank_drive_needs_no_permission_and_one_with_data_does() {
 fn a_mounted_device_that_cannot_be_opened_is_said_to_be_mounted() {
     let _machine = alone();
     needs_root!("mkfs.ext4", "mknod");
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(device) = Loop::of(&place.path().join("file"), 16 << 20) else { return };
-    let [used, closed] = ["used", "closed"].map(|name| place.path().join(name));
+    let place = Place::new();
+    let Some(device) = Loop::of(&place.path("file"), 16 << 20) else { return };
+    let [used, closed] = ["used", "closed"].map(|name| place.path(name));
     [&used, &closed].iter().for_each(|folder| std::fs::create_dir(folder).expect("made"));
     let ran = |words: &[&str]| {
         let output = Command::new(words[0]).args(&words[1..]).output().expect("started");
@@ -123,9 +109,8 @@ fn a_mounted_device_that_cannot_be_opened_is_said_to_be_mounted() {
     ran(&["mount", "-t", "tmpfs", "-o", "nodev", "none", word(&closed)]);
     ran(&["mknod", word(&node), "b", &major.to_string(), &minor.to_string()]);
     ran(&["mount", &device.0, word(&used)]);
-    let job = place.path().join("job.fio");
     let text = format!("[a]\nrw=write\nbs=1m\nsize=1m\nfilename={}\n", word(&node));
-    std::fs::write(&job, text).expect("written");
+    let job = place.file("job.fio", text);
     let can_be_opened = std::fs::File::open(&node).is_ok();
     let output = lab(&["lint", word(&job)]);
     ran(&["umount", word(&used)]);
@@ -140,26 +125,24 @@ fn a_mounted_device_that_cannot_be_opened_is_said_to_be_mounted() {
 fn a_drive_that_another_lab_measures_is_refused_and_named_by_lint() {
     let _machine = beside();
     needs!("fio");
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(device) = Loop::over(&place.path().join("drive")) else { return };
+    let place = Place::new();
+    let Some(device) = Loop::over(&place.path("drive")) else { return };
     let text = format!(
-        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\nioengine = \"psync\"\n\
-         drives = [\"{}\"]\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"rr-4k\"]\n\
-         depths = [1]\n",
-        device.0
+        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\ndrives = [\"{}\"]\n{}",
+        device.0,
+        stage("raw.each", "rr-4k")
     );
-    let (plan, job) = (place.path().join("plan.toml"), place.path().join("job.fio"));
-    std::fs::write(&plan, text).expect("written");
-    std::fs::write(&job, format!("[a]\nrw=write\nfilename={}\n", device.0)).expect("written");
+    let plan = place.file("plan.toml", text);
+    let job = place.file("job.fio", format!("[a]\nrw=write\nfilename={}\n", device.0));
     let mut first = Command::new(LAB)
-        .args(["run", word(&plan), "--to", word(&place.path().join("run")), "--no-stacks"])
+        .args(["run", word(&plan), "--to", word(&place.run()), "--no-stacks"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("started");
     let second = || lab(&["run", word(&plan), "--dry-run"]);
     // Its load runs once a second of it was kept.
-    let seconds = place.path().join("run/seconds.jsonl");
+    let seconds = place.path("run/seconds.jsonl");
     while !seconds.exists() && first.try_wait().expect("asked").is_none() {
         std::thread::yield_now();
     }

@@ -2,7 +2,7 @@
 
 use crate::devices::Loop;
 use crate::program::{said, word};
-use crate::{alone, checks, lab, measured, skipped};
+use crate::{Place, alone, checks, lab, listed, measured, skipped, stage};
 use ashlar_lab::record::ArrayCondition;
 use ashlar_lab::validity::Outcome;
 use std::process::Command;
@@ -10,47 +10,29 @@ use std::process::Command;
 #[test]
 fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let _machine = alone();
-    let place = tempfile::tempdir().expect("a directory");
-    let made = Loop::of(&place.path().join("array"), 64 << 20);
-    let Some(array) = made else { return };
+    let place = Place::new();
+    let Some(array) = Loop::of(&place.path("array"), 64 << 20) else { return };
     if Command::new("mkfs.ext4").arg("-V").output().is_err() {
         return skipped("no mkfs.ext4");
     }
-    let drives: Vec<String> = ["a", "b", "c"]
-        .iter()
-        .map(|name| {
-            let path = place.path().join(name);
-            std::fs::write(&path, vec![0x5a; 8 << 20]).expect("written");
-            format!("{path:?}")
-        })
-        .collect();
-    let stage = |kind: &str| {
-        format!("[[stages]]\nkind = \"{kind}\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n")
-    };
+    let drives = ["a", "b", "c"].map(|name| place.file(name, vec![0x5a; 8 << 20]));
     // So slow that everything on the array is above them: they are measured again while the file
     // system is mounted.
-    let slow = "[raw]\nrw=randread\nbs=4k\nrate_iops=10\n";
-    std::fs::write(place.path().join("slow.fio"), slow).expect("written");
-    let text = format!(
-        "question = \"what does a file system cost?\"\nruntime_s = 1\nramp_s = 0\n\
-         ioengine = \"psync\"\ndrives = [{}]\n\
-         [profiles]\nslow = \"slow.fio\"\n\
+    place.file("slow.fio", "[raw]\nrw=randread\nbs=4k\nrate_iops=10\n");
+    place.plan(&format!(
+        "drives = {}\n[profiles]\nslow = \"slow.fio\"\n\
          [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\nfile_system = \"ext4\"\n\
          span = \"8m\"\n{}{}{}",
-        drives.join(", "),
+        listed(&drives),
         array.0,
-        stage("raw.all").replace("rr-4k", "slow"),
-        stage("array.sweep"),
-        stage("file-system").replace("\"rr-4k\"", "\"rr-4k\", \"buffered-1m\"")
-    );
-    let plan = place.path().join("plan.toml");
-    std::fs::write(&plan, text).expect("written");
-    let run = place.path().join("run");
-    let refused = lab(&["run", word(&plan), "--to", word(&run), "--no-stacks"]);
+        stage("raw.all", "slow"),
+        stage("array.sweep", "rr-4k"),
+        stage("file-system", "rr-4k\", \"buffered-1m")
+    ));
+    let refused = place.ran(&[]);
     assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
     assert!(said(&refused).contains("say --destroy"), "it only reads, but a file system is made");
-    let words = ["run", word(&plan), "--to", word(&run), "--no-stacks", "--destroy", &array.0];
-    let output = lab(&words);
+    let (output, run) = (place.ran(&["--destroy", &array.0]), place.run());
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
     let all = measured(&run);
     let figure = all.iter().find(|it| it.condition == ArrayCondition::FileSystem);
@@ -72,9 +54,9 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let filled = checks(&run, "file_system.filled");
     assert_eq!((filled.len(), filled[0].outcome), (1, Outcome::Pass), "{filled:?}");
     let mounts = std::fs::read_to_string("/proc/mounts").expect("readable");
-    assert!(!mounts.contains(word(place.path())), "unmounted");
+    assert!(!mounts.contains(word(place.0.path())), "unmounted");
     let blank = Command::new("wipefs").args(["--noheadings", &array.0]).output().expect("started");
     assert!(blank.stdout.is_empty(), "no signature is left: {}", said(&blank));
-    let report = lab(&["report", word(&run), "--markdown", word(&place.path().join("r.md"))]);
+    let report = lab(&["report", word(&run), "--markdown", word(&place.path("r.md"))]);
     assert!(report.status.success(), "{}", said(&report));
 }

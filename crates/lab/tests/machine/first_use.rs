@@ -4,7 +4,8 @@
 //! What must stay true: a test that cannot run says why and is counted by name.
 
 use crate::program::{LAB, said, word};
-use crate::{beside, lab};
+use crate::{Place, beside, lab, listed, stage};
+use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
@@ -21,9 +22,8 @@ fn a_reader_that_goes_away_ends_the_lab_quietly() {
 #[test]
 fn a_comparison_says_what_it_would_do_and_names_all_that_is_missing() {
     let _machine = beside();
-    let place = tempfile::tempdir().expect("a directory");
-    let members: Vec<_> = (0..4).map(|at| place.path().join(format!("m{at}"))).collect();
-    members.iter().for_each(|path| std::fs::write(path, [0; 512]).expect("written"));
+    let place = Place::new();
+    let members: Vec<_> = (0..4).map(|at| place.file(&format!("m{at}"), [0; 512])).collect();
     let named = members.iter().flat_map(|path| ["--member", word(path)]);
     let words: Vec<&str> = ["compare", "btrfs", "mdadm", "--level", "raid5", "--dry-run"]
         .into_iter()
@@ -31,7 +31,7 @@ fn a_comparison_says_what_it_would_do_and_names_all_that_is_missing() {
         .collect();
     // Nothing is found in an empty PATH.
     let output =
-        Command::new(LAB).args(&words).env("PATH", place.path()).output().expect("started");
+        Command::new(LAB).args(&words).env("PATH", place.0.path()).output().expect("started");
     let text = said(&output);
     assert_eq!(output.status.code(), Some(2), "{text}");
     for line in ["$ mkfs.btrfs", "$ mdadm --create /dev/md/lab", "$ mdadm --stop /dev/md/lab"] {
@@ -46,16 +46,10 @@ fn a_comparison_says_what_it_would_do_and_names_all_that_is_missing() {
 #[test]
 fn a_plan_says_what_its_engines_would_be_told() {
     let _machine = beside();
-    let place = tempfile::tempdir().expect("a directory");
-    let members: Vec<String> =
-        (0..5).map(|at| format!("\"{}\"", place.path().join(format!("m{at}")).display())).collect();
-    let text = format!(
-        "question = \"q\"\nruntime_s = 1\n[[arrays]]\nengine = \"mdadm\"\nmembers = [{}]\n\
-         [[stages]]\nkind = \"degraded\"\nprofiles = [\"rr-4k\"]\n",
-        members.join(", ")
-    );
-    let plan = place.path().join("plan.toml");
-    std::fs::write(&plan, text).expect("written");
+    let place = Place::new();
+    let members: Vec<PathBuf> = (0..5).map(|at| place.path(&format!("m{at}"))).collect();
+    let array = format!("[[arrays]]\nengine = \"mdadm\"\nmembers = {}\n", listed(&members));
+    let plan = place.plan(&(array + &stage("degraded", "rr-4k")));
     let text = said(&lab(&["run", word(&plan), "--dry-run"]));
     assert!(text.contains("\n$ mdadm --create"), "{text}");
     assert!(text.contains("\n$ fio --output-format=json+ 1.fio"), "{text}");
@@ -65,25 +59,15 @@ fn a_plan_says_what_its_engines_would_be_told() {
 fn a_run_goes_on_without_the_plan_and_the_profiles_that_it_began_with() {
     let _machine = beside();
     needs!("fio");
-    let place = tempfile::tempdir().expect("a directory");
-    let folder = place.path().join("plans");
-    std::fs::create_dir_all(folder.join("jobs")).expect("made");
-    let target = place.path().join("target");
-    std::fs::write(&target, vec![7; 1 << 20]).expect("written");
-    std::fs::write(folder.join("jobs/mine.fio"), "[mine]\nrw=randread\nbs=4k\n").expect("written");
-    let text = format!(
-        "question = \"q\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [\"{}\"]\n\
-         [profiles]\nmine = \"jobs/mine.fio\"\n[[stages]]\nkind = \"raw.each\"\n\
-         profiles = [\"mine\"]\ndepths = [1]\n",
-        target.display()
-    );
-    let plan = folder.join("plan.toml");
-    std::fs::write(&plan, text).expect("written");
-    let run = place.path().join("run");
-    let begun = lab(&["run", word(&plan), "--to", word(&run), "--strangers", "100"]);
+    let place = Place::new();
+    let target = place.file("target", vec![7; 1 << 20]);
+    let profile = place.file("jobs/mine.fio", "[mine]\nrw=randread\nbs=4k\n");
+    let text = format!("drives = [{target:?}]\n[profiles]\nmine = \"jobs/mine.fio\"\n");
+    let plan = place.plan(&(text + &stage("raw.each", "mine")));
+    let begun = place.ran(&[]);
     assert!(said(&begun).contains("1 measurements"), "{}", said(&begun));
-    std::fs::remove_dir_all(&folder).expect("gone");
-    let again = lab(&["run", "--resume", word(&run)]);
+    [plan, profile].iter().for_each(|path| std::fs::remove_file(path).expect("gone"));
+    let again = lab(&["run", "--resume", word(&place.run())]);
     assert!(said(&again).contains("0 measurements"), "{}", said(&again));
     assert!(said(&again).contains("1 there before"), "{}", said(&again));
 }
@@ -92,10 +76,9 @@ fn a_run_goes_on_without_the_plan_and_the_profiles_that_it_began_with() {
 fn lint_asks_fio_and_takes_what_a_talk_printed() {
     let _machine = beside();
     needs!("fio");
-    let place = tempfile::tempdir().expect("a directory");
+    let place = Place::new();
     let job = |text: &str| {
-        let path = place.path().join("job.fio");
-        std::fs::write(&path, text).expect("written");
+        let path = place.file("job.fio", text);
         let output = lab(&["lint", word(&path)]);
         (output.status.code(), said(&output))
     };

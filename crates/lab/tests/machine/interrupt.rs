@@ -5,7 +5,7 @@
 //! and is taken away.
 
 use crate::program::{LAB, word};
-use crate::{beside, skipped};
+use crate::{Place, beside, listed, skipped, stage};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,32 +14,29 @@ use std::process::{Child, Command, Output, Stdio};
 /// A place with member files, and a plan of an array of `engine` over them whose first load would
 /// take an hour.
 struct Bench {
-    place: tempfile::TempDir,
+    place: Place,
     members: Vec<PathBuf>,
 }
 
 impl Bench {
     fn new(engine: &str) -> Bench {
-        let place = tempfile::tempdir().expect("a directory");
-        let members: Vec<PathBuf> = (0..4).map(|at| place.path().join(format!("m{at}"))).collect();
+        let place = Place::new();
+        let members: Vec<PathBuf> = (0..4).map(|at| place.path(&format!("m{at}"))).collect();
         for member in &members {
-            let file = std::fs::File::create(member).expect("made");
-            file.set_len(512 << 20).expect("sized");
+            std::fs::File::create(member).and_then(|it| it.set_len(512 << 20)).expect("sized");
         }
-        let names: Vec<String> =
-            members.iter().map(|path| format!("\"{}\"", path.display())).collect();
         let text = format!(
             "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\nengine = \"{engine}\"\n\
-             members = [{}]\nspan = \"8m\"\n\
-             [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n",
-            names.join(", ")
+             members = {}\nspan = \"8m\"\n{}",
+            listed(&members),
+            stage("array.sweep", "rr-4k")
         );
-        std::fs::write(place.path().join("plan.toml"), text).expect("written");
+        place.file("plan.toml", text);
         Bench { place, members }
     }
 
     fn run(&self) -> PathBuf {
-        self.place.path().join("run")
+        self.place.run()
     }
 
     /// `lab run` with programs of `before` found first.
@@ -47,7 +44,7 @@ impl Bench {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = before.map_or(path.clone(), |before| format!("{}:{path}", before.display()));
         let mut words = vec!["run", "--no-stacks", "--strangers", "100", "--to"];
-        let (run, plan) = (self.run(), self.place.path().join("plan.toml"));
+        let (run, plan) = (self.run(), self.place.path("plan.toml"));
         words.extend([word(&run), word(&plan)]);
         self.members.iter().for_each(|member| words.extend(["--destroy", word(member)]));
         let beside = Path::new(LAB).with_file_name("ashlar");
@@ -68,23 +65,18 @@ impl Bench {
         loop {
             let files = std::fs::read_dir(&evidence).into_iter().flatten().flatten();
             let is_load = |path: PathBuf| {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
                 path.extension().is_some_and(|it| it == "begun")
-                    && std::fs::read_to_string(&path).is_ok_and(|text| {
-                        (text.contains("array.sweep ") || text.contains("degraded "))
-                            && text.contains("\"pid\":")
-                            && !text.contains("\"pid\":null")
-                    })
+                    && (text.contains("array.sweep ") || text.contains("degraded "))
+                    && text.contains("\"pid\":")
+                    && !text.contains("\"pid\":null")
             };
             if files.map(|file| file.path()).any(is_load) {
                 return;
             }
             if let Some(status) = lab.try_wait().expect("asked") {
-                let mut said = String::new();
-                let _ = std::io::Read::read_to_string(
-                    &mut lab.stderr.take().expect("piped"),
-                    &mut said,
-                );
-                panic!("it ended before the load began, {status}: {said}");
+                let said = std::io::read_to_string(lab.stderr.take().expect("piped"));
+                panic!("it ended before the load began, {status}: {said:?}");
             }
             std::thread::yield_now();
         }
@@ -92,7 +84,7 @@ impl Bench {
 
     /// What is still there of the array: mounts and loop devices of this place.
     fn left(&self) -> Vec<String> {
-        let place = word(self.place.path());
+        let place = word(self.place.0.path());
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("readable");
         let loops = Command::new("losetup")
             .args(["--list", "--noheadings", "-O", "NAME,BACK-FILE"])
@@ -132,10 +124,8 @@ fn an_interrupted_run_leaves_nothing(engine: &str) {
     let (code, said) = ended(lab);
     assert_eq!(bench.left(), Vec::<String>::new(), "{said}");
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.matches("taking away what was made").count() == 1 && said.contains("--resume"),
-        "{said}"
-    );
+    assert_eq!(said.matches("taking away what was made").count(), 1, "{said}");
+    assert!(said.contains("--resume"), "{said}");
 }
 
 #[test]
@@ -164,16 +154,11 @@ fn who_interrupts_twice_is_told_what_is_left_and_how_it_goes_away() {
     needs_root!("fio", "losetup", "mkfs.btrfs", "mkfifo");
     let bench = Bench::new("btrfs");
     // An umount that says that it was asked and then never ends.
-    let tools = bench.place.path().join("tools");
-    let asked = bench.place.path().join("asked");
-    std::fs::create_dir(&tools).expect("made");
+    let tools = bench.place.path("tools");
+    let asked = bench.place.path("asked");
     assert!(Command::new("mkfifo").arg(&asked).status().expect("started").success());
-    let slow = tools.join("umount");
-    std::fs::write(
-        &slow,
-        format!("#!/bin/sh\necho asked > {}\nexec sleep 1000000\n", asked.display()),
-    )
-    .expect("written");
+    let text = format!("#!/bin/sh\necho asked > {}\nexec sleep 1000000\n", asked.display());
+    let slow = bench.place.file("tools/umount", text);
     std::fs::set_permissions(&slow, PermissionsExt::from_mode(0o755)).expect("executable");
     let mut lab = bench.start(Some(&tools));
     bench.await_load(&mut lab);
@@ -198,26 +183,22 @@ fn members_that_the_plan_took_out_come_back_although_the_run_was_interrupted() {
     let _machine = beside();
     needs_root!("fio");
     let bench = Bench::new("btrfs");
-    let place = bench.place.path();
-    let hooks = place.join("hooks");
-    std::fs::write(place.join("array"), vec![0xa5; 8 << 20]).expect("written");
+    let place = &bench.place;
+    let hooks = place.path("hooks");
+    let array = place.file("array", vec![0xa5; 8 << 20]);
     let hook = |word: &str| format!("[[\"sh\", \"-c\", \"echo {word} >> {}\"]]", hooks.display());
     let text = format!(
-        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\npath = \"{}\"\ntake_out = {}\n\
-         restore = {}\n\
-         [[stages]]\nkind = \"degraded\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n",
-        place.join("array").display(),
+        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\npath = {array:?}\n\
+         take_out = {}\nrestore = {}\n{}",
         hook("out"),
-        hook("back")
+        hook("back"),
+        stage("degraded", "rr-4k")
     );
-    std::fs::write(place.join("plan.toml"), text).expect("written");
+    place.file("plan.toml", text);
     let mut lab = bench.start(None);
     bench.await_load(&mut lab);
     interrupt(&lab);
     let (code, said) = ended(lab);
-    assert_eq!(
-        (code, std::fs::read_to_string(&hooks).expect("there").as_str()),
-        (Some(1), "out\nback\n"),
-        "{said}"
-    );
+    let told = std::fs::read_to_string(&hooks).expect("there");
+    assert_eq!((code, told.as_str()), (Some(1), "out\nback\n"), "{said}");
 }

@@ -6,7 +6,7 @@
 
 use crate::devices::Loop;
 use crate::program::LAB;
-use crate::{alone, lab, skipped};
+use crate::{Place, alone, lab, skipped};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -36,13 +36,13 @@ fn holds_once(compare: impl Fn() -> Result<(), String>) {
 fn a_load_on_one_core_is_seen_on_one_core_as_long_as_it_ran() {
     let _machine = alone();
     needs_root!("perf", "taskset", "timeout");
-    let (folder, burn) = (tempfile::tempdir().expect("folder"), "while :; do :; done");
+    let (folder, burn) = (Place::new(), "while :; do :; done");
     // What its shell says of its children on its second line, user and system.
-    let script = format!("timeout 4 sh -c '{burn}'; times > {}/ran", folder.path().display());
+    let script = format!("timeout 4 sh -c '{burn}'; times > {}/ran", folder.0.path().display());
     holds_once(|| {
         let account =
             json(&lab(&["--json", "cpu", "--", "taskset", "-c", "0", "sh", "-c", &script]));
-        let told = std::fs::read_to_string(folder.path().join("ran")).expect("times");
+        let told = std::fs::read_to_string(folder.path("ran")).expect("times");
         let ran_s: f64 = told.split_whitespace().skip(2).filter_map(seconds).sum();
         assert!(ran_s > 0.1, "it did not run: {told}");
         let (threads, window) = (&account["threads"], &account["sampling"]["window"]);
@@ -89,8 +89,8 @@ fn without_perf_it_is_one_clear_line() {
 fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
     let _machine = alone();
     needs_root!("losetup", "dd");
-    let folder = tempfile::tempdir().expect("folder");
-    let Some(device) = Loop::of(&folder.path().join("backing"), 64 << 20) else { return };
+    let folder = Place::new();
+    let Some(device) = Loop::of(&folder.path("backing"), 64 << 20) else { return };
     let target = format!("of={}", device.0);
     let words = ["--json", "trace", &device.0, "--strip", "64K", "--stripe-data", "2560K", "--"];
     let load =
@@ -108,24 +108,23 @@ fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
     // The program wrote a whole stripe at a time: wherever the kernel cuts, it cuts inside one.
     assert!(number(&issued["off_stripe"]) > 0, "{account}");
     assert!(device["limits"]["max_segments"].is_string(), "{account}");
-    let instances = std::fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs");
-    let left =
-        instances.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("ashlar-lab"));
     // Tests of other runs may have one at this moment; ours ended with its process.
-    let alive = |it: &std::fs::DirEntry| {
-        let pid = it.file_name().to_string_lossy().trim_start_matches("ashlar-lab-").to_owned();
-        Path::new("/proc").join(pid).exists()
+    let instances = std::fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs");
+    let is_left = |it: std::fs::DirEntry| {
+        let name = it.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix("ashlar-lab-");
+        pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
     };
-    assert!(left.into_iter().all(|it| alive(&it)), "a trace instance was left behind");
+    assert!(!instances.flatten().any(is_left), "a trace instance was left behind");
 }
 
 #[test]
 fn an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs() {
     let _machine = alone();
     needs_root!("perf", "losetup", "mkfs.btrfs", "dd");
-    let folder = tempfile::tempdir().expect("folder");
-    let Some(device) = Loop::of(&folder.path().join("backing"), 512 << 20) else { return };
-    let mount = folder.path().join("mount");
+    let folder = Place::new();
+    let Some(device) = Loop::of(&folder.path("backing"), 512 << 20) else { return };
+    let mount = folder.path("mount");
     std::fs::create_dir(&mount).expect("a folder");
     let run = |words: &[&str]| {
         Command::new(words[0]).args(&words[1..]).output().is_ok_and(|it| it.status.success())
@@ -136,19 +135,8 @@ fn an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs() {
         return;
     }
     let target = format!("of={at}/file");
-    let output = lab(&[
-        "--json",
-        "cpu",
-        "--hz",
-        "997",
-        "--",
-        "dd",
-        "if=/dev/zero",
-        &target,
-        "bs=64K",
-        "count=6000",
-        "status=none",
-    ]);
+    let words = ["--json", "cpu", "--hz", "997", "--", "dd", "if=/dev/zero", &target];
+    let output = lab(&[&words[..], &["bs=64K", "count=6000", "status=none"]].concat());
     assert!(run(&["umount", &at]), "still mounted");
     let account = json(&output);
     let groups = account["groups"].as_array().expect("groups");

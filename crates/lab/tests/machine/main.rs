@@ -49,7 +49,7 @@ mod strangers;
 use ashlar_lab::record::{Check, Measurement, Record};
 use ashlar_lab::store::RunDir;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -92,9 +92,58 @@ fn cannot(needs_root: bool, tools: &[&str]) -> bool {
 const BESIDE: [&str; 2] = ["--strangers", "100"];
 
 fn lab(words: &[&str]) -> Output {
-    let measures = words.contains(&"--no-stacks");
+    let measures = words.contains(&"--no-stacks") && !words.contains(&"--strangers");
     let beside: &[&str] = if measures { &BESIDE } else { &[] };
     program::lab(&[words, beside].concat())
+}
+
+/// A directory of a test's own: its files, a plan, and the run of it.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A file with this content.
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(&path, content).expect("written");
+        path
+    }
+
+    /// A plan of short points that begins so and goes on with `text`.
+    fn plan(&self, text: &str) -> PathBuf {
+        let head = "question = \"q\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n";
+        self.file("plan.toml", format!("{head}{text}"))
+    }
+
+    /// Where the plan's results go.
+    fn run(&self) -> PathBuf {
+        self.path("run")
+    }
+
+    /// What `lab run` says of the plan.
+    fn ran(&self, more: &[&str]) -> Output {
+        let (plan, run) = (self.path("plan.toml"), self.run());
+        let words = ["run", program::word(&plan), "--to", program::word(&run), "--no-stacks"];
+        lab(&[&words, more].concat())
+    }
+}
+
+/// A stage of one job at depth 1.
+fn stage(kind: &str, profile: &str) -> String {
+    format!("[[stages]]\nkind = \"{kind}\"\nprofiles = [\"{profile}\"]\ndepths = [1]\n")
+}
+
+/// Paths as a list of TOML.
+fn listed(paths: &[PathBuf]) -> String {
+    format!("{paths:?}")
 }
 
 fn records(run: &Path) -> Vec<Record> {

@@ -2,41 +2,27 @@
 
 use crate::devices::{Loop, Loops, Throttle};
 use crate::program::{LAB, said, word};
-use crate::{BESIDE, beside, lab, measured, skipped};
+use crate::{BESIDE, Place, beside, lab, listed, measured, skipped, stage};
 use ashlar_lab::record::ArrayCondition;
 use ashlar_lab::validity::Mark;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Three drives that can do 4 MiB a second each, because the plan's raw profile asks for no more,
 /// and an "array" that is a file in the page cache: its buffered `mix` cannot be true of such
 /// drives.
-fn above_its_drives(place: &Path, mix: &str) -> PathBuf {
-    for name in ["a", "b", "c", "array"] {
-        let content: Vec<u8> =
-            (0..2_u32 << 20).flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-        std::fs::write(place.join(name), content).expect("written");
-    }
-    let raw = format!("[raw]\nrw={mix}\nbs=1m\nrate=4m\n");
-    std::fs::write(place.join("raw.fio"), raw).expect("written");
-    let cached = format!("[cached]\nrw={mix}\nbs=1m\ndirect=0\n");
-    std::fs::write(place.join("cached.fio"), cached).expect("written");
-    let shown = |name: &str| place.join(name).display().to_string();
-    let text = format!(
-        "question = \"is it true?\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
-         drives = [\"{}\", \"{}\", \"{}\"]\n[profiles]\nraw = \"raw.fio\"\n\
-         cached = \"cached.fio\"\n\
-         [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\n\
-         [[stages]]\nkind = \"raw.all\"\nprofiles = [\"raw\"]\ndepths = [1]\n\
-         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"cached\"]\ndepths = [1]\n",
-        shown("a"),
-        shown("b"),
-        shown("c"),
-        shown("array")
-    );
-    let plan = place.join("plan.toml");
-    std::fs::write(&plan, text).expect("written");
-    plan
+fn above_its_drives(place: &Place, mix: &str) {
+    let content: Vec<u8> =
+        (0..2_u32 << 20).flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let [drives @ .., array] = ["a", "b", "c", "array"].map(|name| place.file(name, &content));
+    place.file("raw.fio", format!("[raw]\nrw={mix}\nbs=1m\nrate=4m\n"));
+    place.file("cached.fio", format!("[cached]\nrw={mix}\nbs=1m\ndirect=0\n"));
+    place.plan(&format!(
+        "drives = {}\n[profiles]\nraw = \"raw.fio\"\ncached = \"cached.fio\"\n\
+         [[arrays]]\npath = {array:?}\nstrip = \"64k\"\ndata_members = 2\n{}{}",
+        listed(&drives),
+        stage("raw.all", "raw"),
+        stage("array.sweep", "cached")
+    ));
 }
 
 #[test]
@@ -44,10 +30,9 @@ fn a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report
     let _machine = beside();
     needs!("fio");
     for mix in ["read", "write"] {
-        let place = tempfile::tempdir().expect("a directory");
-        let plan = above_its_drives(place.path(), mix);
-        let run = place.path().join("run");
-        let output = lab(&["run", word(&plan), "--to", word(&run), "--no-stacks"]);
+        let place = Place::new();
+        above_its_drives(&place, mix);
+        let (output, run) = (place.ran(&[]), place.run());
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
         let all = measured(&run);
         let of = |condition| all.iter().filter(move |it| it.condition == condition);
@@ -57,7 +42,7 @@ fn a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report
         assert!(reason.contains("3 raw drives at once"), "{reason}");
         assert_eq!(Mark::of(&figure.findings), Mark::Invalid);
         assert!(of(ArrayCondition::Raw).all(|raw| !raw.findings.iter().any(|it| it.rule == "L29")));
-        let html = place.path().join("report.html");
+        let html = place.path("report.html");
         let report = lab(&["report", word(&run), "--html", word(&html)]);
         assert!(report.status.success(), "{}", said(&report));
         let page = std::fs::read_to_string(&html).expect("there");
@@ -71,37 +56,24 @@ fn a_result_above_what_the_drives_can_do_is_invalid_in_the_run_and_in_its_report
 fn a_comparison_calls_what_is_above_the_raw_devices_invalid() {
     let _machine = beside();
     needs_root!("fio");
-    let place = tempfile::tempdir().expect("a directory");
-    let files: Vec<PathBuf> = (0..3).map(|at| place.path().join(format!("m{at}"))).collect();
-    files.iter().for_each(|file| std::fs::write(file, vec![0xa5; 16 << 20]).expect("written"));
+    let place = Place::new();
+    let files = ["m0", "m1", "m2"].map(|name| place.file(name, vec![0xa5; 16 << 20]));
     let Some(members) = Loops::over(&files) else { return skipped("no loop devices") };
     let cached: Vec<Option<Loop>> =
-        ["a", "b"].iter().map(|name| Loop::over(&place.path().join(name))).collect();
+        ["a", "b"].iter().map(|name| Loop::over(&place.path(name))).collect();
     let [Some(one), Some(other)] = &cached[..] else { return };
     let Ok(throttle) = Throttle::reads(&members.0, 409_600) else {
         return skipped("no control group for I/O");
     };
-    let run = place.path().join("run");
+    let run = place.run();
     let shell = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
     let mut words = vec!["-c", shell, "sh", word(&throttle.group), LAB, "compare"];
     let (a, b) = (format!("device:{}", one.0), format!("device:{}", other.0));
-    words.extend([a.as_str(), b.as_str(), "--to", word(&run), "--level", "raid5", "--losses", "0"]);
-    words.extend([
-        "--rounds",
-        "1",
-        "--seconds",
-        "1",
-        "--span",
-        "8",
-        "--load",
-        "randread",
-        // A throttled device keeps no depth, and its figure would be invalid.
-        "--jobs",
-        "1",
-        "--depth",
-        "1",
-        "--no-stacks",
-    ]);
+    words.extend([a.as_str(), b.as_str(), "--to", word(&run)]);
+    // A throttled device keeps no depth, and its figure would be invalid.
+    let more = "--level raid5 --losses 0 --rounds 1 --seconds 1 --span 8 --load randread --jobs 1 \
+                --depth 1 --no-stacks";
+    words.extend(more.split(' '));
     words.extend(BESIDE);
     members.0.iter().for_each(|member| words.extend(["--member", member, "--destroy", member]));
     words.extend(["--destroy", &one.0, "--destroy", &other.0]);

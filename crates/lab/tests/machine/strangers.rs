@@ -3,7 +3,7 @@
 
 use crate::devices::Loop;
 use crate::program::{said, word};
-use crate::{alone, measured};
+use crate::{Place, alone, measured, stage};
 use ashlar_lab::record::Record;
 use ashlar_lab::validity::{Finding, Severity};
 use std::path::Path;
@@ -34,23 +34,20 @@ fn burn_all_cores() -> Vec<Stranger> {
 }
 
 /// One point of two seconds at 4 MB/s on `target`; `more` are further words for the lab.
-fn run(place: &Path, target: &str, more: &[&str]) -> Output {
-    std::fs::write(place.join("slow.fio"), "[slow]\nrw=randread\nbs=4k\nrate=4m\n").expect("ok");
-    let text = format!(
-        "question = \"q\"\nruntime_s = 2\nramp_s = 0\nioengine = \"psync\"\n\
-         drives = [\"{target}\"]\n[profiles]\nslow = \"slow.fio\"\n[[stages]]\n\
-         kind = \"raw.each\"\nprofiles = [\"slow\"]\ndepths = [1]\n"
-    );
-    let plan = place.join("plan.toml");
-    std::fs::write(&plan, text).expect("written");
-    let mut command = Command::new(crate::program::LAB);
-    command.args(["run", word(&plan), "--to", word(&place.join("run")), "--no-stacks"]);
-    command.args(more).output().expect("started")
+fn run(place: &Place, target: &Path, more: &[&str]) -> Output {
+    place.file("slow.fio", "[slow]\nrw=randread\nbs=4k\nrate=4m\n");
+    let text = format!("drives = [{target:?}]\n[profiles]\nslow = \"slow.fio\"\n");
+    let plan = place.plan(&(text + &stage("raw.each", "slow")));
+    let slower = std::fs::read_to_string(&plan).expect("there").replace("_s = 1", "_s = 2");
+    std::fs::write(&plan, slower).expect("written");
+    let to = place.run();
+    let words = ["run", word(&plan), "--to", word(&to), "--no-stacks"];
+    crate::program::lab(&[&words[..], more].concat())
 }
 
 /// The errors among a figure's findings, by their rules.
-fn errors(place: &Path) -> Vec<(String, String)> {
-    let figure = measured(&place.join("run")).pop().expect("measured");
+fn errors(place: &Place) -> Vec<(String, String)> {
+    let figure = measured(&place.run()).pop().expect("measured");
     let errors = figure.findings.into_iter().filter(|it| it.severity == Severity::Error);
     errors.map(|it| (it.rule, it.reason)).collect()
 }
@@ -59,14 +56,13 @@ fn errors(place: &Path) -> Vec<(String, String)> {
 fn a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid() {
     let _machine = alone();
     needs!("fio");
-    let place = tempfile::tempdir().expect("a directory");
-    let target = place.path().join("target");
-    std::fs::write(&target, vec![7; 1 << 20]).expect("written");
+    let place = Place::new();
+    let target = place.file("target", vec![7; 1 << 20]);
     let _hogs = burn_all_cores();
-    let output = run(place.path(), word(&target), &[]);
+    let output = run(&place, &target, &[]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     // Whose name stands first depends on what else runs here.
-    let found = errors(place.path());
+    let found = errors(&place);
     assert!(found.iter().any(|(rule, _)| rule == "A15"), "{found:?}");
 }
 
@@ -74,14 +70,13 @@ fn a_figure_taken_beside_a_program_that_burns_the_cores_is_invalid() {
 fn an_account_taken_beside_a_program_that_burns_the_cores_says_so() {
     let _machine = alone();
     needs_root!("fio", "perf");
-    let place = tempfile::tempdir().expect("a directory");
-    let (target, job) = (place.path().join("target"), place.path().join("slow.fio"));
-    std::fs::write(&target, vec![7; 1 << 20]).expect("written");
+    let place = Place::new();
+    let target = place.file("target", vec![7; 1 << 20]);
     let text = format!(
         "[slow]\nrw=randread\nbs=4k\nrate=4m\nruntime=2\ntime_based\nfilename={}\n",
         word(&target)
     );
-    std::fs::write(&job, text).expect("written");
+    let job = place.file("slow.fio", text);
     let hogs = burn_all_cores();
     let output = crate::program::lab(&["--json", "cpu", "--fio", word(&job)]);
     drop(hogs);
@@ -96,14 +91,14 @@ fn an_account_taken_beside_a_program_that_burns_the_cores_says_so() {
 fn a_figure_of_a_device_that_somebody_else_reads_is_invalid() {
     let _machine = alone();
     needs!("fio");
-    let place = tempfile::tempdir().expect("a directory");
-    let Some(device) = Loop::over(&place.path().join("drive")) else { return };
+    let place = Place::new();
+    let Some(device) = Loop::over(&place.path("drive")) else { return };
     let read = format!("while :; do dd if={} of=/dev/null bs=64k iflag=direct; done", device.0);
     let stranger = Stranger::begin("sh", &["-c", &read]);
-    let output = run(place.path(), &device.0, &["--strangers", "100"]);
+    let output = run(&place, Path::new(&device.0), &["--strangers", "100"]);
     drop(stranger);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let found = errors(place.path());
+    let found = errors(&place);
     let is_it = |(rule, why): &(String, String)| rule == "A16" && why.contains("somebody else");
     assert!(found.iter().any(is_it), "{found:?}");
 }

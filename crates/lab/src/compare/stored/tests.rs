@@ -1,9 +1,10 @@
 //! Made-up runs against each other.
 
-use super::judge;
+use super::{differences, judge};
 use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Record, Workload};
 use crate::report::points;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Which of a few targets, engines, settings, loads, conditions and stages; and the rates of its
 /// rounds.
@@ -92,4 +93,35 @@ fn neither_fewer_than_six_rounds_nor_a_side_that_drifted_decide() {
     let drifted = against(&[60, 58, 56, 54, 52, 50]);
     assert_eq!(drifted.code(), 2, "{:?}", drifted.pairs);
     assert!(drifted.pairs[0].sentence.contains("drifted"), "{:?}", drifted.pairs);
+}
+
+fn facts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, fact)| ((*name).to_owned(), (*fact).to_owned())).collect()
+}
+
+const SAME: [(&str, &str); 5] = [
+    ("cpu", "A"),
+    ("cores", "0-1"),
+    ("memory", "24000000 kB"),
+    ("devices", "4 x file, 1.07 GB"),
+    ("kernel", "6.1"),
+];
+
+#[test]
+fn another_kernel_is_software_and_another_processor_is_another_machine() {
+    let old = facts(&SAME);
+    let mut new = old.clone();
+    new.insert("memory".into(), "23900000 kB".into());
+    new.insert("kernel".into(), "6.18".into());
+    let told = differences(&old, &new);
+    assert!(told.machine.is_empty(), "{told:?}");
+    assert!(told.software.contains(&"kernel: 6.1 -> 6.18".to_owned()), "{told:?}");
+    new.insert("cpu".into(), "B".into());
+    new.insert("memory".into(), "12000000 kB".into());
+    let told = differences(&old, &new);
+    assert_eq!(told.machine, ["cpu: A -> B", "memory: 24000000 kB -> 12000000 kB"]);
+    // What was not recorded is no match.
+    let old = facts(&SAME[1..]);
+    assert_eq!(differences(&old, &facts(&SAME)).machine, ["cpu: not recorded -> A"]);
+    assert_eq!(differences(&old, &old).machine, ["cpu: not recorded -> not recorded"]);
 }

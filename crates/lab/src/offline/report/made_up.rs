@@ -108,7 +108,7 @@ pub fn two_engines() -> Run {
 /// A CPU account of a recorded profile.
 fn accounted() -> Record {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
-    let groups = Groups::load(&[] as &[&Path]).expect("they ship");
+    let groups = Groups::shipped().expect("they ship");
     let client = regex::Regex::new("^fio").expect("sound");
     let how = How { groups: &groups, client: &client, keep_stacks: false };
     let read = count(&[golden], how).expect("folded stacks");

@@ -7,20 +7,13 @@ use crate::record::{ArrayCondition, Check, CpuCost, Direction, Measurement, Work
 use crate::validity::Outcome;
 
 fn measured(stage: &str, drive: usize, rate: f64, full: Option<f64>) -> Measurement {
-    let link = |share: f64| LinkLoad {
-        id: "x".to_owned(),
-        name: "SAS3008".to_owned(),
-        bytes_per_s: share * 6e9,
-        carries: Some(6e9),
+    let link = |share: f64| {
+        let (id, name) = ("x".to_owned(), "SAS3008".to_owned());
+        LinkLoad { id, name, bytes_per_s: share * 6e9, carries: Some(6e9) }
     };
-    let workload = Workload {
-        name: "seq-read".to_owned(),
-        mix: "read".to_owned(),
-        read_percent: None,
-        block_bytes: 1 << 20,
-        jobs: 1,
-        depth: 8,
-    };
+    let (name, mix) = ("seq-read".to_owned(), "read".to_owned());
+    let workload =
+        Workload { name, mix, block_bytes: 1 << 20, jobs: 1, depth: 8, ..<_>::default() };
     Measurement {
         id: format!("{stage}/{drive}"),
         stage: stage.to_owned(),
@@ -45,18 +38,19 @@ fn spinning(_: &str) -> Facts {
     Facts { is_spinning: Some(true), model: Some(model) }
 }
 
+fn flash(model: &str, bytes: u64) -> Facts {
+    Facts { is_spinning: Some(false), model: Some((model.to_owned(), bytes)) }
+}
+
 fn judge(known: &[Measurement], facts: fn(&str) -> Facts, name: &str) -> Vec<Check> {
-    checks(known.iter(), facts, &Library::default())
-        .into_iter()
-        .filter(|it| it.name == name)
-        .collect()
+    let all = checks(known.iter(), facts, &Library::default());
+    all.into_iter().filter(|it| it.name == name).collect()
 }
 
 fn vibration(together: [f64; 6], full: Option<f64>) -> (Outcome, String) {
-    let mut found = judge(&six(together, full), spinning, "drives.vibration");
-    assert_eq!(found.len(), 1, "{found:?}");
-    let check = found.remove(0);
-    (check.outcome, check.found)
+    let found = judge(&six(together, full), spinning, "drives.vibration");
+    let [check] = &found[..] else { panic!("{found:?}") };
+    (check.outcome, check.found.clone())
 }
 
 #[test]
@@ -77,11 +71,7 @@ fn what_a_full_link_or_the_client_explains_is_no_vibration() {
     for (together, full, why) in [
         (slow, Some(0.95), "SAS3008 was 95.0 % full, which explains it"),
         (slow, None, "how full the links were is not known"),
-        (
-            [140.0, 141.0, 140.5, 140.0, 142.0, 141.0],
-            Some(0.2),
-            "all alike, which vibration is not",
-        ),
+        ([140.0, 141.0, 140.5, 140.0, 142.0, 141.0], Some(0.2), "alike, which vibration is not"),
     ] {
         let (outcome, found) = vibration(together, full);
         assert_eq!(outcome, Outcome::CannotTell, "{found}");
@@ -108,16 +98,10 @@ fn drives_are_held_against_what_their_maker_states_for_exactly_them() {
         "{found}"
     );
     assert_eq!(of(120e6, spinning).0, Outcome::Fail);
-    let flash = |_: &str| Facts {
-        is_spinning: Some(false),
-        model: Some(("KXG60ZNV1T02".to_owned(), 1_024_209_543_168)),
-    };
+    let flash = |_: &str| flash("KXG60ZNV1T02", 1_024_209_543_168);
     assert_eq!(of(3_000e6, flash).0, Outcome::Pass);
     assert_eq!(of(2_000e6, flash).0, Outcome::Fail);
-    let unknown = |_: &str| Facts {
-        is_spinning: Some(false),
-        model: Some(("NOBODY KNOWS ME".to_owned(), 1_000_000_000_000)),
-    };
+    let unknown = |_: &str| self::flash("NOBODY KNOWS ME", 1_000_000_000_000);
     let (outcome, found) = of(1e9, unknown);
     assert_eq!(outcome, Outcome::CannotTell);
     assert!(found.contains("not in the library of drive models"), "{found}");
@@ -148,10 +132,7 @@ fn a_library_of_ones_own_says_what_a_drive_should_do() {
         [[family.capacity]]\ngigabytes = 1000\nsequential_read = 4000\n";
     std::fs::write(&path, text).expect("written");
     let library = Library::with(&[path]).expect("understood");
-    let facts = |_: &str| Facts {
-        is_spinning: Some(false),
-        model: Some(("NOBODY KNOWS ME".to_owned(), 1_000_000_000_000)),
-    };
+    let facts = |_: &str| flash("NOBODY KNOWS ME", 1_000_000_000_000);
     let known = [measured("raw.each", 0, 1e9, None)];
     let told = checks(known.iter(), facts, &library);
     let check = told.iter().find(|it| it.name == "drive.as_stated").expect("judged");

@@ -2,104 +2,87 @@
 //!
 //! What must stay true: a conclusion is written down once, also when a run is resumed.
 
-use super::super::alone;
 use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
-use super::super::findings;
-use super::super::made::Rebuilding;
-use super::super::memory;
 use super::super::points::{FIRST_FILL, Group, Point, SECOND_FILL};
-use super::super::width;
+use super::super::{alone, findings, width};
 use super::Session;
 use crate::Refusal;
 use crate::fio::value;
 use crate::metrics::{slow_member, steady};
 use crate::record::{ArrayCondition, BaselinePoint, Check, Measurement, Record};
-use crate::rules;
-use crate::units;
 use crate::validity::{Mark, Outcome};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 impl Session<'_> {
     /// Whether the rounds before this one have reached steady state.
     pub(super) fn is_steady_before(&self, point: &Point) -> bool {
-        point.until_steady
-            && point
-                .targets
-                .iter()
-                .all(|target| steady::reached(&self.rates(&point.series(target))).is_some())
+        let is_steady = |series: String| steady::reached(&self.rates(&series)).is_some();
+        point.until_steady && point.targets.iter().all(|target| is_steady(point.series(target)))
     }
 
     /// Rates of a series, round by round.
     fn rates(&self, series: &str) -> Vec<f64> {
-        let rounds = self
-            .known
-            .values()
-            .filter(|measured| measured.id.rsplit_once('#').is_some_and(|(own, _)| own == series));
-        let mut rounds: Vec<&Measurement> = rounds.collect();
+        let is_own = |it: &&Measurement| it.id.rsplit_once('#').is_some_and(|id| id.0 == series);
+        let mut rounds: Vec<&Measurement> = self.known.values().filter(is_own).collect();
         rounds.sort_by_key(|measured| measured.round);
         rounds.iter().map(|measured| measured.rate()).collect()
     }
 
-    /// F19, once the rebuild has ended.
+    /// F19, once the rebuild that `began` has ended.
     pub(super) fn conclude_rebuild(
         &mut self,
         group: &Group,
-        rebuilding: Rebuilding,
+        began: Duration,
     ) -> Result<(), Refusal> {
         let Some(made) = &self.made else { return Ok(()) };
-        if let Some((before, during)) = self.memory.take().zip(memory::now()) {
-            let check = memory::of_rebuild(made.name(), &before, &during);
+        if let Some((before, during)) = self.memory.take().zip(findings::memory_now()) {
+            let check = findings::memory(&made.name, &before, &during);
             self.run.dir.append(&Record::Check(check))?;
         }
-        let seconds = made.await_rebuilt(rebuilding)?;
-        let during = group.points.first().and_then(|point| {
-            let target = point.targets.first()?;
-            self.known.get(&point.id(target))
-        });
-        let check = findings::rebuild(
-            made.name(),
-            (made.member_bytes(), seconds),
-            during,
-            self.known.values(),
-        );
+        let seconds = made.await_rebuilt(began)?;
+        let during = group.points.first().and_then(|point| self.known.get(point.ids().first()?));
+        let took = (made.member_bytes(), seconds);
+        let check = findings::rebuild(&made.name, took, during, self.known.values());
         self.run.dir.append(&Record::Check(check))
     }
 
     /// BASELINE of each point of the group, once.
     pub(super) fn keep_baselines(&mut self, group: &Group) -> Result<(), Refusal> {
-        let mut all =
-            group.points.iter().flat_map(|point| point.targets.iter().map(move |it| (point, it)));
-        all.try_for_each(|(point, target)| self.keep_baseline(point, &target.path))
+        for point in &group.points {
+            for target in &point.targets {
+                let baseline = self.baseline(point, &target.path);
+                if let Some(it) = baseline.filter(|it| self.baselines.insert(baseline_key(it))) {
+                    self.run.dir.append(&Record::Baseline(it))?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn keep_baseline(&mut self, point: &Point, path: &Path) -> Result<(), Refusal> {
+    fn baseline(&self, point: &Point, path: &Path) -> Option<BaselinePoint> {
         let arrays = &self.plan.arrays;
-        let array = arrays.iter().find(|array| array.target_path() == path);
-        let array = array.filter(|array| array.has_its_drives(arrays));
-        let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
-        let Some(raw) = raw else { return Ok(()) };
-        let baseline = raw.baseline(&point.workload, point.condition);
-        let Some(mut baseline) = baseline else { return Ok(()) };
+        let array = arrays.iter().find(|array| array.target_path() == path)?;
+        let array = Some(array).filter(|array| array.has_its_drives(arrays))?;
+        let raw = RawRuns::of(array, &self.plan.drives, self.known.values())?;
+        let mut baseline = raw.baseline(&point.workload, point.condition)?;
         if let Some(sum) = &mut baseline.raw {
             let facts = |target: &str| alone::Facts::of(Path::new(target));
             let run = raw.of_load(&sum.workload).unwrap_or_default();
             sum.stated = alone::stated_sum(run, facts, &self.run.models);
         }
-        match self.baselines.insert(baseline_key(&baseline)) {
-            true => self.run.dir.append(&Record::Baseline(baseline)),
-            false => Ok(()),
-        }
+        Some(baseline)
     }
 
     /// That a target was written twice, and what its first writes cost.
-    fn filled(&self, second: &Measurement) -> Vec<Check> {
+    fn filled(&self, second: &Measurement) -> impl Iterator<Item = Check> {
         let is_first =
             |it: &&Measurement| it.workload.name == FIRST_FILL && it.target == second.target;
         let first = self.known.values().find(is_first);
         let cost = first.map(|first| findings::first_write(first, second));
-        std::iter::once(filled(second)).chain(cost).collect()
+        std::iter::once(findings::filled(second)).chain(cost)
     }
 
     /// What waiting for the slowest member costs a healthy array's full stripes, if its raw
@@ -138,25 +121,23 @@ impl Session<'_> {
     /// Rates of a working set over its sizes: of each load on each target the median of its rounds,
     /// smallest size first.
     fn working_sets(&self, group: &Group) -> Vec<Check> {
-        let mut loads: BTreeMap<(String, String), Vec<(u64, f64)>> = BTreeMap::new();
-        let of_sizes =
-            group.points.iter().filter(|it| it.kind == Kind::WorkingSet && it.round == 0);
-        for point in of_sizes {
+        let mut loads: BTreeMap<String, Vec<(u64, f64)>> = BTreeMap::new();
+        for point in group.points.iter().filter(|it| it.kind == Kind::WorkingSet && it.round == 0) {
             let Some((load, size)) = point.workload.name.rsplit_once("-ws") else { continue };
             let Some(bytes) = value::bytes(size) else { continue };
             for target in &point.targets {
                 let rates = self.rates(&point.series(target));
                 if !rates.is_empty() {
-                    let key = (target.path.display().to_string(), load.to_owned());
                     let rate = slow_member::median(rates.into_iter());
-                    loads.entry(key).or_default().push((bytes, rate));
+                    let name = format!("{}, {load}", target.path.display());
+                    loads.entry(name).or_default().push((bytes, rate));
                 }
             }
         }
         let memory = self.run.machine.host().memory_bytes.ok();
-        let check = |((target, load), mut sizes): ((String, String), Vec<(u64, f64)>)| {
+        let check = |(name, mut sizes): (String, Vec<(u64, f64)>)| {
             sizes.sort_by_key(|(bytes, _)| *bytes);
-            findings::knee(&format!("{target}, {load}"), &sizes, memory)
+            findings::knee(&name, &sizes, memory)
         };
         loads.into_iter().map(check).collect()
     }
@@ -165,24 +146,21 @@ impl Session<'_> {
     pub(super) fn conclude(&mut self, group: &Group) -> Result<(), Refusal> {
         let mut checks: Vec<Check> = Vec::new();
         let mut zones: BTreeMap<String, Vec<(u32, f64)>> = BTreeMap::new();
-        let mut scales: BTreeMap<String, Vec<(usize, f64)>> = BTreeMap::new();
+        let mut scales: BTreeMap<&str, Vec<(usize, f64)>> = BTreeMap::new();
         for point in &group.points {
-            let measured: Vec<Measurement> = point
-                .targets
-                .iter()
-                .filter_map(|target| self.known.get(&point.id(target)).cloned())
-                .collect();
+            let measured: Vec<Measurement> =
+                point.ids().iter().filter_map(|id| self.known.get(id).cloned()).collect();
+            let is_valid = |it: &Measurement| Mark::of(&it.findings) != Mark::Invalid;
             match point.kind {
                 Kind::RawAll if !measured.is_empty() => {
                     checks.push(findings::slow_members(&measured))
                 }
                 Kind::RawScale if !measured.is_empty() && point.round == 0 => {
-                    if measured.iter().any(|one| Mark::of(&one.findings) == Mark::Invalid) {
-                        continue;
-                    }
                     let load = point.workload.name.rsplit_once("-on").unwrap_or_default().0;
                     let rate = measured.iter().map(Measurement::rate).sum();
-                    scales.entry(load.to_owned()).or_default().push((measured.len(), rate));
+                    if measured.iter().all(is_valid) {
+                        scales.entry(load).or_default().push((measured.len(), rate));
+                    }
                 }
                 Kind::Cliff => checks.extend(measured.iter().map(findings::cliff_of)),
                 Kind::Precondition if point.workload.name == SECOND_FILL => {
@@ -191,21 +169,17 @@ impl Session<'_> {
                 Kind::Precondition => {}
                 Kind::Zone => {
                     for one in &measured {
-                        let place =
-                            one.workload.name.rsplit('-').next().and_then(|text| text.parse().ok());
-                        zones
-                            .entry(one.target.clone())
-                            .or_default()
-                            .push((place.unwrap_or(0), one.read.bytes_per_s));
+                        let place = one.workload.name.rsplit('-').next();
+                        let place = place.and_then(|text| text.parse().ok()).unwrap_or(0);
+                        let curve = zones.entry(one.target.clone()).or_default();
+                        curve.push((place, one.read.bytes_per_s));
                     }
                 }
                 _ => checks.extend(self.stripe_wait(point, &measured)),
             }
             if point.until_steady && point.round == 0 {
                 let series = point.targets.iter().map(|target| point.series(target));
-                checks.extend(
-                    series.map(|series| findings::steadiness(&series, &self.rates(&series))),
-                );
+                checks.extend(series.map(|it| findings::steadiness(&it, &self.rates(&it))));
             }
         }
         checks.extend(scales.iter().map(|(load, rates)| findings::scaling(load, rates)));
@@ -217,14 +191,4 @@ impl Session<'_> {
 
 pub(super) fn baseline_key(point: &BaselinePoint) -> String {
     format!("{} {} {}", point.target, point.workload, point.condition)
-}
-
-/// The record of a preconditioning.
-fn filled(measured: &Measurement) -> Check {
-    let bytes = units::bytes(crate::metrics::latency::to_f64(measured.write.bytes));
-    let rate = units::bytes_per_s(measured.write.bytes_per_s);
-    let said = format!(
-        "written whole twice by sequential 1 MiB writes, the second time {bytes} at {rate}"
-    );
-    rules::of("drive.preconditioned").pass(&measured.target, said)
 }

@@ -1,98 +1,104 @@
 //! One point: what rules say before it, the load with everything that is watched meanwhile, and its
-//! records.
+//! records. If a figure is above what the raw drives gave, they may have been measured in a worse
+//! moment than the array: they are measured once more.
 //!
-//! What must stay true: with several targets at once, CPU time is given to none of them.
+//! What must stay true: with several targets at once, CPU time is given to none of them; only raw
+//! loads that read are repeated, for the array stands on the same drives; both raw runs are kept; a
+//! figure that is still above is INVALID, and one that is not says that the machine drifted.
 
+use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
 use super::super::findings;
-use super::super::made::Rebuilding;
 use super::super::points::{Point, SECOND_FILL, Target};
 use super::super::progress::Progress;
-use super::{Session, told, whole_seconds};
+use super::Session;
 use crate::Refusal;
 use crate::fio::measure::{Figures, figures};
 use crate::fio::run::{FioOrder, FioRan, run as run_fio};
+use crate::fio::{Job, escaped};
 use crate::lint::machine::Away;
 use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
 use crate::meter::kernel_name;
-use crate::metrics::plausible::Ceiling;
+use crate::metrics::plausible::{CEILING_SLACK, Ceiling};
 use crate::order::distinct;
-use crate::record::Measurement;
+use crate::record::{ArrayCondition, Measurement};
 use crate::rules;
+use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 use crate::watch::Watched;
 use crate::watch::second::Live;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Share by which an upper layer may be above the layer below before it cannot be the drift of a
+/// machine.
+const DRIFT_BELIEVED: f64 = 1.05;
 
 impl Session<'_> {
     /// The point as it is run: an array that the lab made has its place now.
-    pub(super) fn placed(&self, point: &Point) -> Point {
+    fn placed(&self, point: &Point) -> Point {
         let mut point = point.clone();
-        let made = self.array_of(&point).filter(|array| array.is_made()).and(self.made.as_ref());
-        if let Some(made) = made {
-            point.jobs.set("filename", &made.path().to_string_lossy().replace(':', "\\:"));
-            for target in &mut point.targets {
-                target.engine = made.identity().clone();
-            }
+        let is_made = self.array_of(&point).is_some_and(|array| array.is_made());
+        if let Some(made) = self.made.as_ref().filter(|_| is_made) {
+            point.jobs.set("filename", &escaped(&made.path));
+            point.targets.iter_mut().for_each(|it| it.engine.clone_from(&made.identity));
         }
-        if let Some((files, devices)) = &self.loops {
-            let settings = point.jobs.sections.iter_mut().flat_map(|section| &mut section.settings);
-            for value in
-                settings.filter(|it| it.key == "filename").filter_map(|it| it.value.as_mut())
-            {
-                let at = files
-                    .iter()
-                    .position(|file| file.to_string_lossy().replace(':', "\\:") == *value);
-                if let Some(device) = at.and_then(|at| devices.paths.get(at)) {
-                    *value = device.display().to_string();
-                }
+        let settings = point.jobs.sections.iter_mut().flat_map(|section| &mut section.settings);
+        for value in settings.filter(|it| it.key == "filename").filter_map(|it| it.value.as_mut()) {
+            if let Some(device) = self.loop_over(|file| escaped(file) == *value) {
+                device.clone_into(value);
             }
         }
         // Raw drives that are measured again meanwhile are the drives, not the file.
-        let is_through = point.condition == crate::record::ArrayCondition::FileSystem;
+        let is_through = point.condition == ArrayCondition::FileSystem;
         if let Some(mounted) = self.mounted.as_ref().filter(|_| is_through) {
-            point.jobs.set("filename", &mounted.file().to_string_lossy().replace(':', "\\:"));
+            point.jobs.set("filename", &escaped(&mounted.file));
         }
         point
+    }
+
+    /// The loop device over a raw drive that is a file.
+    fn loop_over(&self, is_it: impl Fn(&PathBuf) -> bool) -> Option<&String> {
+        let (files, devices) = self.loops.as_ref()?;
+        devices.paths.get(files.iter().position(is_it)?)
     }
 
     pub(super) fn point(
         &mut self,
         point: &Point,
-        rebuilding: Option<Rebuilding>,
+        rebuilding: Option<Duration>,
         progress: &mut Progress,
     ) -> Result<(), Refusal> {
         let point = &self.placed(point);
         let names: Vec<String> =
-            point.targets.iter().map(|target| target.path.display().to_string()).collect();
+            point.targets.iter().map(|it| it.path.display().to_string()).collect();
         let what = format!("{} {} on {}", point.kind.name(), point.workload.name, names.join(", "));
         progress.begin(&what);
         let before_remarks = self.lint_before(point);
-        let order = FioOrder {
-            jobs: point.jobs.clone(),
-            why: what,
-            expected_s: point.expected_s,
-            log_bandwidth: true,
+        let (jobs, expected_s) = (point.jobs.clone(), point.expected_s);
+        let order = FioOrder { jobs, why: what, expected_s, log_bandwidth: true };
+        let live = Live {
+            of: point.ids().into_iter().next().unwrap_or_default(),
+            drives: self.drives_of(point),
+            bar: progress.lines(),
+            is_array: point.is_of_array(),
+            file: None,
         };
-        let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
         let stacks = point.round == 0 && point.targets.len() == 1 && point.is_of_array();
-        let (of, drives, bar) = (id, self.drives_of(point), progress.lines());
-        let live = Live { of, drives, bar, is_array: point.is_of_array(), file: None };
         let watching = self.run.watch.begin(self.run.dir, live, stacks, self.devices_of(point));
         let work = || run_fio(self.run.evidence, &order);
-        let (ran, ended_s) = match (rebuilding, &self.made) {
-            (Some(rebuilding), Some(made)) => made.meanwhile(rebuilding, work)?,
-            _ => match work() {
-                Err(refusal) if refusal.code == "fio.failed" && point.kind == Kind::Compare => {
-                    return self.keep_failure(point, &refusal, progress);
-                }
-                ran => (ran?, None),
-            },
+        let ran = match (rebuilding, &self.made) {
+            (Some(began), Some(made)) => made.meanwhile(began, work),
+            _ => work().map(|ran| (ran, None)),
         };
-        let client = figures(&ran.result, |_| true);
-        let mut watched = Some(self.run.watch.end(watching, &client)?);
-        let strangers = watched.as_ref().map_or_else(Vec::new, |seen| seen.findings.clone());
+        let (ran, ended_s) = match ran {
+            Err(refusal) if refusal.code == "fio.failed" && point.kind == Kind::Compare => {
+                return self.keep_failure(point, &refusal, progress);
+            }
+            ran => ran?,
+        };
+        let mut seen = self.run.watch.end(watching, &figures(&ran.result, |_| true))?;
         let (after_remarks, drift) = self.judged(point, &ran, progress)?;
         let mut said = Vec::new();
         for target in &point.targets {
@@ -102,15 +108,15 @@ impl Session<'_> {
             measured.findings.extend(is_buffered(point).then(buffered));
             measured.findings.extend(ended_s.map(findings::rebuild_ended));
             measured.findings.extend(self.above_the_array(&measured));
-            measured.findings.extend(strangers.clone());
-            measured.findings.extend(shared(point, target, &measured, watched.as_ref()));
+            measured.findings.extend(seen.findings.clone());
+            measured.findings.extend(shared(point, target, &measured, &seen));
+            measured.path = seen.path.clone();
             // With several targets the time is all of theirs together: it belongs to none of them.
             if point.targets.len() == 1 {
-                watched.take().map_or(Ok(()), |seen| seen.keep(&mut measured, self.run.dir))?;
-            } else {
-                measured.path = watched.as_ref().and_then(|seen| seen.path.clone());
+                seen.keep(&mut measured, self.run.dir)?;
             }
-            said.push(told(&measured, &Mark::told(&measured.findings)));
+            let rate = units::rate(measured.rate(), measured.workload.unit());
+            said.push(format!("{}: {rate} {}", measured.target, Mark::told(&measured.findings)));
             self.keep(measured)?;
         }
         progress.end(point.expected_s, Some(&said.join("; ")));
@@ -134,9 +140,9 @@ impl Session<'_> {
     }
 
     /// Devices that a point uses: its targets, and the members of an array below them.
-    pub(super) fn devices_of(&self, point: &Point) -> Vec<PathBuf> {
+    fn devices_of(&self, point: &Point) -> Vec<PathBuf> {
         let jobs = point.jobs.jobs();
-        let opened = jobs.iter().flat_map(crate::fio::Job::filenames).map(PathBuf::from);
+        let opened = jobs.iter().flat_map(Job::filenames).map(PathBuf::from);
         let array = self.array_of(point);
         let members = array.map_or_else(Vec::new, |array| match array.is_made() {
             true => array.members.clone(),
@@ -151,26 +157,24 @@ impl Session<'_> {
     /// The drives that carry a point, as the kernel calls them: those below an array, not itself.
     fn drives_of(&self, point: &Point) -> Vec<String> {
         let jobs = point.jobs.jobs();
-        let opened: Vec<String> = jobs.iter().flat_map(crate::fio::Job::filenames).collect();
-        let all = self.devices_of(point);
-        let is_below = |path: &&PathBuf| !opened.iter().any(|it| path.as_path() == Path::new(it));
-        let below: Vec<&PathBuf> = all.iter().filter(is_below).collect();
-        let carrying = if below.is_empty() { all.iter().collect() } else { below };
+        let opened: Vec<String> = jobs.iter().flat_map(Job::filenames).collect();
+        let (own, below): (Vec<PathBuf>, Vec<PathBuf>) = self
+            .devices_of(point)
+            .into_iter()
+            .partition(|path| opened.iter().any(|it| path == Path::new(it)));
+        let carrying = if below.is_empty() { own } else { below };
         // Members that are files are seen through their loop devices.
-        let through = |path: &PathBuf| {
-            let (files, devices) = self.loops.as_ref()?;
-            devices.paths.get(files.iter().position(|file| file == path)?).cloned()
+        let name = |path: &PathBuf| {
+            kernel_name(self.loop_over(|file| file == path).map_or(path.as_path(), Path::new))
         };
-        let name = |path: &PathBuf| kernel_name(&through(path).unwrap_or_else(|| path.clone()));
-        carrying.into_iter().filter_map(name).collect()
+        carrying.iter().filter_map(name).collect()
     }
 
-    pub(super) fn lint_before(&self, point: &Point) -> Vec<Remark> {
+    fn lint_before(&self, point: &Point) -> Vec<Remark> {
         let filled = |target: &Target| {
-            self.known.values().any(|measured| {
-                measured.workload.name == SECOND_FILL
-                    && measured.target == target.path.display().to_string()
-            })
+            let name = target.path.display().to_string();
+            let is_fill = |it: &&Measurement| it.workload.name == SECOND_FILL && it.target == name;
+            self.known.values().any(|it| is_fill(&it))
         };
         let intent = Intent {
             stress: matches!(point.kind, Kind::RawAll | Kind::RawScale | Kind::ArraysAll),
@@ -182,23 +186,88 @@ impl Session<'_> {
             ..Intent::default()
         };
         let subject = Subject { jobs: point.jobs.jobs(), result: None, intent };
+        let on_purpose: &[&str] = match point.kind {
+            // It ends by itself.
+            Kind::Precondition => &["L03", "L04", "L15"],
+            // A rebuild goes on.
+            Kind::Rebuild => &["L23"],
+            // Places and caches are looked for.
+            Kind::Zone | Kind::Cliff | Kind::WorkingSet => &["L04", "L15", "L22"],
+            _ => &[],
+        };
         let mut remarks = lint(&subject, self.run.machine);
-        match point.kind {
-            // It ends by itself on purpose.
-            Kind::Precondition => {
-                remarks.retain(|remark| !["L03", "L04", "L15"].contains(&remark.rule))
-            }
-            // A rebuild goes on on purpose.
-            Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
-            // Places and caches are looked for on purpose.
-            Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
-                remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))
-            }
-            _ => {}
-        }
         // Whoever may write was asked before the run began (guard).
-        remarks.retain(|remark| remark.rule != "L18");
+        remarks.retain(|it| it.rule != "L18" && !on_purpose.contains(&it.rule));
         remarks
+    }
+
+    /// What rules say of a result, after the raw drives were given a second chance if it is above
+    /// what they did.
+    fn judged(
+        &mut self,
+        point: &Point,
+        ran: &FioRan,
+        progress: &mut Progress,
+    ) -> Result<(Vec<Remark>, Option<Finding>), Refusal> {
+        let judge = |ceiling: Option<Ceiling>| {
+            let remarks = lint_after(point, ran, ceiling.into_iter().collect());
+            let breaks = |it: &Remark| it.rule == "L29" && it.severity == Severity::Error;
+            (remarks.iter().any(breaks), remarks)
+        };
+        let Some((ceiling, raw)) = self.ceiling(point) else { return Ok((judge(None).1, None)) };
+        let first = ceiling.value;
+        let (is_above, remarks) = judge(Some(ceiling));
+        if !is_above || point.kind == Kind::Rebuild {
+            return Ok((remarks, None));
+        }
+        let Some(again) = self.raw_again(&raw) else {
+            return Ok((remarks, Some(not_repeated(&raw))));
+        };
+        progress.more(again.expected_s);
+        progress.say("above what the raw drives gave: they are measured again");
+        self.point(&again, None, progress)?;
+        let (is_above, remarks) = judge(self.ceiling(point).map(|it| it.0));
+        let second =
+            again.ids().into_iter().filter_map(|id| self.known.get(&id)?.bytes_per_s().into());
+        let drift = drifted(&raw, [first, second.sum()].map(units::bytes_per_s), is_above);
+        Ok((remarks, Some(drift)))
+    }
+
+    /// What no figure of `point` can be above, and the raw load that showed it.
+    fn ceiling(&self, point: &Point) -> Option<(Ceiling, String)> {
+        let array = self.array_of(point).filter(|_| point.is_of_array())?;
+        RawRuns::of(array, &self.plan.drives, self.known.values())?.ceiling(&point.workload)
+    }
+
+    /// What a figure through a file system gets that is above what the array did at the same load
+    /// without one (F14).
+    fn above_the_array(&self, measured: &Measurement) -> Option<Finding> {
+        if measured.condition != ArrayCondition::FileSystem {
+            return None;
+        }
+        let below = self.known.values().filter(|it| {
+            it.condition == ArrayCondition::Healthy
+                && it.target == measured.target
+                && it.workload == measured.workload
+                && Mark::of(&it.findings) != Mark::Invalid
+        });
+        let best = below.map(Measurement::rate).max_by(f64::total_cmp).filter(|it| *it > 0.0)?;
+        above_layer_below(measured.rate() / best)
+    }
+
+    /// The raw run called `load` once more, as a further round; `None` if it writes or is not in
+    /// the plan.
+    fn raw_again(&self, load: &str) -> Option<Point> {
+        let is_it = |point: &&Point| point.kind == Kind::RawAll && point.workload.name == load;
+        let point = self.plan.points().find(is_it).filter(|point| !point.writes())?;
+        let series: Vec<String> = point.targets.iter().map(|target| point.series(target)).collect();
+        let rounds = self.known.values().filter_map(|measured| {
+            let (own, _) = measured.id.rsplit_once('#')?;
+            series.iter().any(|series| series == own).then_some(measured.round)
+        });
+        let planned = self.plan.points().filter(is_it).map(|point| point.round);
+        let round = rounds.chain(planned).max().unwrap_or(0).saturating_add(1);
+        Some(Point { round, ..point.clone() })
     }
 }
 
@@ -207,11 +276,11 @@ fn shared(
     point: &Point,
     target: &Target,
     measured: &Measurement,
-    seen: Option<&Watched>,
+    seen: &Watched,
 ) -> Option<Finding> {
     let is_even = !matches!(point.kind, Kind::Precondition | Kind::Cliff);
-    let is_raw = point.condition == crate::record::ArrayCondition::Raw && !is_buffered(point);
-    seen.filter(|_| is_even && is_raw)?.more_than(&target.path, measured.bytes_per_s())
+    let is_raw = point.condition == ArrayCondition::Raw && !is_buffered(point);
+    (is_even && is_raw).then(|| seen.more_than(&target.path, measured.bytes_per_s())).flatten()
 }
 
 /// Whether a load goes through the page cache on purpose.
@@ -229,8 +298,8 @@ fn buffered() -> Finding {
 fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
     let own = figures(&ran.result, |job| job.name.starts_with(&target.prefix));
     let Figures { read, write, .. } = match point.targets.len() {
-        1 => own.with_series(ran.series.clone()),
-        _ => own.with_series_of(&ran.series, &numbers(point, target)),
+        1 => own.with_series(&ran.series, None),
+        _ => own.with_series(&ran.series, Some(&numbers(point, target))),
     };
     let mut engine = target.engine.clone();
     engine.kernel =
@@ -241,7 +310,7 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
         write,
         argv: ran.ran.entry.argv.clone(),
         evidence: Some(ran.ran.entry.n),
-        began_unix_s: whole_seconds(ran.ran.entry.began_unix_s),
+        began_unix_s: units::whole(ran.ran.entry.began_unix_s),
         ..point.blank(target)
     }
 }
@@ -250,38 +319,98 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
 /// other.
 pub(in crate::plan) fn numbers(point: &Point, target: &Target) -> Vec<u32> {
     let jobs = point.jobs.jobs();
-    let copies = |job: &crate::fio::Job| usize::try_from(job.count("numjobs", 1)).unwrap_or(1);
+    let copies = |job: &Job| usize::try_from(job.count("numjobs", 1)).unwrap_or(1);
     let names = jobs.iter().flat_map(|job| std::iter::repeat_n(job.name.as_str(), copies(job)));
     (1..).zip(names).filter(|(_, name)| name.starts_with(&target.prefix)).map(|it| it.0).collect()
 }
 
 /// What the result itself shows: errors, short I/Os, a depth that was not kept.
-pub(super) fn lint_after(point: &Point, ran: &FioRan, ceilings: Vec<Ceiling>) -> Vec<Remark> {
+fn lint_after(point: &Point, ran: &FioRan, ceilings: Vec<Ceiling>) -> Vec<Remark> {
+    if point.kind == Kind::Precondition {
+        // Its rate is no figure: what counts is that everything was written, and errors have ended
+        // the run by now.
+        return Vec::new();
+    }
     let has_ceiling = !ceilings.is_empty();
     let intent = Intent { environment_recorded: true, ceilings, ..Intent::default() };
     let subject = Subject { jobs: ran.result.as_jobs(), result: Some(ran.result.clone()), intent };
     // None of these rules looks at a device, which would take time.
     let mut remarks = lint(&subject, &Away);
-    remarks.retain(|remark| {
-        matches!(remark.rule, "L14" | "L28") || (has_ceiling && remark.rule == "L29")
+    let is_buffered = is_buffered(point);
+    remarks.retain(|it| match it.rule {
+        // The kernel keeps the depth of a buffered load: that is said on the figure.
+        "L28" => !is_buffered || !it.reason.contains("in flight"),
+        rule => rule == "L14" || (has_ceiling && rule == "L29"),
     });
-    if is_buffered(point) {
-        // The kernel keeps the depth, not the load: that is said on the figure.
-        remarks.retain(|remark| remark.rule != "L28" || !remark.reason.contains("in flight"));
-    }
-    if point.kind == Kind::Precondition {
-        // Its rate is no figure: what counts is that everything was written, and errors have ended
-        // the run by now.
-        remarks.clear();
-    }
     remarks
 }
 
 /// The findings on one target, each rule once; what could not be told is a note.
-pub(super) fn of_target(before: &[Remark], after: &[Remark], target: &Target) -> Vec<Finding> {
+fn of_target(before: &[Remark], after: &[Remark], target: &Target) -> Vec<Finding> {
     let own = |remark: &&Remark| remark.job.starts_with(&target.prefix);
     distinct(before.iter().chain(after).filter(own).map(|remark| Finding {
         severity: if remark.cannot_tell { Severity::Info } else { remark.severity },
         ..remark.finding()
     }))
+}
+
+fn above_layer_below(share: f64) -> Option<Finding> {
+    let severity = match share {
+        share if share > DRIFT_BELIEVED => Severity::Error,
+        share if share > CEILING_SLACK => Severity::Warning,
+        _ => return None,
+    };
+    let reason = format!(
+        "{} of what the array did at the same load without a file system: \
+         a cache answers, or the machine drifted",
+        units::percent(share)
+    );
+    let next = "a larger span, direct I/O, more rounds of both";
+    Some(rules::of("F14").finding_as(severity, reason).but(next))
+}
+
+fn drifted(raw: &str, [was, now]: [String; 2], stays_above: bool) -> Finding {
+    let (severity, reason, next) = match stays_above {
+        false => (
+            Severity::Warning,
+            format!(
+                "above what the raw run {raw} allowed before ({was}), but not above what it gave \
+                 right after ({now}): the machine drifted; both raw runs are kept"
+            ),
+            "an idle machine, and more rounds of raw.all",
+        ),
+        true => (
+            Severity::Info,
+            format!(
+                "the raw run {raw} was measured again right after it: {now}, {was} before; \
+                 the figure stays above what they allow"
+            ),
+            "a span beyond every cache",
+        ),
+    };
+    rules::of("F14").finding_as(severity, reason).but(next)
+}
+
+fn not_repeated(raw: &str) -> Finding {
+    let reason = format!(
+        "the raw run {raw} was not measured again, which would have overwritten the array: \
+         whether the machine was slower then cannot be told"
+    );
+    let next = "several rounds of raw.all, on an idle machine";
+    rules::of("F14").finding_as(Severity::Info, reason).but(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::above_layer_below;
+    use crate::validity::Severity;
+
+    /// Seed 004: an upper layer at 63 GB/s on arrays that did 59.5 GB/s is INVALID.
+    #[test]
+    fn an_upper_layer_above_the_layer_below_is_noted_and_far_above_it_is_invalid() {
+        let severity = |share| above_layer_below(share).map(|finding| finding.severity);
+        assert_eq!(severity(1.01), None);
+        assert_eq!(severity(1.03), Some(Severity::Warning));
+        assert_eq!(severity(63.0 / 59.5), Some(Severity::Error));
+    }
 }

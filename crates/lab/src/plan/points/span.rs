@@ -60,7 +60,7 @@ fn within(job: &Job, span: u64) -> Result<Vec<Setting>, Refusal> {
 /// A share of the span, in whole blocks.
 fn of(span: u64, percent: f64, unit: u64) -> u64 {
     let bytes = crate::metrics::latency::to_f64(span) / 100.0 * percent.min(100.0);
-    format!("{bytes:.0}").parse::<u64>().unwrap_or(0) / unit * unit
+    crate::units::whole(bytes) / unit * unit
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! What must stay true: every array is made anew for each turn and filled before it is read; each
 //! gets the same loads; of two rounds each array begins one, and a coin decides which.
 
-use super::{Group, Maker, served};
+use super::{Group, Maker};
 use crate::Refusal;
 use crate::record::ArrayCondition;
 use std::hash::{BuildHasher, RandomState};
@@ -21,12 +21,11 @@ impl Maker<'_> {
             }
             for array in &arrays {
                 for condition in [ArrayCondition::Healthy].into_iter().chain(degraded) {
-                    let is_fresh = condition == ArrayCondition::Healthy;
-                    let out = if is_fresh { 0 } else { usize::try_from(losses).unwrap_or(0) };
-                    let mut points = self.matrix(&[served(array)], condition)?;
-                    points.retain(|point| point.round == 0);
-                    points.iter_mut().for_each(|point| point.round = round);
-                    groups.push(Group { points, out, is_fresh, ..Group::default() });
+                    let mut group = self.group(array, condition)?;
+                    group.is_fresh = condition == ArrayCondition::Healthy;
+                    group.points.retain(|point| point.round == 0);
+                    group.points.iter_mut().for_each(|point| point.round = round);
+                    groups.push(group);
                 }
             }
         }

@@ -93,35 +93,14 @@ mod tests {
 
     #[test]
     fn what_names_a_target_or_runs_anything_is_refused_in_any_section_and_spelling() {
-        for line in [
-            "filename=/dev/sda",
-            "filename = /dev/sda",
-            "--filename=/dev/sda",
-            "-filename=/dev/sda",
-            "FILENAME=/dev/sda",
-            "filename",
-            "${KEY}=/dev/sda",
-            "directory=/srv",
-            "filename_format=x.$jobnum",
-            "filename-format=x",
-            "unique_filename=1",
-            "opendir=/srv",
-            "read_iolog=trace",
-            "write_iolog=/dev/sda",
-            "write_bw_log=x",
-            "merge_blktrace_file=x",
-            "replay_redirect=/dev/sda",
-            "exec_prerun=rm x",
-            "exec_postrun=rm x",
-            "profile=act",
-            "unlink=1",
-            "mem=mmapshared:/dev/sda",
-            "iomem=mmap:/srv/x",
-            "ioengine=external:/srv/x.so",
-            "ioengine=filedelete",
-            "ioengine=exec",
-            "ioengine=libblkio",
-        ] {
+        let lines = "filename=/dev/sda|filename = /dev/sda|--filename=/dev/sda|-filename=/dev/sda|\
+            FILENAME=/dev/sda|filename|${KEY}=/dev/sda|directory=/srv|filename_format=x.$jobnum|\
+            filename-format=x|unique_filename=1|opendir=/srv|read_iolog=trace|\
+            write_iolog=/dev/sda|write_bw_log=x|merge_blktrace_file=x|replay_redirect=/dev/sda|\
+            exec_prerun=rm x|exec_postrun=rm x|profile=act|unlink=1|mem=mmapshared:/dev/sda|\
+            iomem=mmap:/srv/x|ioengine=external:/srv/x.so|ioengine=filedelete|ioengine=exec|\
+            ioengine=libblkio";
+        for line in lines.split('|') {
             let places =
                 [format!("[global]\n{line}\n[a]\nrw=read\n"), format!("[a]\nrw=read\n{line}\n")];
             for (text, number) in places.iter().zip([2, 3]) {

@@ -5,30 +5,27 @@ use super::super::file::Plan;
 use super::super::points::{Expanded, expand};
 use super::expanded;
 use crate::Refusal;
+use crate::fio::tests::needs_fio;
+
+/// One job file for one drive, filled in.
+pub(super) fn filled(job: &str, lines: &str) -> Result<Expanded, Refusal> {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("own.fio"), job).unwrap();
+    let text = format!(
+        "question = \"q\"\nramp_s = 0\ndrives = [\"/dev/a\"]\n[profiles]\nown = \"own.fio\"\n\
+         [[stages]]\nkind = \"raw.all\"\nprofiles = [\"own\"]\n{lines}"
+    );
+    expand(&Plan::parse(&text).unwrap(), place.path(), &|_| 1 << 40)
+}
 
 /// A profile that named a target of its own overwrote it: fio writes to every `filename`.
 #[test]
 fn a_profile_that_names_a_target_is_refused_before_anything_is_done() {
-    let place = tempfile::tempdir().unwrap();
     let own = "[global]\nrw=write\nbs=64k\n[job]\nfilename=/srv/victim\n";
-    std::fs::write(place.path().join("own.fio"), own).unwrap();
-    let text = "question = \"q\"\ndrives = [\"/dev/a\"]\n[profiles]\nown = \"own.fio\"\n\
-                [[stages]]\nkind = \"raw.all\"\nprofiles = [\"own\"]\n";
-    let refusal = expand(&Plan::parse(text).unwrap(), place.path(), &|_| 1 << 40).unwrap_err();
+    let refusal = filled(own, "").unwrap_err();
     assert_eq!(refusal.code, "plan.profile_refused", "{refusal}");
-    let engine = format!("ioengine = \"filedelete\"\n{text}");
-    assert_eq!(Plan::parse(&engine).unwrap_err().code, "plan.engine_refused");
-}
-
-/// One job file for one drive, filled in.
-fn filled(job: &str, lines: &str) -> Result<Expanded, Refusal> {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::write(place.path().join("own.fio"), job).unwrap();
-    let text = format!(
-        "question = \"q\"\ndrives = [\"/dev/a\"]\n[profiles]\nown = \"own.fio\"\n[[stages]]\n\
-         kind = \"raw.all\"\nprofiles = [\"own\"]\n{lines}"
-    );
-    expand(&Plan::parse(&text).unwrap(), place.path(), &|_| 1 << 40)
+    let engine = "question = \"q\"\nioengine = \"filedelete\"\n[[stages]]\nkind = \"raw.all\"\n";
+    assert_eq!(Plan::parse(engine).unwrap_err().code, "plan.engine_refused");
 }
 
 /// Random jobs go anywhere, wherever their file says that they are random.

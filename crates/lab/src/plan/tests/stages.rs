@@ -2,9 +2,11 @@
 //! writes.
 
 use super::{blank, expanded};
-use crate::plan::findings::{first_write, knee};
+use crate::inspect::server::software::Memory;
+use crate::plan::findings::{first_write, knee, memory};
 use crate::record::ArrayCondition;
 use crate::validity::Outcome;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const DRIVES: &str = "question = \"q\"\ndrives = [\"/dev/a\", \"/dev/b\", \"/dev/c\"]\n";
@@ -45,11 +47,8 @@ fn a_file_system_is_made_only_on_an_array_that_names_one_and_counts_as_overwriti
 #[test]
 fn what_the_first_write_costs_is_told_in_both_directions_and_not_of_a_short_fill() {
     let fill = |rate: f64, seconds: f64| {
-        let mut workload = crate::record::sample().workload;
-        (workload.name, workload.mix) = ("fill".to_owned(), "write".to_owned());
-        let mut one = blank("f", &workload);
-        (one.write.bytes_per_s, one.write.bytes) = (rate, 0);
-        one.write.bytes = format!("{:.0}", rate * seconds).parse().unwrap();
+        let mut one = blank("f", &crate::record::Workload::default());
+        (one.write.bytes_per_s, one.write.bytes) = (rate, crate::units::whole(rate * seconds));
         one
     };
     let told = |first: f64, second: f64| first_write(&fill(first, 60.0), &fill(second, 60.0));
@@ -94,4 +93,23 @@ fn the_example_is_a_plan_of_which_nothing_is_left_out() {
     assert!(all.left_out.is_empty(), "{:?}", all.left_out);
     assert_eq!(all.arrays[0].stripe_data_bytes(), Some(256 << 10));
     assert!(all.points().count() > 40, "{}", all.points().count());
+}
+
+fn memory_at(available: u64, kernel: u64, raid: u64) -> Memory {
+    let slabs =
+        BTreeMap::from([("dentry".to_owned(), raid / 1000), ("raid6-md0".to_owned(), raid)]);
+    Memory { available, total: 100_000_000_000, kernel, slabs }
+}
+
+#[test]
+fn the_slab_that_grew_most_is_named_and_too_little_memory_fails() {
+    let before = memory_at(90_000_000_000, 1_000_000_000, 10_000_000);
+    let check = memory("md0", &before, &memory_at(80_000_000_000, 3_000_000_000, 2_010_000_000));
+    assert_eq!(check.outcome, Outcome::Pass);
+    for word in ["fell by 10", "grew by 2", "raid6-md0 by 2", "80.0 %"] {
+        assert!(check.found.contains(word), "{word}: {}", check.found);
+    }
+    let short = memory("md0", &before, &memory_at(4_000_000_000, 0, 0));
+    assert_eq!(short.outcome, Outcome::Fail);
+    assert!(!short.found.contains("most of all"), "no slab grew: {}", short.found);
 }
