@@ -4,6 +4,7 @@
 //! What must stay true: at every moment the array can lose as many members more as parity replaces
 //! beyond what is lost and not rebuilt, and nothing wrong is ever read.
 
+use crate::grown::superblock_of;
 use crate::world::jobs::{
     audit, filled, filled_to_the_brim, is_as_filled, ms, started, status, steps, world_for,
 };
@@ -16,7 +17,7 @@ use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk::{EnclosureKind, EnclosureRecord, JobKind};
 use ashlar_ring::Handle;
 use ashlar_salvage::{Choices, How, Salvage};
-use ashlar_sim::{DiskOptions, SimDisk, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Ended, Latency, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, MemberIdx};
 use ashlar_volume::{Command, Volume};
 use std::time::Duration;
@@ -337,6 +338,56 @@ fn a_power_cut_in_a_copy_back_costs_nothing() {
 #[test]
 fn a_power_cut_while_a_member_returns_costs_nothing() {
     survive_all(Phase::Return, 1_300);
+}
+
+/// Killed at the `nth` write of a page of states after the loss of a member that cells of another
+/// one were just written to. The batch is not over then: reads take long.
+fn killed_at_a_page_after_the_target_went(written_bytes: u64, nth: u64) {
+    let (mut world, disks, _) = world_for(1_500, &two_spares());
+    let opener = world.opener();
+    let running = world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, two_spares()).await;
+            filled_to_the_brim(&engine).await;
+            flushed(&engine).await;
+            engine
+        })
+        .done();
+    let (areas, switch) = (superblock_of(&disks[0]).areas, world.switch());
+    let slow = ms(10);
+    let slow_reads = Latency { read: slow..=slow, ..Latency::default() };
+    disks.iter().for_each(|disk| disk.set_latency(slow_reads.clone()));
+    disks[8].count_traffic(areas.data);
+    let target = disks[8].clone();
+    let ended: Ended<()> = world.run(async move |handle| {
+        running.fail("tank", MemberIdx(4)).await.expect("it may go");
+        while target.traffic().written_bytes < written_bytes {
+            handle.sleep(Duration::from_micros(10)).await;
+        }
+        switch.stop_at_write_in(areas.spare_states, nth, Stop::Kill);
+        running.fail("tank", MemberIdx(8)).await.expect("it may go");
+        handle.sleep(ms(60_000)).await;
+    });
+    assert_eq!(ended, Ended::Stopped(Stop::Kill));
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(assemble_dirty(9)).await.expect("assembled after the kill");
+            is_as_filled(&engine).await;
+        })
+        .done();
+}
+
+/// The batch marked such cells as rebuilt in their next targets, where nothing was written. The
+/// pages were put right at once, unless the process was killed before.
+#[test]
+fn cells_whose_target_was_lost_never_count_as_rebuilt_in_their_next_one() {
+    for written_bytes in [240 << 10, 256 << 10, 288 << 10] {
+        for nth in [1, 5, 9, 13, 17] {
+            killed_at_a_page_after_the_target_went(written_bytes, nth);
+        }
+    }
 }
 
 /// More members go than there are spares: the array stays degraded, says so, and goes on.

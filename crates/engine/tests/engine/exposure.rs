@@ -3,6 +3,8 @@
 //! What must stay true: the counts that are shown are those of the moment, and they fall as the
 //! rebuild goes on. No time is shown when none can be known.
 
+use crate::grown;
+use crate::growth::{growing_world, growth_runs, spec};
 use crate::world::jobs::{Rig, filled, ms, status};
 use crate::world::{assemble_spec, create_spec, declustered, engine, names};
 use ashlar_engine::{ArrayExposure, ArrayStatus, Engine};
@@ -48,10 +50,14 @@ fn map_of(status: &ArrayStatus) -> Declustered {
 /// Stripes that survive no loss, one and two when this is lost one after the other, and all of the
 /// earlier ones were rebuilt before the last one went.
 fn counted(map: &Declustered, losses: &[u16]) -> Vec<u64> {
+    let parts = map.parts();
+    let width = u8::try_from(parts.data_strips + parts.parity_strips).expect("at most 64");
     let mut table = SpareTable::new(map);
     for lost in losses {
         let due: Vec<_> = rebuild_order(map, &table).collect();
-        for cell in due.iter().flat_map(|it| (0..10).map(|at| map.cell_of(it.group, at))) {
+        let positions = 0..u32::from(width);
+        for cell in due.iter().flat_map(|it| positions.clone().map(|at| map.cell_of(it.group, at)))
+        {
             let _ = table.rebuilt(map, cell, Settled);
         }
         table.lose(map, MemberIdx(*lost));
@@ -63,19 +69,65 @@ fn counted(map: &Declustered, losses: &[u16]) -> Vec<u64> {
             let (cell, _) = map.cell_at(place).expect("a cell");
             !matches!(table.whereabouts(map, cell), Whereabouts::At(_))
         };
-        surviving[2 - (0..10).filter(is_lost).count()] += 1;
+        surviving[2 - (0..width).filter(is_lost).count()] += 1;
     }
     surviving
 }
 
-/// Cells of a lost member that are to be rebuilt: its spare cells held nothing.
-fn missing_data_cells(status: &ArrayStatus) -> u64 {
-    let (map, lost) = (map_of(status), &status.lost_members[0]);
-    let is_spare = |number: &usize| {
-        let cell = map.numbered_cell(lost.slot, *number).expect("a cell");
-        map.spare_index(cell).is_some()
+/// Growths stand still while members are lost, in the middle here: until then no map is right but
+/// the one of the frontier.
+#[test]
+fn losses_in_the_middle_of_a_growth_are_counted_where_cells_lie_then() {
+    for lost in [[3, 8], [8, 0], [7, 8]] {
+        let (mut world, disks, _) = growing_world(2_003);
+        let opener = world.opener();
+        world
+            .run(async move |handle| {
+                let engine = engine(opener, &handle, 2);
+                engine.assemble(spec()).await.expect("assembled");
+                let map = || grown::map_of(&grown::superblock_of(&disks[1]));
+                while map().growth().is_some_and(|it| it.moved_cells < it.end_cells / 2) {
+                    handle.sleep(ms(1)).await;
+                }
+                engine.fail("tank", MemberIdx(lost[0])).await.expect("it may go");
+                assert!(map().growth().is_some(), "it was too fast");
+                let (_, one) = exposed(&engine, &handle).await;
+                assert_eq!(one.surviving, counted(&map(), &lost[..1]));
+                shown_until_safe(&engine, &handle, |status, now| {
+                    assert_eq!(now.surviving[1], lacking_stripes(&map(), status));
+                })
+                .await;
+                engine.fail("tank", MemberIdx(lost[1])).await.expect("it may go");
+                let (_, both) = exposed(&engine, &handle).await;
+                assert_eq!(both.surviving, counted(&map(), &lost));
+                let critical = both.critical.expect("there is one spare");
+                assert_eq!((critical.survive, critical.waiting), (1, critical.stripes));
+                let before = map().stripe_count();
+                let returning = format!("disk{}", lost[1]);
+                engine.re_add("tank", &returning).await.expect("it is back");
+                engine.replace("tank", MemberIdx(lost[0]), "new0", true).await.expect("replaced");
+                grown::until(&engine, &handle, |lost, _| lost.is_empty()).await;
+                while growth_runs(&engine).await {
+                    handle.sleep(ms(100)).await;
+                }
+                assert!(map().stripe_count() > before, "it grew");
+                let (_, whole) = exposed(&engine, &handle).await;
+                assert_eq!(whole.surviving, [0, 0, map().stripe_count()]);
+            })
+            .done();
+    }
+}
+
+/// Stripes that lack a strip of the only lost member, which is being rebuilt: its spare cells held
+/// nothing, and neither did cells of no slice.
+fn lacking_stripes(map: &Declustered, status: &ArrayStatus) -> u64 {
+    let lost = &status.lost_members[0];
+    let is_empty = |number: &usize| {
+        let cell = map.numbered_cell(lost.slot, *number);
+        cell.is_none_or(|cell| map.spare_index(cell).is_some())
     };
-    lost.missing - to_u64((0..to_usize(map.cells())).filter(is_spare).count())
+    let empty = to_u64((0..to_usize(map.cells())).filter(is_empty).count());
+    (lost.missing - empty) * map.parts().cell_rows
 }
 
 /// The status when the stripes have been counted.
@@ -126,7 +178,7 @@ fn one_loss_is_counted_and_the_count_falls_with_each_batch() {
         assert_eq!(whole.critical, None);
         engine.fail("tank", MemberIdx(4)).await.expect("it may go");
         let shown = shown_until_safe(&engine, &handle, |status, now| {
-            assert_eq!(now.surviving[1], missing_data_cells(status));
+            assert_eq!(now.surviving[1], lacking_stripes(&map, status));
             assert_eq!(now.surviving.iter().sum::<u64>(), map.stripe_count());
             assert_eq!(now.critical.map(|it| (it.survive, it.waiting)).unwrap_or((1, 0)), (1, 0));
         });
