@@ -4,16 +4,15 @@
 #   docs/results/race.sh FOLDER [TURNS [SECONDS]]
 #
 # md runs in Linux for user mode, which FOLDER holds or gets (user-mode-linux.sh, with what it needs), its client is fio.
-# Ashlar runs in the process of `ashlar bench`; for the rebuild in a daemon. Both are bound to the same core. A rate is
-# requests a second, of a rebuild bytes a second. ASHLAR names the program (default: target/release/ashlar).
+# Ashlar runs in the process of `ashlar bench`. Both are bound to the same core. A rate is requests a second, of a
+# rebuild bytes a second. ASHLAR names the program (default: target/release/ashlar).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 FOLDER=${1:?a folder for the kernel} TURNS=${2:-5} SECONDS_EACH=${3:-2}
 export ASHLAR
 ASHLAR=$(realpath "${ASHLAR:-target/release/ashlar}")
 WORK=$(mktemp -d)
-DAEMON=
-trap '[ -z "$DAEMON" ] || { kill "$DAEMON"; wait "$DAEMON" || true; }; rm -rf "$WORK"' EXIT
+trap 'rm -rf "$WORK"' EXIT
 
 LOADS="random 4 KiB reads|-b 4K -d 32 --random
 random 4 KiB writes|-b 4K -d 32 --random --write
@@ -32,25 +31,9 @@ bench() { # bench POLICY: each load once
   done <<<"$LOADS"
 }
 
-rebuild() { # one member of 1 GiB, half of it written
-  local began bytes member
-  export ASHLAR_SOCKET=$WORK/control.sock
-  taskset -c 0 "$ASHLAR" serve --no-pin --workers 1 --nbd "unix:$WORK/nbd.sock" >"$WORK/log" 2>&1 &
-  DAEMON=$!
-  until "$ASHLAR" status >/dev/null 2>&1; do kill -0 "$DAEMON"; sleep 0.1; done
-  # shellcheck disable=SC2046 # Six words.
-  "$ASHLAR" create tank --level 6 $(yes memory:1G | head -6) >/dev/null
-  member=$("$ASHLAR" status --json | jq '.arrays[0].volume_bytes / 4')
-  head -c 2G /dev/urandom | nbdcopy - "nbd+unix:///tank?socket=$WORK/nbd.sock"
-  bytes=$((2 * 1024 * 1024 * 1024 / 4))
-  [ "$bytes" -lt "${member%.*}" ]
-  "$ASHLAR" fail tank 1 >/dev/null
-  began=$(date +%s%N)
-  "$ASHLAR" replace tank 1 memory:1G --wait >/dev/null
-  echo "log|rebuild|$((bytes * 1000 / (($(date +%s%N) - began) / 1000000)))"
-  kill "$DAEMON"
-  wait "$DAEMON" || true
-  DAEMON=
+rebuild() { # 512 MiB of one member
+  taskset -c 0 "$ASHLAR" bench -n 6 --workers 1 --rebuild --span 2G --json </dev/null |
+    jq -r '"log|rebuild|\(.member_bytes_per_second | floor)"'
 }
 
 for _ in $(seq "$TURNS"); do
