@@ -413,8 +413,8 @@ fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
         ),
         (
             &["serve", "--workers", "0"],
-            "ashlar: invalid value '0' for '--workers <COUNT>': 0 is not in 1..=65535; \
-             nothing was done; see 'ashlar serve --help'",
+            "ashlar: invalid value '0' for '--workers <COUNT|CORES>': 0 workers are not possible: \
+             take 1 or more; nothing was done; see 'ashlar serve --help'",
         ),
         (
             &[],

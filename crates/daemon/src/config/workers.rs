@@ -32,8 +32,10 @@ impl FromStr for Workers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Workers, String> {
-        if let Ok(count) = text.parse() {
-            return Ok(Workers::Count(count));
+        match text.parse() {
+            Ok(0) => return Err("0 workers are not possible: take 1 or more".to_owned()),
+            Ok(count) => return Ok(Workers::Count(count)),
+            Err(_) => {}
         }
         let mut cores = Vec::new();
         for part in text.split(',') {
@@ -64,7 +66,7 @@ mod tests {
         assert_eq!(said("4"), Ok(Workers::Count(4)));
         assert_eq!(said("4-4"), Ok(Workers::Cores(vec![4])));
         assert_eq!(said("8-10,0-1,5"), Ok(Workers::Cores(vec![0, 1, 5, 8, 9, 10])));
-        for wrong in ["", "-1", "3-1", "1,", "a-b", "0-9999999", "1,0-2", "65536"] {
+        for wrong in ["", "0", "-1", "3-1", "1,", "a-b", "0-9999999", "1,0-2", "65536"] {
             assert!(said(wrong).is_err(), "{wrong}");
         }
     }
