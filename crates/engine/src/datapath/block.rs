@@ -36,7 +36,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 
-/// One write in this many is timed answer by answer, so that members can be compared.
+/// One write in this many of an array without log is timed answer by answer, so that members can be
+/// compared.
 const TIMED_EVERY: u64 = 4;
 
 /// What came of it.
@@ -272,7 +273,8 @@ fn keep_blocks(local: &LocalArray, pieces: &mut PerStrip<Buf>) {
 /// Whether it is the turn of this write to be timed.
 fn is_timed(local: &LocalArray) -> bool {
     let turn = local.writes_awaited.replace(local.writes_awaited.get().wrapping_add(1));
-    turn.is_multiple_of(TIMED_EVERY)
+    // With a log slow members are to be told as soon as by the general path.
+    local.log().is_some() || turn.is_multiple_of(TIMED_EVERY)
 }
 
 /// Read into each of the blocks, which are taken.
