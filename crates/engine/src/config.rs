@@ -31,8 +31,7 @@ pub type Signatures = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 pub struct EngineConfig {
     /// Workers, one thread and one ring each.
     pub worker_count: usize,
-    /// Cores that workers are bound to, in turn; if it is empty, none is bound. What a bound worker
-    /// allocates lies on the NUMA node of its core.
+    /// Cores that workers are bound to, in turn; if it is empty, none is bound.
     pub cores: Vec<usize>,
     /// Memory for request payloads on each worker, bytes.
     pub payload_bytes: usize,
