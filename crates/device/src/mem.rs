@@ -22,7 +22,8 @@ const PAGE_BYTES: usize = 64 << 10;
 /// of memory each, and 32 pages of ours on one of the processor's.
 const MAPPING_BYTES: usize = 2 << 20;
 
-/// Writes of at least this go past the caches.
+/// Writes of at least this go past the caches, as they do to a drive: nobody reads them soon, and
+/// what they overwrite is in none. Small ones often change what has just been read.
 const STREAMED_BYTES: usize = 16 << 10;
 
 type Page = RwLock<Option<BufMut>>;
@@ -88,13 +89,19 @@ impl Shared {
     }
 
     fn write(&self, offset: usize, source: &[u8]) {
-        self.write_joined(offset, [source]);
+        self.write_joined(offset, source.len(), [source]);
     }
 
-    /// Sources, one behind the other. A page is held until the sources leave it: to let go of it
+    /// Sources of `bytes` in all, one behind the other. A page is held until the sources leave it: to let go of it
     /// waits for all that was copied to memory that no cache held, and a batch of the log has a
     /// source for each block.
-    fn write_joined<'s>(&self, offset: usize, sources: impl IntoIterator<Item = &'s [u8]>) {
+    fn write_joined<'s>(
+        &self,
+        offset: usize,
+        bytes: usize,
+        sources: impl IntoIterator<Item = &'s [u8]>,
+    ) {
+        let store = if bytes < STREAMED_BYTES { <[u8]>::copy_from_slice } else { copy_past_caches };
         let mut at = offset;
         let mut held: Option<(usize, RwLockWriteGuard<'_, Option<BufMut>>)> = None;
         for source in sources {
@@ -154,7 +161,8 @@ impl Shared {
                 Outcome::done(None)
             }
             Command::WriteParts { parts, .. } => {
-                self.write_joined(to_usize(offset), parts.iter().map(|part| &**part));
+                let bytes = parts.iter().map(|part| part.len()).sum();
+                self.write_joined(to_usize(offset), bytes, parts.iter().map(|part| &**part));
                 Outcome::done(None)
             }
             Command::Flush => Outcome::done(None),
@@ -163,16 +171,6 @@ impl Shared {
                 Outcome::done(None)
             }
         }
-    }
-}
-
-/// Large pieces go past the caches, as they do to a drive: nobody reads them soon, and what they
-/// overwrite is in none. Small ones often change what has just been read.
-fn store(target: &mut [u8], source: &[u8]) {
-    if source.len() < STREAMED_BYTES {
-        target.copy_from_slice(source);
-    } else {
-        copy_past_caches(target, source);
     }
 }
 
