@@ -8,16 +8,19 @@
 //! - `figures` what is reported
 //! - `hollow`  members that forget
 //! - `rebuild` members that are rebuilt instead of a load
+//! - `slow`    members that answer as late as a drive
 //! - [`via`]   the same through an export
 
 mod clients;
 mod figures;
 mod hollow;
 mod rebuild;
+mod slow;
 pub mod via;
 
 pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
 pub use rebuild::RebuildResult;
+pub use slow::AnswerTimes;
 
 use crate::{config, convert};
 use ashlar_api::v1::array::{Policy, Switch};
@@ -31,6 +34,7 @@ use ashlar_volume::VolumeError;
 use clients::{FILL_BYTES, Part, drive, fill};
 use figures::{Look, Looks, summary};
 use hollow::HollowOpener;
+use slow::SlowOpener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +52,8 @@ const MEMBER_MIB_MORE: u64 = 8 << 10;
 pub enum Members {
     /// Memory of this process.
     Memory,
+    /// The same, answering late.
+    Slow(AnswerTimes),
     /// Nothing: they keep their metadata and forget data at once.
     Null,
     /// These devices; everything on them is lost.
@@ -172,6 +178,7 @@ fn on_own_engine<T>(
     let hollow = Arc::new(HollowOpener::new());
     let opener: Arc<dyn Opener> = match &spec.members {
         Members::Null => Arc::<HollowOpener>::clone(&hollow),
+        Members::Slow(times) => Arc::new(SlowOpener::new(*times)),
         Members::Memory | Members::Devices(_) => Arc::new(PathOpener::new()),
     };
     let mut config = EngineConfig::new(opener);
@@ -250,7 +257,7 @@ fn devices(spec: &BenchSpec) -> Vec<String> {
         (0..spec.member_count).map(|at| format!("{kind}{at}:{member_mib}MiB")).collect()
     };
     match &spec.members {
-        Members::Memory => named("mem:m"),
+        Members::Memory | Members::Slow(_) => named("mem:m"),
         Members::Null => named("null:m"),
         Members::Devices(devices) => devices.clone(),
     }
@@ -309,7 +316,7 @@ fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BenchSpec, Load, Members, run, run_rebuild};
+    use super::{AnswerTimes, BenchSpec, Load, Members, run, run_rebuild};
     use ashlar_layout::Level;
     use std::time::Duration;
 
@@ -395,6 +402,18 @@ mod tests {
         let degraded =
             run(&BenchSpec { load, lost: 2, ..spec(Members::Memory) }).expect("measured");
         assert!(degraded.member_reads_per_request > 1.1, "{degraded:?}");
+    }
+
+    #[test]
+    fn a_request_takes_as_long_as_the_members_that_it_waits_for() {
+        let times = AnswerTimes { read: Duration::from_millis(3), write: Duration::from_millis(1) };
+        let slow = spec(Members::Slow(times));
+        let read = Load { is_write: false, is_random: true, ..slow.load };
+        let read = run(&BenchSpec { load: read, ..slow.clone() }).expect("measured");
+        assert!(read.latency.us_p50 >= 3_000, "{read:?}");
+        // Three are read side by side, then logged, then written.
+        let written = run(&slow).expect("measured");
+        assert!(written.latency.us_p50 >= 5_000, "{written:?}");
     }
 
     #[test]

@@ -7,7 +7,9 @@ use ashlar_api::codes;
 use ashlar_api::v1::array::{Policy, Switch};
 use ashlar_api::words::grouped;
 use ashlar_daemon::bench::via::{self, Figures, Via, ViaResult, ViaSpec};
-use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members, RebuildResult};
+use ashlar_daemon::bench::{
+    self, AnswerTimes, BenchResult, BenchSpec, Load, Members, RebuildResult,
+};
 use ashlar_layout::Level;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
@@ -37,6 +39,12 @@ pub struct Args {
     /// Use null members, which drop all data, to measure the engine alone.
     #[arg(long)]
     null: bool,
+
+    /// Let memory devices answer as late as drives: after so many microseconds to a read, and to
+    /// any other command.
+    #[arg(long, value_name = "READ:WRITE", value_parser = answer_times)]
+    #[arg(conflicts_with_all = ["null", "devices", "via"])]
+    latency_us: Option<AnswerTimes>,
 
     /// How many members to make: memory devices or, with --null, null members.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
@@ -187,7 +195,25 @@ impl ViaName {
     }
 }
 
+fn answer_times(written: &str) -> Result<AnswerTimes, String> {
+    let parsed = written.split_once(':').and_then(|(read, write)| {
+        let us = |count: &str| count.parse().ok().map(Duration::from_micros);
+        Some(AnswerTimes { read: us(read)?, write: us(write)? })
+    });
+    parsed.ok_or_else(|| "write two whole numbers, for example 80:15".to_owned())
+}
+
 impl Args {
+    fn members(&self) -> Result<Members, Fault> {
+        if self.null {
+            return Ok(Members::Null);
+        }
+        if !self.devices.is_empty() {
+            return Ok(Members::Devices(devices(&self.devices)?));
+        }
+        Ok(self.latency_us.map_or(Members::Memory, Members::Slow))
+    }
+
     fn spec(&self) -> Result<BenchSpec, Fault> {
         let is_whole =
             self.bytes.0 > 0 && self.bytes.0.is_multiple_of(4096) && self.bytes.0 <= 1 << 20;
@@ -199,11 +225,7 @@ impl Args {
             ));
         }
         Ok(BenchSpec {
-            members: match (self.null, self.devices.is_empty()) {
-                (true, _) => Members::Null,
-                (false, true) => Members::Memory,
-                (false, false) => Members::Devices(devices(&self.devices)?),
-            },
+            members: self.members()?,
             member_count: self.raid_devices,
             level: self.level,
             parity: self.parity,
