@@ -7,6 +7,7 @@
 //! - `reconstruct`  parts of a stripe that cannot be read straight, on the stripe's owner
 //! - `write`        the story of one stripe write
 //! - `block`        the same for one block of a healthy stripe, in fewer steps
+//! - `block_sums`   its checksums
 //! - `clock`        how long its stages take
 //! - `edges`        complete a write of partial blocks
 //! - `merge`        pieces of a sequential stream become full stripes; `streams`   which streams
@@ -24,6 +25,7 @@
 
 mod avoid;
 mod block;
+mod block_sums;
 mod clock;
 mod edges;
 pub(crate) mod flush;

@@ -21,12 +21,29 @@ mod stores {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
     const STORE_BYTES: usize = size_of::<__m128i>();
+    /// A line of the caches: its stores follow each other without a look at what is left.
+    const LINE_BYTES: usize = 64;
 
     /// Copies what whole stores can; returns how many bytes that were.
     pub(super) fn copy(target: &mut [u8], source: &[u8]) -> usize {
         if !target.as_ptr().cast::<__m128i>().is_aligned() {
             return 0;
         }
+        let (lines, rest) = target.as_chunks_mut::<LINE_BYTES>();
+        let (from_lines, from_rest) = source.as_chunks::<LINE_BYTES>();
+        for (to, from) in lines.iter_mut().zip(from_lines) {
+            store(to, from);
+        }
+        store(rest, from_rest);
+        // Such stores keep no order with later ones, an unlock among them, until a fence.
+        // SAFETY: every x86-64 processor has SSE.
+        unsafe { _mm_sfence() };
+        target.len() / STORE_BYTES * STORE_BYTES
+    }
+
+    /// The whole stores of an aligned target.
+    #[inline]
+    fn store(target: &mut [u8], source: &[u8]) {
         for (to, from) in target.chunks_exact_mut(STORE_BYTES).zip(source.chunks_exact(STORE_BYTES))
         {
             // SAFETY: `from` has the 16 bytes, of any alignment.
@@ -35,10 +52,6 @@ mod stores {
             // all are.
             unsafe { _mm_stream_si128(to.as_mut_ptr().cast(), value) };
         }
-        // Such stores keep no order with later ones, an unlock among them, until a fence.
-        // SAFETY: every x86-64 processor has SSE.
-        unsafe { _mm_sfence() };
-        target.len() / STORE_BYTES * STORE_BYTES
     }
 }
 

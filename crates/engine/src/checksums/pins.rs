@@ -8,7 +8,7 @@
 
 use super::load::{begin, load};
 use super::page::Page;
-use super::{are_mostly_dirty, block_in, sum_of};
+use super::{Judgement, are_mostly_dirty, block_in, judge, sum_of};
 use crate::array::Array;
 use crate::blame::{FailedMembers, blame, take_out_failed};
 use crate::checksums::page::Key;
@@ -152,6 +152,26 @@ async fn fetch(
 }
 
 impl Pins {
+    /// Hold the page of a block from now on; `None` if it is not in memory.
+    #[inline]
+    pub(crate) fn hold(&mut self, array: &Array, owner: MemberDevice, number: u64) -> Option<()> {
+        let page = array.checksums.as_ref()?.cache.get(Key::new(owner, locate(number).0))?;
+        self.add(page);
+        Some(())
+    }
+
+    /// Whether a block is what was written there, by its page; `None` if that is not held.
+    #[inline]
+    pub(crate) fn is_right(&self, owner: MemberDevice, number: u64, block: &[u8]) -> Option<bool> {
+        let (page, entry) = locate(number);
+        let page = self.page(Key::new(owner, page))?;
+        Some(judge(owner, number, block, page.sum(entry)) == Judgement::Right)
+    }
+
+    fn page(&self, key: Key) -> Option<&Arc<Page>> {
+        self.pages.iter().find(|page| page.key == key)
+    }
+
     fn add(&mut self, page: Arc<Page>) {
         self.pages.push(page);
     }
@@ -166,7 +186,7 @@ impl Pins {
             let key = Key::new(noted.owner, page);
             if known.is_none_or(|known| known.key != key) {
                 known.inspect(|known| sums.cache.note_dirty(known));
-                known = self.pages.iter().find(|page| page.key == key);
+                known = self.page(key);
             }
             if let Some(page) = known {
                 page.set(entry, sum_of(noted.owner.member, number, block));

@@ -1,5 +1,5 @@
 //! The most frequent small write, in as few steps as it takes: one block of a healthy stripe, with
-//! all parity, on an array without checksums.
+//! all parity.
 //!
 //! What must stay true: it does what steps 5 to 12 of [`write_stripe`](super::write) would do, in
 //! their order and under the same lock. The plan is the general one
@@ -12,9 +12,10 @@
 use super::clock::StageClock;
 use super::gather::{NotRead, judge};
 use super::store::{NoRoom, Writes};
-use super::{log, parity_only};
+use super::{block_sums, log, parity_only};
 use crate::blame::{FailedMembers, blame};
 use crate::canary::{Canary, sings};
+use crate::checksums::pins::Pins;
 use crate::datapath::payload::Payload;
 use crate::local_array::{LocalArray, Starter};
 use crate::log::update::{NewUpdate, Piece};
@@ -48,6 +49,8 @@ pub(super) enum Written {
     /// Its record is on some devices and not on others, and no member could be put out for that.
     /// Nothing is in place.
     Unrecorded(VolumeErrorKind),
+    /// Nothing has changed: the array cannot do without a device whose checksums cannot be had.
+    Refused(VolumeErrorKind),
     /// Nothing has changed: these strips could not be read.
     Unread(Missing),
 }
@@ -123,7 +126,6 @@ pub(super) fn plan(local: &LocalArray, payload: &Payload, is_written: bool) -> O
     let is_plain = payload.extent.bytes == BLOCK_BYTES
         && is_written
         && (local.log().is_none() || has_plain_records(local, stripe))
-        && array.checksums.is_none()
         && array.missing_slots() == 0;
     if !is_plain {
         return None;
@@ -138,12 +140,12 @@ fn has_plain_records(local: &LocalArray, stripe: Stripe) -> bool {
 }
 
 /// The strips of the update, in the order in which this file lists things.
-fn strips(update: BlockUpdate) -> impl Iterator<Item = StripIdx> {
+pub(super) fn strips(update: BlockUpdate) -> impl Iterator<Item = StripIdx> {
     std::iter::once(update.strip).chain(update.parity.iter())
 }
 
 /// Where the row of each strip lies, bytes from the member's start.
-type Places = PerStrip<(MemberIdx, u64)>;
+pub(super) type Places = PerStrip<(MemberIdx, u64)>;
 
 /// Where it may be read. Since the plan was made another device may have come into a slot, with
 /// nothing on it.
@@ -188,12 +190,24 @@ pub(super) async fn write(
     local.counts().write_member_reads.add(to_u64(count));
     let is_timed = is_timed(local);
     let read_places = readable_places(local, stripe, update);
+    let pins = match local.array.checksums {
+        None => None,
+        Some(_) => match Box::pin(block_sums::hold(local, stripe, update, &read_places)).await {
+            Ok(pins) => pins,
+            Err(error) => return Written::Refused(error),
+        },
+    };
     let mut commands = Commands::new(local, count, is_timed);
     start_reads(local, &read_places, &mut blocks[..count], &mut commands);
     if !commands.group.has_all() {
         commands.end(local).await;
     }
-    let missing = old_blocks(local, update, &mut commands, &mut blocks);
+    let mut missing = old_blocks(local, update, &mut commands, &mut blocks);
+    if let Some(pins) = &pins {
+        // Boxed for those that keep no checksums: their future stays small.
+        let unproven = unproven(local, update, pins, &commands, &read_places, &blocks);
+        missing = missing.and(Box::pin(unproven).await);
+    }
     if !missing.all().is_empty() {
         return Written::Unread(missing);
     }
@@ -222,18 +236,20 @@ pub(super) async fn write(
         || local.array.moves_strips()
         || local.has_replacements() && places.iter().flatten().any(is_replaced);
     if is_elsewhere {
-        let failed = Box::pin(store_twice(local, stripe, update, pieces)).await;
+        let failed = Box::pin(store_twice(local, stripe, update, pieces, pins)).await;
         return Written::Stored(Some(failed.into()), recorded);
     }
-    let stored = pieces.iter().map(|piece| usize::from(piece.is_some())).sum();
-    commands.begin_again(local, stored);
+    commands.begin_again(local, if sings(Canary::ParityNotStored) { 1 } else { count });
     start_writes(local, &places, &pieces, &mut commands);
     if !commands.group.has_all() {
         commands.end(local).await;
     }
     let bad = bad_writes(local, &mut commands);
+    if let Some(pins) = &pins {
+        note_stored(local, pins, &commands, &places, &pieces, &bad);
+    }
     if !bad.is_empty() {
-        let failed = Box::pin(blame_all(local, &places, &pieces, bad)).await;
+        let failed = Box::pin(blame_all(local, &places, &pieces, bad, pins)).await;
         return Written::Stored(Some(failed.into()), recorded);
     }
     keep_blocks(local, &mut pieces);
@@ -328,6 +344,31 @@ fn old_blocks(
     missing
 }
 
+/// Of the blocks that were read, those that are not what was written there.
+async fn unproven(
+    local: &Rc<LocalArray>,
+    update: BlockUpdate,
+    pins: &Pins,
+    reads: &Commands,
+    places: &Places,
+    blocks: &PerStrip<BufMut>,
+) -> Missing {
+    let mut missing = Missing::default();
+    for (at, strip) in strips(update).enumerate() {
+        let (Some(owner), Some((_, offset)), Some(block)) =
+            (reads.owners[at], places[at], &blocks[at])
+        else {
+            continue;
+        };
+        match pin!(block_sums::prove(local, pins, owner, offset, block)).await {
+            Ok(()) => {}
+            Err(NotRead::Broken) => missing.broken = missing.broken.with(strip),
+            Err(_) => missing.failed = missing.failed.with(strip),
+        }
+    }
+    missing
+}
+
 /// Bring the parity blocks up to date, where they lie.
 fn compute(
     local: &LocalArray,
@@ -402,6 +443,26 @@ fn bad_writes(local: &LocalArray, writes: &mut Commands) -> Bad {
     bad
 }
 
+/// What was stored has these checksums from now on.
+fn note_stored(
+    local: &LocalArray,
+    pins: &Pins,
+    writes: &Commands,
+    places: &Places,
+    pieces: &PerStrip<Buf>,
+    bad: &Bad,
+) {
+    for (at, piece) in pieces.iter().enumerate() {
+        let (Some(owner), Some((_, offset)), Some(piece)) = (writes.owners[at], places[at], piece)
+        else {
+            continue;
+        };
+        if bad.iter().all(|failed| failed.0 != at) {
+            block_sums::note(local, pins, owner, offset, piece);
+        }
+    }
+}
+
 /// Writes that failed.
 type Bad = SmallVec<[(usize, MemberDevice, Fault); GROUP_MAX]>;
 
@@ -421,20 +482,22 @@ async fn blame_all(
     places: &Places,
     pieces: &PerStrip<Buf>,
     bad: Bad,
+    pins: Option<Pins>,
 ) -> FailedMembers {
     let (mut failed, mut without_room) = (FailedMembers::new(), NoRoom::new());
+    let mut writes = Writes::noting(local, pins);
     for (at, owner, fault) in bad {
         let target = WriteTarget::current(owner);
         let again = pieces[at].clone().filter(|_| fault.kind == FaultKind::NoSpace);
         match again.zip(places[at]) {
             Some((again, (_, offset))) => {
-                without_room.push((at, target, (offset, again)));
+                writes.note(&local.array, owner, offset, &again);
+                without_room.push((without_room.len(), target, (offset, again)));
             }
             None => blame(local, target, fault, &mut failed).await,
         }
     }
     if !without_room.is_empty() {
-        let writes = Writes::noting(local, None);
         writes.store_when_there_is_room(local, without_room, &mut failed).await;
     }
     failed
@@ -446,8 +509,9 @@ async fn store_twice(
     stripe: Stripe,
     update: BlockUpdate,
     pieces: PerStrip<Buf>,
+    pins: Option<Pins>,
 ) -> FailedMembers {
-    let mut writes = Writes::noting(local, None);
+    let mut writes = Writes::noting(local, pins);
     for (strip, piece) in strips(update).zip(pieces) {
         if let Some(bytes) = piece {
             writes.start(local, stripe, Piece::new(strip, update.rows, bytes));

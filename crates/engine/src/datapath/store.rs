@@ -253,7 +253,7 @@ impl Writes {
         }
     }
 
-    fn note(&mut self, array: &Array, owner: MemberDevice, offset: u64, bytes: &Buf) {
+    pub(super) fn note(&mut self, array: &Array, owner: MemberDevice, offset: u64, bytes: &Buf) {
         if let Some((_, noted)) = &mut self.noted {
             let block = (offset - array.data_offset) / ashlar_units::BLOCK_BYTES;
             noted.push(Noted::new(owner, block, bytes.clone()));

@@ -81,6 +81,9 @@ pub(crate) async fn write_stripe(
     // What failed of a gather that was before the general way's, as in it.
     let mut unread = None;
     if let Some(update) = block::plan(local, &payload, is_written) {
+        if local.array.checksums.is_some() {
+            Box::pin(pins::before_write(local)).await?;
+        }
         let written = {
             // Pinned where it is: what is awaited by value is moved first.
             let writing = pin!(block::write(local, update, &payload, &mut clock));
@@ -88,6 +91,7 @@ pub(crate) async fn write_stripe(
         };
         match written {
             block::Written::Unread(missing) => unread = Some(missing.all()),
+            block::Written::Refused(error) => return Err(error),
             block::Written::Unrecorded(error) => {
                 return done_or_distrust(local, stripe, Err(error)).await;
             }
