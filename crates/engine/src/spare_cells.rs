@@ -47,6 +47,8 @@ struct State {
     moving: Range<u64>,
     /// The map that an update of the superblocks brings which is being written.
     coming: Option<Declustered>,
+    /// The table that pages say which are being written: a start may find them or those before.
+    coming_table: Option<SpareTable>,
 }
 
 /// The table while it is looked at.
@@ -127,7 +129,13 @@ impl SpareCells {
             has_losses: AtomicBool::new(!table.is_empty()),
             is_growing: AtomicBool::new(map != asked),
             version: AtomicU64::new(0),
-            state: RwLock::new(State { map, table, moving: 0..0, coming: None }),
+            state: RwLock::new(State {
+                map,
+                table,
+                moving: 0..0,
+                coming: None,
+                coming_table: None,
+            }),
             counted: Mutex::default(),
         }
     }
@@ -154,6 +162,13 @@ impl SpareCells {
     pub(crate) fn set_coming(&self, map: Declustered) {
         self.state.write().unwrap_or_else(PoisonError::into_inner).coming = Some(map);
         self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Coordinator only: pages that say this are being written, or are no more. A member that is
+    /// lost meanwhile must not be needed by either table.
+    pub(crate) fn set_coming_table(&self, table: Option<SpareTable>) {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).coming_table = table;
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Coordinator only: a growth has come this far.
@@ -239,21 +254,24 @@ impl SpareCells {
     /// Strips that some stripe lacks at most when these members are gone besides what the table
     /// says; exact only up to what parity replaces.
     pub(crate) fn most_lost(&self, is_gone: impl Fn(MemberIdx) -> bool) -> usize {
-        let (map, coming) = {
-            let state = self.state();
-            (state.map, state.coming)
-        };
-        let gone: Vec<bool> =
-            (0..map.members()).map(|at| is_gone(MemberIdx::from_at(at))).collect();
-        let parity = map.parts().parity_strips;
-        let version = self.version();
+        let members = self.map().members();
+        let gone: Vec<bool> = (0..members).map(|at| is_gone(MemberIdx::from_at(at))).collect();
+        // Before the state is looked at: what is counted from an earlier one is never kept.
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = self.version();
         let is_it = |it: &&Counted| it.version == version && it.gone == gone;
         if let Some(known) = counted.iter().find(is_it) {
             return known.most;
         }
-        let lost_by = |map| self.table().most_lost(map, |member| gone[member.at()], parity);
-        let most = coming.iter().map(lost_by).fold(lost_by(&map), usize::max);
+        let state = self.state();
+        let State { map, table, coming, coming_table, .. } = &*state;
+        let parity = map.parts().parity_strips;
+        let tables = || std::iter::once(table).chain(coming_table);
+        let lost_by = |map: &Declustered| {
+            tables().map(|table| table.most_lost(map, |member| gone[member.at()], parity)).max()
+        };
+        let most = lost_by(map).max(coming.as_ref().and_then(lost_by)).unwrap_or(0);
+        drop(state);
         if counted.len() == COUNTS_KEPT {
             counted.pop_front();
         }

@@ -7,7 +7,7 @@
 //!   No record of the log that was there then counts any more (rule 5). The page is durable on all
 //!   members. No member was lost meanwhile.
 //! - Until then writes go to the old place and to the new one, so it does not matter which of the
-//!   two a start after a crash finds.
+//!   two a start after a crash finds. A member that is lost meanwhile is needed by neither.
 //! - No page says that a cell is in place on a device that was there earlier: pages are stored anew
 //!   before a device joins.
 //! - Of the two places of a page the one with the newest content is never written over.
@@ -116,6 +116,14 @@ pub(crate) async fn commit(
     if !settle(local).await {
         return Err(ArrayLost);
     }
+    {
+        // A member that was lost since `next` was made is not to be found in place by a start.
+        let _gate = local.coordinator().gate.acquire().await;
+        if cells.version() != version {
+            return Ok(false);
+        }
+        cells.set_coming_table(Some(next.clone()));
+    }
     let pages = changed_pages(local, cells, &next);
     if !sings(Canary::CellFlippedUnrecorded) && !store(local, pages).await {
         return Err(ArrayLost);
@@ -132,6 +140,7 @@ pub(crate) async fn commit(
     if !is_current {
         store_all(local).await?;
     }
+    cells.set_coming_table(None);
     Ok(is_current)
 }
 
