@@ -19,6 +19,13 @@ use std::time::Duration;
 const STRIP_BYTES: u64 = 4096;
 const DISK_BYTES: u64 = 5 << 20;
 const BYTES_PER_SECOND: u64 = 2 << 20;
+
+/// How many times that size members have: with few strips chance deals them out less evenly.
+fn member_size() -> u64 {
+    let asked = std::env::var("ASHLAR_REBUILD_SIZE").ok();
+    asked.map_or(1, |times| times.parse().expect("ASHLAR_REBUILD_SIZE is a whole number"))
+}
+
 /// The member that is lost.
 const LOST: MemberIdx = MemberIdx(7);
 
@@ -141,7 +148,8 @@ struct Rate {
 /// The rebuild of a member of this many, with the bytes that the flat group needed.
 fn is_as_foretold(members: usize, spare_columns: usize, cell_rows: u64) -> Rate {
     // More of them, so that there are some of each member's.
-    let disk_bytes = if cell_rows > 16 { 4 * DISK_BYTES } else { DISK_BYTES };
+    let times = if cell_rows > 16 { 4 } else { member_size() };
+    let disk_bytes = times * DISK_BYTES;
     let done = rebuild(&pool(members, spare_columns, cell_rows), disk_bytes, 40);
     let load = foretold(&done.geometry, done.written);
     let expected: Vec<[u64; 2]> =
@@ -156,7 +164,7 @@ fn is_as_foretold(members: usize, spare_columns: usize, cell_rows: u64) -> Rate 
     let most = survivors.clone().max().map_or(0.0, |most| *most as f64 / mean);
     // Some have no strip of these few cells, if cells are large.
     assert!(survivors.count() == members - 1 || cell_rows > 1, "all others help");
-    let flat = rebuild(&flat(10), DISK_BYTES, 41);
+    let flat = rebuild(&flat(10), member_size() * DISK_BYTES, 41);
     let sum = |at: usize| flat.passed.iter().map(|it| it[at]).sum::<u64>();
     assert_eq!([sum(0), sum(1)], [8 * flat.written, flat.written], "a flat group does as much");
     let rate = |strips: u64, took: Duration| strips as f64 / took.as_secs_f64();
