@@ -92,16 +92,17 @@ impl Shared {
         self.write_joined(offset, source.len(), [source]);
     }
 
-    /// Sources of `bytes` in all, one behind the other. A page is held until the sources leave it: to let go of it
-    /// waits for all that was copied to memory that no cache held, and a batch of the log has a
-    /// source for each block.
+    /// Sources of `bytes` in all, one behind the other. A page is held until the sources leave it:
+    /// to let go of it waits for all that was copied to memory that no cache held, and a batch of
+    /// the log has a source for each block.
     fn write_joined<'s>(
         &self,
         offset: usize,
         bytes: usize,
         sources: impl IntoIterator<Item = &'s [u8]>,
     ) {
-        let store = if bytes < STREAMED_BYTES { <[u8]>::copy_from_slice } else { copy_past_caches };
+        let is_small = bytes < STREAMED_BYTES;
+        let store = if is_small { <[u8]>::copy_from_slice } else { copy_past_caches };
         let mut at = offset;
         let mut held: Option<(usize, RwLockWriteGuard<'_, Option<BufMut>>)> = None;
         for source in sources {

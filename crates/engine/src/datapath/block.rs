@@ -61,6 +61,8 @@ type PerStrip<T> = [Option<T>; GROUP_MAX];
 /// Commands of one update under way, and when they began.
 struct Commands {
     group: Group<Outcome>,
+    /// Where each goes.
+    places: StripPlaces,
     owners: PerStrip<MemberDevice>,
     began: Nanos,
     is_timed: bool,
@@ -70,9 +72,10 @@ struct Commands {
 
 impl Commands {
     #[inline]
-    fn new(local: &LocalArray, count: usize, is_timed: bool) -> Commands {
+    fn new(local: &LocalArray, places: StripPlaces, count: usize, is_timed: bool) -> Commands {
         let (group, began) = (local.worker.outcomes.group(count), local.worker.handle.turn_now());
-        Commands { group, owners: [None; GROUP_MAX], began, is_timed, answered: [began; GROUP_MAX] }
+        let (owners, answered) = ([None; GROUP_MAX], [began; GROUP_MAX]);
+        Commands { group, places, owners, began, is_timed, answered }
     }
 
     /// The same for other commands, when all of these have ended and their answers are taken.
@@ -145,12 +148,12 @@ pub(super) fn strips(update: BlockUpdate) -> impl Iterator<Item = StripIdx> {
 }
 
 /// Where the row of each strip lies, bytes from the member's start.
-pub(super) type Places = PerStrip<(MemberIdx, u64)>;
+pub(super) type StripPlaces = PerStrip<(MemberIdx, u64)>;
 
 /// Where it may be read. Since the plan was made another device may have come into a slot, with
 /// nothing on it.
 #[inline]
-fn readable_places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> Places {
+fn readable_places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> StripPlaces {
     let array = &local.array;
     if array.missing_slots() == 0 && array.spare_cells.is_none() {
         return places(local, stripe, update);
@@ -164,7 +167,7 @@ fn readable_places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> P
 
 /// Where it is written.
 #[inline]
-fn places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> Places {
+fn places(local: &LocalArray, stripe: Stripe, update: BlockUpdate) -> StripPlaces {
     let own = local.array.places(stripe, strips(update), update.rows.start);
     let mut places = [None; GROUP_MAX];
     for (place, own) in places.iter_mut().zip(own) {
@@ -190,22 +193,22 @@ pub(super) async fn write(
     local.counts().write_member_reads.add(to_u64(count));
     let is_timed = is_timed(local);
     let read_places = readable_places(local, stripe, update);
-    let pins = match local.array.checksums {
-        None => None,
-        Some(_) => match Box::pin(block_sums::hold(local, stripe, update, &read_places)).await {
-            Ok(pins) => pins,
+    let mut pins = None;
+    if local.array.checksums.is_some() {
+        match Box::pin(block_sums::hold(local, stripe, update, &read_places)).await {
+            Ok(held) => pins = held,
             Err(error) => return Written::Refused(error),
-        },
-    };
-    let mut commands = Commands::new(local, count, is_timed);
-    start_reads(local, &read_places, &mut blocks[..count], &mut commands);
+        }
+    }
+    let mut commands = Commands::new(local, read_places, count, is_timed);
+    start_reads(local, &mut blocks[..count], &mut commands);
     if !commands.group.has_all() {
         commands.end(local).await;
     }
     let mut missing = old_blocks(local, update, &mut commands, &mut blocks);
     if let Some(pins) = &pins {
         // Boxed for those that keep no checksums: their future stays small.
-        let unproven = unproven(local, update, pins, &commands, &read_places, &blocks);
+        let unproven = unproven(local, update, pins, &commands, &blocks);
         missing = missing.and(Box::pin(unproven).await);
     }
     if !missing.all().is_empty() {
@@ -225,31 +228,30 @@ pub(super) async fn write(
     clock.lap(local, WriteStage::Log);
     // Where there are spare cells, that is asked anew: since it was read there, a strip may have
     // got another place.
-    let places = match local.array.spare_cells {
-        None => read_places,
-        Some(_) => places(local, stripe, update),
-    };
+    if local.array.spare_cells.is_some() {
+        commands.places = places(local, stripe, update);
+    }
     // Since the plan was made a member may have been lost, and its strips have got spare cells. Of
     // an array that grows, strips may be on their way to another place.
     let is_replaced = |place: &(MemberIdx, u64)| local.is_replaced(place.0);
     let is_elsewhere = local.array.missing_slots() != 0
         || local.array.moves_strips()
-        || local.has_replacements() && places.iter().flatten().any(is_replaced);
+        || local.has_replacements() && commands.places.iter().flatten().any(is_replaced);
     if is_elsewhere {
         let failed = Box::pin(store_twice(local, stripe, update, pieces, pins)).await;
         return Written::Stored(Some(failed.into()), recorded);
     }
     commands.begin_again(local, if sings(Canary::ParityNotStored) { 1 } else { count });
-    start_writes(local, &places, &pieces, &mut commands);
+    start_writes(local, &pieces, &mut commands);
     if !commands.group.has_all() {
         commands.end(local).await;
     }
     let bad = bad_writes(local, &mut commands);
     if let Some(pins) = &pins {
-        note_stored(local, pins, &commands, &places, &pieces, &bad);
+        note_stored(local, pins, &commands, &pieces, &bad);
     }
     if !bad.is_empty() {
-        let failed = Box::pin(blame_all(local, &places, &pieces, bad, pins)).await;
+        let failed = Box::pin(blame_all(local, &commands.places, &pieces, bad, pins)).await;
         return Written::Stored(Some(failed.into()), recorded);
     }
     keep_blocks(local, &mut pieces);
@@ -295,15 +297,10 @@ fn is_timed(local: &LocalArray) -> bool {
 
 /// Read into each of the blocks, which are taken.
 #[inline]
-fn start_reads(
-    local: &LocalArray,
-    places: &Places,
-    blocks: &mut [Option<BufMut>],
-    commands: &mut Commands,
-) {
+fn start_reads(local: &LocalArray, blocks: &mut [Option<BufMut>], commands: &mut Commands) {
     let (starter, mut started) = (local.starter(), 0);
     for (at, block) in blocks.iter_mut().enumerate() {
-        let Some((place, block)) = places[at].zip(block.take()) else {
+        let Some((place, block)) = commands.places[at].zip(block.take()) else {
             drop(commands.group.completion(at));
             continue;
         };
@@ -350,13 +347,12 @@ async fn unproven(
     update: BlockUpdate,
     pins: &Pins,
     reads: &Commands,
-    places: &Places,
     blocks: &PerStrip<BufMut>,
 ) -> Missing {
     let mut missing = Missing::default();
     for (at, strip) in strips(update).enumerate() {
         let (Some(owner), Some((_, offset)), Some(block)) =
-            (reads.owners[at], places[at], &blocks[at])
+            (reads.owners[at], reads.places[at], &blocks[at])
         else {
             continue;
         };
@@ -408,15 +404,10 @@ fn pieces(
 
 /// Store the pieces on devices that nothing replaces.
 #[inline]
-fn start_writes(
-    local: &LocalArray,
-    places: &Places,
-    pieces: &PerStrip<Buf>,
-    writes: &mut Commands,
-) {
+fn start_writes(local: &LocalArray, pieces: &PerStrip<Buf>, writes: &mut Commands) {
     let (starter, mut asked) = (local.starter(), 0);
-    for (at, place) in places.iter().enumerate() {
-        let (Some(place), Some(piece)) = (*place, &pieces[at]) else { continue };
+    for (at, piece) in pieces.iter().enumerate() {
+        let (Some(place), Some(piece)) = (writes.places[at], piece) else { continue };
         asked += 1;
         // A slot whose device has just been taken away is out: its content is carried by parity,
         // and the slots that were left out are recorded before the client is answered.
@@ -448,12 +439,12 @@ fn note_stored(
     local: &LocalArray,
     pins: &Pins,
     writes: &Commands,
-    places: &Places,
     pieces: &PerStrip<Buf>,
     bad: &Bad,
 ) {
     for (at, piece) in pieces.iter().enumerate() {
-        let (Some(owner), Some((_, offset)), Some(piece)) = (writes.owners[at], places[at], piece)
+        let (Some(owner), Some((_, offset)), Some(piece)) =
+            (writes.owners[at], writes.places[at], piece)
         else {
             continue;
         };
@@ -479,7 +470,7 @@ fn note_written(local: &LocalArray, writes: &Commands, at: usize, owner: MemberD
 /// device.
 async fn blame_all(
     local: &Rc<LocalArray>,
-    places: &Places,
+    places: &StripPlaces,
     pieces: &PerStrip<Buf>,
     bad: Bad,
     pins: Option<Pins>,

@@ -4,7 +4,7 @@
 //! What must stay true: the pages of all blocks that will be stored are held before the update is
 //! recorded. No parity is computed from a block that is not what was written there.
 
-use super::block::{Places, strips};
+use super::block::{StripPlaces, strips};
 use super::gather::NotRead;
 use crate::blame::read_failed;
 use crate::canary::{Canary, sings};
@@ -27,7 +27,7 @@ pub(super) async fn hold(
     local: &Rc<LocalArray>,
     stripe: Stripe,
     update: BlockUpdate,
-    places: &Places,
+    places: &StripPlaces,
 ) -> Result<Option<Pins>, VolumeErrorKind> {
     match held_at_once(local, places) {
         Some(pins) => Ok(Some(pins)),
@@ -40,7 +40,7 @@ pub(super) async fn hold(
 
 /// The same, where blocks are stored where they are read and nowhere else, and the pages are in
 /// memory.
-fn held_at_once(local: &LocalArray, places: &Places) -> Option<Pins> {
+fn held_at_once(local: &LocalArray, places: &StripPlaces) -> Option<Pins> {
     if local.array.spare_cells.is_some() || local.has_replacements() {
         return None;
     }
