@@ -225,9 +225,6 @@ pub struct CpuCost {
     /// The load generator's own user and system time, seconds: a column of its own, never the
     /// engine's cost.
     pub client_s: f64,
-    /// The system time in it, seconds.
-    #[serde(default)]
-    pub client_system_s: f64,
     /// Time of programs that are neither the load nor the engine, seconds.
     #[serde(default)]
     pub foreign_s: f64,

@@ -299,29 +299,6 @@ fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_
     has_all(&page, &wanted);
 }
 
-#[test]
-fn client_time_that_falls_while_the_load_rises_is_noted_on_its_figures() {
-    let mut run = two_engines();
-    run.records.clear();
-    for (at, (jobs, iops, system_s)) in [(1_u32, 1e5, 1.2), (2, 2e5, 0.4)].into_iter().enumerate() {
-        let mut reads = workload(&format!("rr-4k-j{jobs}"), "randread", 4096);
-        reads.jobs = jobs;
-        let mut record = round("md", &reads, ArrayCondition::Healthy, (0, iops));
-        if let Record::Measurement(measurement) = &mut record
-            && let Some(cpu) = &mut measurement.cpu
-        {
-            (cpu.client_s, cpu.client_system_s) = (system_s + 0.1, system_s);
-            measurement.evidence = u64::try_from(at).ok();
-        }
-        run.records.push(record);
-    }
-    let points = points::of(&run.records);
-    assert!(
-        points.iter().all(|point| point.findings.iter().any(|it| it.rule == "A02")),
-        "{points:?}"
-    );
-}
-
 /// Sentences and cells that each form of the report must have of [`with_everything`].
 const EVERYTHING: [&str; 3] = ["35.7 % ±", "client 18.9 %", "memory, bandwidth"];
 

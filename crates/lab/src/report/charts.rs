@@ -299,7 +299,7 @@ fn over_time(
 mod tests {
     #[test]
     fn every_chart_has_its_words() {
-        assert_eq!(super::WORDS.len(), 20);
+        assert_eq!(super::WORDS.len(), 17);
         let empty = super::WORDS.iter().find(|(_, it)| it.question.is_empty());
         assert!(empty.is_none(), "{empty:?}");
     }

@@ -1,11 +1,11 @@
 //! Figures over sizes, of the working set and of a block; and what the drives themselves did over
-//! time and over their width: fills, zones, cliffs, and the pace of each while all ran.
+//! time and over their width: cliffs, zones.
 //!
 //! What must stay true: an INVALID figure is drawn nowhere; where not all drives fit into a
 //! picture, the slowest and the fastest are in it, and all are in its table; a knee is marked where
 //! the same rule finds it that checks it.
 
-use super::chart::{Bar, Bars, Line, Lines};
+use super::chart::{Line, Lines};
 use super::charts::{self, Chart, ChartRow, Curves, SECONDS};
 use super::points::Point;
 use crate::fio::value;
@@ -20,12 +20,9 @@ use std::collections::BTreeMap;
 
 /// Drives that fit into one picture.
 const DRIVES_MAX: usize = 6;
-/// Targets whose two fills fit into one picture.
-const FILLED_MAX: usize = 24;
 
 pub fn all(points: &[Point]) -> Vec<Chart> {
-    let media = [first_writes, fills, zones, cliffs, pace].map(|chart| chart(points));
-    sweeps(points).into_iter().chain(media).collect()
+    sweeps(points).into_iter().chain([zones(points), cliffs(points)]).collect()
 }
 
 /// Something drawn about one drive, in bytes a second, and what its table says.
@@ -80,47 +77,6 @@ fn axes(x: &str) -> Lines {
     Lines { x: x.to_owned(), y: "MB/s".to_owned(), ..Lines::default() }
 }
 
-fn first_writes(points: &[Point]) -> Chart {
-    let series = ["first fill", "second fill"].map(str::to_owned).to_vec();
-    let (mut bars, mut rows) = (Bars { series, ..Bars::default() }, Vec::new());
-    let is_fill = |point: &Point, which: &str| point.workload.name == format!("fill-{which}");
-    let all: Vec<&Point> = of_stage(points, "precondition").collect();
-    for first in all.iter().filter(|point| is_fill(point, "first")) {
-        let second = all.iter().find(|it| is_fill(it, "second") && it.target() == first.target());
-        let Some(second) = second else { continue };
-        let (was, then) = (first.rate(), second.rate());
-        let ratio = if was > 0.0 { then / was } else { 0.0 };
-        let (one, other) = (units::bytes_per_s(was), units::bytes_per_s(then));
-        rows.push(row(first, format!("first {one}, second {other}: \u{d7}{ratio:.2}")));
-        let group = format!("{}, \u{d7}{ratio:.2}", first.target());
-        for (series, value, label) in [(0, was, one), (1, then, other)] {
-            bars.add(&group, Bar { series, value, label, samples: Vec::new() });
-        }
-    }
-    let more = bars.groups.len().saturating_sub(FILLED_MAX);
-    bars.groups.truncate(FILLED_MAX);
-    let mut chart = Chart::new("first-writes", |question| bars.svg(question), rows);
-    if more > 0 {
-        chart.left_out.push(format!("{more} more targets, which are in the table"));
-    }
-    chart
-}
-
-fn fills(points: &[Point]) -> Chart {
-    let told = of_stage(points, "precondition").filter_map(|point| {
-        let mut written = 0.0;
-        let mut series = charts::rates_of(point.rounds.last()?, 1.0);
-        for (at, rate) in &mut series {
-            written += *rate / 1e9;
-            *at = written;
-        }
-        let which = point.workload.name.replace("fill-", "");
-        let said = format!("{which} fill, GB: MB/s: {}", charts::shown(&series, "GB", 1e6));
-        Told::of(point, format!("{} {which}", point.target()), series, &said)
-    });
-    chart("fills", told.collect(), axes("GB written"))
-}
-
 fn zones(points: &[Point]) -> Chart {
     let mut curves: Vec<(&Point, Vec<(f64, f64)>)> = Vec::new();
     for point in of_stage(points, "zone") {
@@ -153,30 +109,6 @@ fn cliffs(points: &[Point]) -> Chart {
     });
     let marks = marks.collect();
     chart("cliffs", told, Lines { marks, ..axes(SECONDS) })
-}
-
-/// Each drive while all ran: the load whose series is longest, and of several the one with the
-/// largest blocks.
-fn pace(points: &[Point]) -> Chart {
-    let told = of_stage(points, "raw.all").filter_map(|point| {
-        let series = charts::rates_of(point.rounds.last()?, 1.0);
-        let load = point.workload.describe();
-        let said = format!("{load}, MB/s: {}", charts::shown(&series, "s", 1e6));
-        Told::of(point, point.target().to_owned(), series, &said)
-    });
-    let told: Vec<Told<'_>> = told.collect();
-    let size = |it: &&Told<'_>| (it.line.points.len(), it.point.workload.block_bytes);
-    let load = told.iter().max_by_key(size).map(|it| it.point.workload.clone()).unwrap_or_default();
-    let (own, others): (Vec<_>, Vec<_>) =
-        told.into_iter().partition(|it| it.point.workload.name == load.name);
-    let at_once = own.len() > 1;
-    let y = format!("MB/s, {}", load.describe());
-    let mut chart = chart("pace", own, Lines { y, ..axes(SECONDS) });
-    chart.rows.extend(others.into_iter().map(|it| row(it.point, it.said)));
-    if !at_once {
-        chart.svg.clear();
-    }
-    chart
 }
 
 /// All of them; one with nothing to show has no picture.

@@ -18,7 +18,6 @@ use crate::store::Run;
 use crate::units::{self, timestamp};
 use crate::validity::{Mark, Severity};
 use crate::verdict::Factor;
-use crate::watch::TOPOLOGY;
 use askama::Template;
 use itertools::Itertools;
 use sha2::{Digest, Sha256};
@@ -47,7 +46,6 @@ struct Page<'a> {
     flames: Vec<(&'a str, Vec<(String, String)>)>,
     flames_left_out: usize,
     sections: Vec<Section>,
-    topology: Option<String>,
     run: &'a Run,
 }
 
@@ -98,7 +96,6 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         flames,
         flames_left_out: budget.left_out,
         sections: sections::all(&run.records, points),
-        topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
         run,
     };
     page.render().map_err(|error| Refusal::cannot_run("report.unwritable", error.to_string()))
@@ -224,10 +221,9 @@ fn is_first(section: &Section) -> bool {
     ["drive", "bay"].contains(&section.word)
 }
 
-/// Tables that tell once more, case by case, what stands at the top, and what is the same in every
-/// report.
+/// Tables that tell once more, case by case, what stands at the top.
 fn is_folded(section: &Section) -> bool {
-    ["compare", "production"].contains(&section.word)
+    section.word == "compare"
 }
 
 fn mark_class(mark: impl Borrow<Mark>) -> &'static str {
