@@ -6,7 +6,7 @@
 //! their commands.
 
 use super::chart::{Bar, Bars, Line, Lines};
-use super::findings::{self, Duel, engines, rivals};
+use super::findings::engines;
 use super::points::{Point, of_arrays};
 use super::{media, waterfall};
 use crate::metrics::latency::to_f64;
@@ -66,8 +66,6 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         rates(points, "ios", RateUnit::Iops),
         efficiencies(points),
         waterfall::chart(points),
-        relative(points, "cpu", |duel| duel.relative_cpu),
-        relative(points, "latency", |duel| duel.relative_latency),
         latencies(points),
         scalability(points, "more-bytes", RateUnit::BytesPerS),
         scalability(points, "more-ios", RateUnit::Iops),
@@ -194,26 +192,6 @@ fn efficiencies(points: &[Point]) -> Chart {
         .without(points, |point| point.baseline.is_some())
 }
 
-/// Ratios of the first engine against each other one.
-fn relative(points: &[Point], name: &str, of: impl Fn(&Duel<'_>) -> Option<f64>) -> Chart {
-    let names = rivals(points);
-    let others = names.iter().skip(1);
-    let series = others.clone().map(|other| format!("{} against {other}", names[0])).collect();
-    let mark = Some((1.0, "equal".to_owned()));
-    let mut bars = Bars { series, mark, ..Bars::default() };
-    let mut rows = Vec::new();
-    for (at, other) in others.enumerate() {
-        for duel in findings::duels(points, other).iter().filter(|duel| duel.is_usable) {
-            let Some(value) = of(duel) else { continue };
-            let label = format!("{value:.2} times");
-            let engine = bars.series[at].clone();
-            rows.push(ChartRow { engine, ..row(&[duel.one, duel.other], label.clone()) });
-            bars.add(&duel.one.case(), Bar { series: at, value, label, samples: Vec::new() });
-        }
-    }
-    Chart::new(name, |it| bars.svg(it), rows).without(points, |_| names.len() > 1)
-}
-
 /// A chart has one unit: bytes and I/Os differ by thousands.
 pub(super) fn axis(unit: RateUnit) -> (f64, &'static str) {
     match unit {
@@ -299,7 +277,7 @@ fn over_time(
 mod tests {
     #[test]
     fn every_chart_has_its_words() {
-        assert_eq!(super::WORDS.len(), 17);
+        assert_eq!(super::WORDS.len(), 15);
         let empty = super::WORDS.iter().find(|(_, it)| it.question.is_empty());
         assert!(empty.is_none(), "{empty:?}");
     }

@@ -5,7 +5,7 @@
 
 use super::charts::{self, Chart, first_of, lines_of};
 use super::findings::{self, Headline, engines, short, whose};
-use super::forest::{self, Forest, Share};
+use super::forest::{self, Forest};
 use super::pictures::{Budget, data_address, still};
 use super::points::Point;
 use super::sections::{self, Section};
@@ -33,7 +33,6 @@ struct Page<'a> {
     title: &'a str,
     headline: Headline,
     forests: Vec<Forest>,
-    shares: Vec<Share>,
     marks: Vec<(Mark, usize)>,
     alarms: Vec<String>,
     engines: Vec<&'a str>,
@@ -83,7 +82,6 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         title: title(run),
         headline: findings::headline(points, &run.records),
         forests: rivals.iter().skip(1).filter_map(|other| against(other)).collect(),
-        shares: forest::shares(points),
         marks: marks(points),
         alarms: tables::alarms(&run.records),
         engines: engines(points),
