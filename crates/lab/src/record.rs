@@ -207,10 +207,6 @@ pub struct Direction {
     /// jobs.
     #[serde(default)]
     pub latency_series: Vec<(u64, f64)>,
-    /// p99 of completion latency over time: milliseconds since the start -> nanoseconds, of all
-    /// jobs' histograms together.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub p99_series: Vec<(u64, f64)>,
 }
 
 /// CPU time around a measurement, seconds over all cores.

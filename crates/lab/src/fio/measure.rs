@@ -44,7 +44,6 @@ impl Figures {
             series.bandwidth(|job| jobs.is_none_or(|jobs| jobs.contains(&job)));
         if jobs.is_none() {
             [self.read.latency_series, self.write.latency_series] = series.latency();
-            [self.read.p99_series, self.write.p99_series] = series.p99();
         }
         self
     }

@@ -73,9 +73,6 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         over_time(points, "latency-time", "mean latency, us", |it| {
             waited(&it.read.latency_series, &it.write.latency_series)
         }),
-        over_time(points, "p99-time", "p99, us", |it| {
-            waited(&it.read.p99_series, &it.write.p99_series)
-        }),
     ];
     all.extend(media::all(points));
     all.into_iter().filter(|chart| !chart.svg.is_empty()).collect()
@@ -277,7 +274,7 @@ fn over_time(
 mod tests {
     #[test]
     fn every_chart_has_its_words() {
-        assert_eq!(super::WORDS.len(), 15);
+        assert_eq!(super::WORDS.len(), 14);
         let empty = super::WORDS.iter().find(|(_, it)| it.question.is_empty());
         assert!(empty.is_none(), "{empty:?}");
     }
