@@ -110,7 +110,7 @@ pub fn first_of(point: &Point) -> String {
 }
 
 /// What a chart is called in the table of words.
-pub(super) fn words(name: &str) -> Words {
+fn words(name: &str) -> Words {
     WORDS.get(name).cloned().unwrap_or_default()
 }
 
@@ -221,7 +221,7 @@ fn latencies(points: &[Point]) -> Chart {
 }
 
 /// Seconds and the rate of both sides, over `scale`.
-pub(super) fn rates_of(round: &Measurement, scale: f64) -> Vec<(f64, f64)> {
+fn rates_of(round: &Measurement, scale: f64) -> Vec<(f64, f64)> {
     let series = round.rate_series().into_iter();
     series.map(|(at_ms, rate)| (to_f64(at_ms) / 1e3, rate / scale)).collect()
 }
@@ -233,7 +233,7 @@ fn waited(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// The first samples of a series as text, x in `unit`, y over `scale`.
-pub(super) fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
+fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
     let sample = |(at, value): &(f64, f64)| {
         let at = if *at >= 10.0 { format!("{at:.0}") } else { units::three_digits(*at) };
         format!("{at} {unit}: {}", units::three_digits(value / scale))
@@ -247,7 +247,7 @@ pub(super) fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
 }
 
 /// What x is where a line goes over time.
-pub(super) const SECONDS: &str = "seconds since the beginning";
+const SECONDS: &str = "seconds since the beginning";
 
 fn over_time(
     points: &[Point],
@@ -273,7 +273,7 @@ fn over_time(
 mod tests {
     #[test]
     fn every_chart_has_its_words() {
-        assert_eq!(super::WORDS.len(), 13);
+        assert_eq!(super::WORDS.len(), 11);
         let empty = super::WORDS.iter().find(|(_, it)| it.question.is_empty());
         assert!(empty.is_none(), "{empty:?}");
     }
