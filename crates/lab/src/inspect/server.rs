@@ -2,7 +2,6 @@
 //!
 //! - cpu: sockets, cores, threads, NUMA nodes, governors
 //! - memory: modules, channels, speeds
-//! - network: interfaces, what they carry and what they lost
 //! - pci: devices, their links, the chain from the root to each
 //! - drives: drives, controllers, and what stands between them
 //! - scsi: disks as sg_map lists them
@@ -15,7 +14,6 @@
 pub mod cpu;
 pub mod drives;
 pub mod memory;
-pub mod network;
 pub mod pci;
 pub mod sas;
 pub mod scsi;
@@ -51,7 +49,6 @@ pub struct Server {
     pub enclosures: Vec<Enclosure>,
     pub phys: Vec<Phy>,
     pub drives: Vec<Drive>,
-    pub networks: Vec<network::Network>,
     /// Interrupts: number -> CPUs that serve it.
     pub irqs: BTreeMap<u64, BTreeSet<u64>>,
     pub software: Software,
@@ -71,7 +68,6 @@ impl Server {
             kernel: source.text("/proc/sys/kernel/osrelease"),
             hypervisor: cpu::field(&lscpu, "Hypervisor vendor"),
             memory: memory::read(source, cpu.sockets().len()),
-            networks: network::read(source, &pci),
             controllers,
             drives,
             listed: Vec::new(),
