@@ -4,7 +4,6 @@
 //! - memory: modules, channels, speeds
 //! - pci: devices, their links, the chain from the root to each
 //! - drives: drives, controllers, and what stands between them
-//! - scsi: disks as sg_map lists them
 //! - sas: enclosures, expanders, ports, phys and their error counters
 //! - software: limits, background work, pressure
 //!
@@ -16,7 +15,6 @@ pub mod drives;
 pub mod memory;
 pub mod pci;
 pub mod sas;
-pub mod scsi;
 pub mod software;
 
 use crate::source::Source;
@@ -41,8 +39,6 @@ pub struct Server {
     pub pci: BTreeMap<String, PciDevice>,
     /// PCI addresses of storage controllers that have drives; an NVMe drive is its own.
     pub controllers: Vec<String>,
-    /// Disks as `sg_map` lists them.
-    pub listed: Vec<scsi::Row>,
     /// Whether only some outputs were given: what is missing here may be there.
     pub is_partial: bool,
     pub expanders: Vec<Expander>,
@@ -70,7 +66,6 @@ impl Server {
             memory: memory::read(source, cpu.sockets().len()),
             controllers,
             drives,
-            listed: Vec::new(),
             is_partial: false,
             expanders: sas.expanders,
             enclosures: sas.enclosures,
@@ -85,10 +80,7 @@ impl Server {
             source.text(name);
         }
         for (name, argv) in EXTRA_RUNS {
-            let run = source.run(name, argv);
-            if name == "sg_map" {
-                server.listed = scsi::rows(&run.stdout);
-            }
+            source.run(name, argv);
         }
         server.silent_tools = source.silent_tools();
         server
@@ -118,9 +110,8 @@ const EXTRA_FILES: [&str; 5] = [
 ];
 
 /// Likewise.
-const EXTRA_RUNS: [(&str, &[&str]); 3] = [
+const EXTRA_RUNS: [(&str, &[&str]); 2] = [
     ("lsblk", &["lsblk", "-b", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE,MODEL,REV"]),
-    ("sg_map", &["sg_map", "-i", "-x"]),
     ("lstopo", &["lstopo-no-graphics", "--of", "console"]),
 ];
 
