@@ -60,6 +60,24 @@ pub struct BaselinePoint {
     pub value: f64,
     /// Its arithmetic and the raw runs it came from.
     pub derivation: String,
+    /// The raw run it came from; older runs do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<RawSum>,
+}
+
+/// What all raw drives of an array did together, at the load that a baseline came from.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RawSum {
+    pub workload: String,
+    /// Of all drives, in the unit of the array's workload.
+    pub value: f64,
+    pub drives: u32,
+    /// Of these, how many hold data of a stripe.
+    pub data_drives: u32,
+    /// What their makers state for this load, of all drives. `None` if nobody says so of one of
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated: Option<f64>,
 }
 
 /// What a rate counts.

@@ -6,6 +6,7 @@
 //! - forest: two engines at one glance, beside the verdict
 //! - charts: which charts there are, and the figures behind each
 //! - media: figures over sizes
+//! - waterfall: what is lost on the way from the raw drives to the file system
 //! - cards: what one drive does, and what that says of the whole bay
 //! - tables: engines side by side, CPU time, resources, traces, checks
 //! - chart: bars and lines as SVG, with every sample as a dot
@@ -31,3 +32,4 @@ pub mod points;
 pub mod sections;
 pub mod tables;
 pub mod text;
+pub mod waterfall;

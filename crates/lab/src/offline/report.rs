@@ -3,10 +3,12 @@
 mod made_up;
 
 use crate::record::{ArrayCondition, Measurement, Record};
-use crate::report::{findings, page, points, text};
+use crate::report::{findings, page, points, text, waterfall};
 use crate::rules;
 use crate::store::Run;
-use made_up::{baseline, measurements, resource, round, two_engines, with_everything, workload};
+use made_up::{
+    baseline, invalidate, measurements, resource, round, two_engines, with_everything, workload,
+};
 use std::path::Path;
 
 /// The page of a run without a directory.
@@ -71,7 +73,7 @@ fn a_chart_has_one_unit_and_an_efficiency_its_spread() {
     let swept = text::markdown(&run, &points);
     assert!(swept.contains("not measured"), "a deeper load has no BASELINE");
     let mut spread = points[0].clone();
-    let Record::Baseline(baseline) = baseline("", "x", 100.0) else { panic!() };
+    let Record::Baseline(baseline) = baseline("", "x", 100.0, ("raw", 100.0, 4)) else { panic!() };
     (spread.samples, spread.baseline) = (vec![80.0, 90.0, 95.0], Some(baseline));
     assert!(text::efficiency(&spread).ends_with("(80 to 95)"), "{}", text::efficiency(&spread));
 }
@@ -87,7 +89,7 @@ fn a_baseline_is_that_of_its_own_array() {
         if let Record::Measurement(measured) = &mut record {
             (measured.target, measured.stage) = (array.into(), "array.sweep".into());
         }
-        run.records.push(baseline(array, &writes.name, value));
+        run.records.push(baseline(array, &writes.name, value, ("mixed", 1e6, 4)));
         run.records.push(record);
     }
     let points = points::of(&run.records);
@@ -95,6 +97,10 @@ fn a_baseline_is_that_of_its_own_array() {
         points.iter().map(|it| (it.engine.as_str(), text::efficiency(it))).collect();
     let wanted = [("md 1.0 raid5", "40.0 %".to_owned()), ("md 1.0 raid6", "60.2 %".to_owned())];
     assert_eq!(told, wanted);
+    let falls = waterfall::falls(&points);
+    let ceilings: Vec<f64> = falls.iter().map(|fall| fall.steps[1].rate).collect();
+    assert_eq!(ceilings, [250e3, 166e3], "each falls from its own height");
+    assert!(falls[1].case.ends_with("md 1.0 raid6"), "{}", falls[1].case);
 }
 
 /// A sweep measures one array after the other: the machine may have changed in between.
@@ -342,8 +348,56 @@ fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
     assert!(!noted(&run));
     let first = run.records[0].measurement().expect("a measurement");
     let half = first.rate() / 2.0;
-    run.records.push(baseline(&first.target, &first.workload.name, half));
+    run.records.push(baseline(&first.target, &first.workload.name, half, ("raw", half, 10)));
     assert!(noted(&run));
+}
+
+#[test]
+fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_drive_has_of_it() {
+    let mut run = two_engines();
+    let reads = workload("rr-4k-j4-q16", "randread", 4096);
+    run.records.push(round("ashlar", &reads, ArrayCondition::FileSystem, (0, 75e3)));
+    let falls = waterfall::falls(&points::of(&run.records));
+    assert_eq!(falls.len(), 1, "writes have no raw run: {falls:?}");
+    let told: Vec<(&str, f64, f64)> = falls[0]
+        .steps
+        .iter()
+        .map(|step| (step.name(), step.per_drive(), step.left().unwrap_or(1.0)))
+        .collect();
+    let whole = [
+        ("raw drives", 25e3, 1.0),
+        ("RAID ceiling", 20e3, 0.8),
+        ("ashlar", 10.1e3, 0.505),
+        ("ashlar, file system", 7.5e3, 75.0 / 101.0),
+        ("btrfs", 5.05e3, 0.2525),
+    ];
+    assert_eq!(told.len(), whole.len(), "{told:?}");
+    for ((name, each, left), expected) in told.into_iter().zip(whole) {
+        let is_near = (each - expected.1).abs() < 1.0 && (left - expected.2).abs() < 1e-9;
+        assert!(name == expected.0 && is_near, "{name}: {each} {left}, {expected:?}");
+    }
+    run.records.push(baseline("", "sw-1m-j4-q16", 1.6e9, ("sw-1m-j1-q8", 2e9, 10)));
+    let falls = waterfall::falls(&points::of(&run.records));
+    let each: Vec<f64> = falls[1].steps.iter().map(|step| step.per_drive()).collect();
+    assert!((each[0] - 200e6).abs() < 1.0 && (each[1] - 200e6).abs() < 1.0, "{each:?}");
+    assert!((each[2] - 1.01e9 / 8.0).abs() < 1.0, "writes are on the data drives: {each:?}");
+    let page = html(&run);
+    assert!(page.contains("What is lost on the way from the raw drives?"));
+    assert!(page.contains("101 k IOPS, 10.1 k IOPS a drive, 50.5 % (of 10 drives)"), "the table");
+    let raws = run.records.iter_mut().filter_map(|record| match record {
+        Record::Baseline(baseline) => baseline.raw.as_mut(),
+        _ => None,
+    });
+    raws.for_each(|raw| raw.stated = Some(2.6e9));
+    let falls_of_makers = waterfall::falls(&points::of(&run.records));
+    let [datasheet, raw, ..] = falls_of_makers[1].steps.as_slice() else { panic!("two steps") };
+    assert_eq!((datasheet.name(), datasheet.per_drive()), ("datasheet", 260e6));
+    assert!((raw.left().expect("a share") - 2.0 / 2.6).abs() < 1e-9, "{raw:?}");
+    invalidate(&mut run, "ashlar");
+    let falls = waterfall::falls(&points::of(&run.records));
+    let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name()).collect();
+    let wanted = ["datasheet", "raw drives", "RAID ceiling", "btrfs"];
+    assert_eq!(names, wanted, "an INVALID figure is no step");
 }
 
 /// Names of engines, targets and checks, and the question, once went into the page as they were.

@@ -225,6 +225,21 @@ fn stated(entry: &Entry, measured: &Measurement) -> Option<(f64, f64)> {
     }
 }
 
+/// What the makers of all drives of a run state for its load, in the unit of the load. `None` if
+/// that of one of them is not known.
+pub fn stated_sum(
+    run: &[&Measurement],
+    facts: impl Fn(&str) -> Facts,
+    library: &Library,
+) -> Option<f64> {
+    let of_drive = |measured: &&Measurement| {
+        let (model, size) = facts(&measured.target).model?;
+        let Ok(entry) = library.look(&model, size) else { return None };
+        Some(stated(&entry, measured)?.0)
+    };
+    run.iter().map(of_drive).sum::<Option<f64>>().filter(|sum| *sum > 0.0)
+}
+
 /// Each drive against what its maker states, at the load at which it falls behind most.
 fn as_stated(
     alone: &[&Measurement],

@@ -10,7 +10,7 @@ use super::stripes::Stripes;
 use crate::metrics::baseline::{self, Baseline};
 use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::Ceiling;
-use crate::record::{ArrayCondition, BaselinePoint, Measurement, RateUnit, Workload};
+use crate::record::{ArrayCondition, BaselinePoint, Measurement, RateUnit, RawSum, Workload};
 use crate::units;
 use crate::validity::Mark;
 use std::collections::BTreeMap;
@@ -87,6 +87,11 @@ impl<'a> RawRuns<'a> {
         all.max_by(|one, other| one.0.value.total_cmp(&other.0.value))
     }
 
+    pub fn of_load(&self, name: &str) -> Option<&[&'a Measurement]> {
+        let is_it = |run: &&Vec<&Measurement>| run[0].workload.name == name;
+        self.runs.iter().find(is_it).map(Vec::as_slice)
+    }
+
     /// BASELINE of `workload` in `condition`, from the raw run of the same mix and blocks that has
     /// nearest to as much in flight; `None` if none is within the factor: a baseline is no single
     /// number.
@@ -138,6 +143,7 @@ impl<'a> RawRuns<'a> {
         let Baseline { value, derivation } = self.value(mix, lost, &rates)?;
         let raw = &run[0].workload;
         let share = self.share_in_flight(raw, workload);
+        let data = self.stripes.data_drives().unwrap_or(f64::from(self.stripes.active));
         Some(BaselinePoint {
             target: self.target.clone(),
             workload: workload.name.clone(),
@@ -152,6 +158,13 @@ impl<'a> RawRuns<'a> {
                 workload.jobs,
                 workload.depth
             ),
+            raw: Some(RawSum {
+                workload: raw.name.clone(),
+                value: rates.iter().sum(),
+                drives,
+                data_drives: u32::try_from(units::whole(data)).unwrap_or(self.stripes.data),
+                stated: None,
+            }),
         })
     }
 

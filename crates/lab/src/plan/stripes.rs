@@ -45,6 +45,11 @@ impl Stripes {
         self.code.map(|code| f64::from(code.data) / f64::from(code.members()))
     }
 
+    /// Drives' worth of data: of 42 drives with stripes of 8+2 33.6.
+    pub fn data_drives(&self) -> Option<f64> {
+        self.share().map(|share| f64::from(self.active) * share)
+    }
+
     /// The part of the raw drives that is at work with `lost` of them out.
     pub fn at_work(&self, lost: u32) -> f64 {
         f64::from(self.active.saturating_sub(lost)) / f64::from(self.drives.max(1))
@@ -107,7 +112,7 @@ mod tests {
         assert_eq!(parity(42, "data_members = 8\nparity_members = 2\ndeclustered = true"), Some(2));
         let plan = plan(42, "data_members = 8\nparity_members = 2\nspares = 2").unwrap();
         let stripes = super::Stripes::of(&plan.arrays[0], &plan.drives).unwrap();
-        assert_eq!((stripes.active, stripes.share()), (40, Some(0.8)));
+        assert_eq!((stripes.active, stripes.data_drives()), (40, Some(32.0)));
     }
 
     #[test]

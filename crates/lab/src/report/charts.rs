@@ -7,8 +7,8 @@
 
 use super::chart::{Bar, Bars, Line, Lines};
 use super::findings::engines;
-use super::media;
 use super::points::{Point, of_arrays};
+use super::{media, waterfall};
 use crate::metrics::latency::to_f64;
 use crate::order::one_of;
 use crate::record::{Measurement, RateUnit};
@@ -65,6 +65,7 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         rates(points, "bytes", RateUnit::BytesPerS),
         rates(points, "ios", RateUnit::Iops),
         efficiencies(points),
+        waterfall::chart(points),
         latencies(points),
         scalability(points, "more-bytes", RateUnit::BytesPerS),
         scalability(points, "more-ios", RateUnit::Iops),
@@ -273,7 +274,7 @@ fn over_time(
 mod tests {
     #[test]
     fn every_chart_has_its_words() {
-        assert_eq!(super::WORDS.len(), 11);
+        assert_eq!(super::WORDS.len(), 12);
         let empty = super::WORDS.iter().find(|(_, it)| it.question.is_empty());
         assert!(empty.is_none(), "{empty:?}");
     }

@@ -54,8 +54,8 @@ struct Figures<'a> {
     points: Vec<&'a Point>,
 }
 
-/// Charts that stand open: rates, and what of the BASELINE is left.
-const CHARTS_FIRST: usize = 3;
+/// Charts that stand open: rates, what of the BASELINE is left, and where it is lost.
+const CHARTS_FIRST: usize = 4;
 /// Bytes of flame graphs that one page holds; the others stay in the run directory.
 const FLAME_BYTES_MAX: usize = 1_200_000;
 

@@ -6,9 +6,10 @@ use crate::cpu::groups::Groups;
 use crate::inspect::resources::Row;
 use crate::metrics::share::Window;
 use crate::record::{
-    ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, Record,
-    ResourceTable, Workload,
+    ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
+    Record, ResourceTable, Workload,
 };
+use crate::rules;
 use crate::store::{Run, RunFacts};
 use crate::validity::Outcome;
 use std::path::Path;
@@ -62,14 +63,17 @@ pub fn round(
     }))
 }
 
-/// What the raw drives allow a healthy array.
-pub fn baseline(target: &str, load: &str, value: f64) -> Record {
+/// What `drives` drives, two of them for parity, leave of a raw run to a healthy array.
+pub fn baseline(target: &str, load: &str, value: f64, raw: (&str, f64, u32)) -> Record {
+    let (workload, sum, drives) = (raw.0.into(), raw.1, raw.2);
+    let raw = RawSum { workload, value: sum, drives, data_drives: drives - 2, stated: None };
     Record::Baseline(BaselinePoint {
         target: target.into(),
         workload: load.into(),
         condition: ArrayCondition::Healthy,
         value,
-        derivation: "sum of 10 drives".into(),
+        derivation: format!("sum of {drives} drives"),
+        raw: Some(raw),
     })
 }
 
@@ -89,7 +93,7 @@ pub fn two_engines() -> Run {
             run.records.push(round(engine, &writes, ArrayCondition::Healthy, (at, same)));
         }
     }
-    run.records.push(baseline("", &reads.name, 200e3));
+    run.records.push(baseline("", &reads.name, 200e3, ("rr-4k-j1-q7", 250e3, 10)));
     run.records.push(Record::Check(Check {
         name: "memory.channels_populated".into(),
         target: "socket 0".into(),
@@ -129,6 +133,13 @@ pub fn with_everything() -> Run {
     let rows = vec![resource("memory, bandwidth", None)];
     run.records.extend([accounted(), Record::Resources(ResourceTable { rows })]);
     run
+}
+
+/// Every figure of `engine` was read from an area that was never written.
+pub fn invalidate(run: &mut Run, engine: &str) {
+    let finding = rules::of("L08").finding("the area was never written");
+    let own = measurements(&mut run.records).filter(|it| it.engine.name == engine);
+    own.for_each(|it| it.findings.push(finding.clone()));
 }
 
 /// The measurements among `records`, to be changed.

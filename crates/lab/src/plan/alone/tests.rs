@@ -1,6 +1,6 @@
 //! Drives alone and together, with planted rates.
 
-use super::{Facts, checks};
+use super::{Facts, checks, stated_sum};
 use crate::inspect::models::Library;
 use crate::meter::{LinkLoad, PathLoad};
 use crate::record::{ArrayCondition, Check, CpuCost, Direction, Measurement, Workload};
@@ -107,6 +107,20 @@ fn drives_are_held_against_what_their_maker_states_for_exactly_them() {
     assert!(found.contains("not in the library of drive models"), "{found}");
     let (outcome, found) = of(1e9, |_| Facts::default());
     assert_eq!((outcome, found.contains("have no model")), (Outcome::CannotTell, true));
+}
+
+#[test]
+fn the_datasheet_of_a_run_is_the_sum_of_what_all_makers_state_or_nothing() {
+    let run = six([150.0; 6], None);
+    let run: Vec<&Measurement> = run.iter().filter(|it| it.stage == "raw.each").collect();
+    let library = Library::default();
+    assert_eq!(stated_sum(&run, spinning, &library), Some(6.0 * 265e6));
+    let one_of_files = |target: &str| match target == run[2].target {
+        true => Facts::default(),
+        false => spinning(target),
+    };
+    assert_eq!(stated_sum(&run, one_of_files, &library), None);
+    assert_eq!(stated_sum(&[], spinning, &library), None);
 }
 
 #[test]

@@ -67,7 +67,13 @@ impl Session<'_> {
         let array = arrays.iter().find(|array| array.target_path() == path)?;
         let array = Some(array).filter(|array| array.has_its_drives(arrays))?;
         let raw = RawRuns::of(array, &self.plan.drives, self.known.values())?;
-        raw.baseline(&point.workload, point.condition)
+        let mut baseline = raw.baseline(&point.workload, point.condition)?;
+        if let Some(sum) = &mut baseline.raw {
+            let facts = |target: &str| alone::Facts::of(Path::new(target));
+            let run = raw.of_load(&sum.workload).unwrap_or_default();
+            sum.stated = alone::stated_sum(run, facts, &self.run.models);
+        }
+        Some(baseline)
     }
 
     /// That a target was written twice, and what its first writes cost.
