@@ -7,9 +7,10 @@
 use crate::adapter::commands::Commands;
 use crate::adapter::word;
 use crate::lint::live::extent::reads_zeros;
-use crate::lint::live::signature;
+use crate::lint::live::{Sysfs, in_use};
 use crate::refusal::{AtPath, Refusal};
-use std::os::unix::fs::FileTypeExt;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Refuse `targets` that must not be written to; `named` are the serials and paths given with
@@ -43,14 +44,14 @@ fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Resul
     }
     let real = std::fs::canonicalize(target).at(target, "")?;
     if is_block {
-        refuse_in_use(commands, &real)?;
+        refuse_in_use(&real, facts.rdev())?;
     }
     let wanted = if is_block { serial(commands, &real)? } else { Some(real.display().to_string()) };
     if named.iter().any(|name| Some(name) == wanted.as_ref() || Path::new(name) == target) {
         return Ok(());
     }
     let found = signatures(commands, &real)?;
-    match (is_block, found.as_str()) {
+    match (is_block, found.join(", ").as_str()) {
         (false, "") => Ok(()),
         (true, "") if is_blank(&real) => Ok(()),
         (_, found) => {
@@ -84,53 +85,48 @@ fn is_blank(device: &Path) -> bool {
     read().is_ok_and(|(bytes, is_zero)| is_zero && reads_zeros(device, bytes) == Ok(true))
 }
 
-/// Mounted, or held by another device (md, dm, loop, LVM).
-fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> {
-    let device_word = word(device)?;
-    let argv = ["lsblk", "--noheadings", "--raw", "--output", "KNAME,MOUNTPOINT", device_word];
-    let answer = commands.run(&argv, "is it in use?")?;
-    if answer.code != Some(0) {
-        let said = format!(
-            "{}: lsblk knows nothing of it, so whether it is in use cannot be told; \
-             nothing was written",
-            device.display()
-        );
-        let hint =
-            "is it there, and set up? lsblk lists block devices, losetup sets a loop device up";
-        return Err(Refusal::cannot_run("target.unknown", said).hint(hint));
+/// Mounted, held by another device (md, dm, LVM), or divided.
+fn refuse_in_use(device: &Path, number: u64) -> Result<(), Refusal> {
+    let shown = device.display();
+    let looked = Sysfs::of(number).and_then(|sysfs| match sysfs.bytes()? {
+        0 => Err("it has no size; losetup sets a loop device up".to_owned()),
+        _ => in_use(device, &sysfs),
+    });
+    let used = looked.map_err(|why| {
+        let said = format!("{shown}: whether it is in use cannot be told; nothing was written");
+        Refusal::cannot_run("target.unknown", said).hint(why)
+    })?;
+    if used.is_empty() {
+        return Ok(());
     }
-    let listed = answer.stdout;
-    let refused = |how: &str| {
-        let said = format!("{} is {how}; nothing was written", device.display());
-        Err(Refusal::new("target.in_use", said)
-            .hint("let it go first; --destroy does not help here"))
-    };
-    let mut lines = listed.lines();
-    let own = lines.next().unwrap_or_default();
-    if own.split_whitespace().nth(1).is_some() {
-        return refused("mounted");
-    }
-    match lines.next().map(|line| line.split_whitespace().nth(1)) {
-        Some(Some(_)) => refused("mounted in part"),
-        Some(None) => refused("held, or divided into partitions"),
-        // lsblk does not know of ZFS, nor of a program that has it for itself.
-        None => signature::claimed(device).map_or(Ok(()), |how| refused(&how)),
-    }
+    let said = format!("{shown} is {}; nothing was written", used.join(", "));
+    Err(Refusal::new("target.in_use", said).hint("let it go first; --destroy does not help here"))
 }
 
 /// Serial number of a block device; `None` if it has none, as loop devices have not.
-fn serial(commands: &dyn Commands, device: &Path) -> Result<Option<String>, Refusal> {
+pub fn serial(commands: &dyn Commands, device: &Path) -> Result<Option<String>, Refusal> {
     let argv = ["lsblk", "--nodeps", "--noheadings", "--raw", "--output", "SERIAL", word(device)?];
     let told = commands.succeed(&argv, "which drive is it?")?;
     Ok(Some(told.trim().to_owned()).filter(|serial| !serial.is_empty()))
 }
 
-fn signatures(commands: &dyn Commands, target: &Path) -> Result<String, Refusal> {
+/// What is on a device or file, by its signatures.
+pub fn signatures(commands: &dyn Commands, target: &Path) -> Result<Vec<String>, Refusal> {
     let argv = ["wipefs", "--noheadings", "--output", "TYPE", word(target)?];
     let told = commands.succeed(&argv, "what is on it?")?;
-    let mut names: Vec<&str> = told.split_whitespace().collect();
+    let mut names: Vec<String> = told.split_whitespace().map(str::to_owned).collect();
     names.dedup();
-    Ok(names.join(", "))
+    names.extend(is_of_ashlar(target).then(|| "ashlar".to_owned()));
+    Ok(names)
+}
+
+/// Whether it is a member of an array of Ashlar, which wipefs does not know.
+fn is_of_ashlar(target: &Path) -> bool {
+    let holds = |file: &File, at| {
+        let mut magic = [0; 8];
+        file.read_exact_at(&mut magic, at).is_ok() && magic == *b"ASHLARSB"
+    };
+    File::open(target).is_ok_and(|file| [0, 4096].iter().any(|at| holds(&file, *at)))
 }
 
 #[cfg(test)]
@@ -159,6 +155,13 @@ mod tests {
         let named = [path.display().to_string()];
         refuse_unless_named(&Recorded::default(), std::slice::from_ref(&path), &named)
             .expect("named");
+        let mut member = vec![0; 8192];
+        member[4096..4104].copy_from_slice(b"ASHLARSB");
+        std::fs::write(&path, member).expect("written");
+        let refusal =
+            refuse_unless_named(&Recorded::parse(&look), std::slice::from_ref(&path), &[])
+                .expect_err("a member");
+        assert!(refusal.message.contains("carries ashlar"), "{refusal}");
         let twice = refuse_unless_named(&Recorded::default(), &[path.clone(), path], &named)
             .expect_err("twice");
         assert_eq!(twice.code, "target.twice");

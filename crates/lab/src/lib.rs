@@ -7,7 +7,6 @@
 //! - rules: all rules and checks in one table: needs, threshold, why, next step
 //! - record: what a run writes down, line by line, and what a report is made from
 //! - say: standard output
-//! - rows: answers in rows
 //! - order: lists in the order in which things first came
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
@@ -65,7 +64,6 @@ pub mod record;
 mod redact;
 mod refusal;
 mod report;
-mod rows;
 mod rules;
 mod say;
 mod source;

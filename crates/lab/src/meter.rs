@@ -1,10 +1,8 @@
 //! What flowed over drives and links while a load ran: bytes and busy time of drives from
-//! /proc/diskstats, led along the links of the topology; bytes of network interfaces from
-//! /proc/net/dev.
+//! /proc/diskstats, led along the links of the topology.
 //!
 //! What must stay true: a drive that several ways lead to gives each an equal part; a link whose
-//! capacity nobody knows has a flow and no share; an interface carries as much in as out at once,
-//! so its flow is that of its busier direction. Not here: what the links could carry (inspect).
+//! capacity nobody knows has a flow and no share. Not here: what the links could carry (inspect).
 
 use crate::evidence::process::monotonic;
 use crate::inspect::Inspection;
@@ -66,21 +64,15 @@ impl PathLoad {
     }
 }
 
-/// Begins the id of a network interface among links.
-pub const NETWORK: &str = "net:";
-
-/// Looks at the drives and network interfaces of one server.
+/// Looks at the drives of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     topology: Topology,
-    /// Interfaces, and bytes a second that each can carry one way, if that is known.
-    networks: BTreeMap<String, Option<f64>>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     drives: BTreeMap<String, Counters>,
-    networks: BTreeMap<String, (u64, u64)>,
     taken: Duration,
 }
 
@@ -94,13 +86,13 @@ struct Counters {
 impl Reading {
     /// Look now. Without /proc/diskstats there is nothing to see, and no load later.
     pub fn now() -> Reading {
-        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        Reading::parsed(&text("/proc/diskstats"), &text("/proc/net/dev"), monotonic())
+        let text = std::fs::read_to_string("/proc/diskstats").unwrap_or_default();
+        Reading::parsed(&text, monotonic())
     }
 
-    /// What both files said at `taken`.
-    pub(crate) fn parsed(drives: &str, networks: &str, taken: Duration) -> Reading {
-        Reading { drives: parse(drives), networks: parse_networks(networks), taken }
+    /// What that file said at `taken`.
+    pub(crate) fn parsed(drives: &str, taken: Duration) -> Reading {
+        Reading { drives: parse(drives), taken }
     }
 
     fn seconds(&self, later: &Reading) -> Option<f64> {
@@ -135,41 +127,14 @@ pub fn kernel_name(path: &Path) -> Option<String> {
 
 impl Meter {
     pub fn of(inspection: &Inspection) -> Meter {
-        let one = |it: &crate::inspect::server::network::Network| {
-            (it.name.clone(), it.rate.map(|rate| to_f64(rate.0)))
-        };
-        let networks = inspection.server.networks.iter().map(one).collect();
-        Meter { topology: inspection.topology.clone(), networks }
+        Meter { topology: inspection.topology.clone() }
     }
 
-    /// What was carried between two looks; `None` if no drive and no interface of the server was
-    /// seen in both.
+    /// What was carried between two looks; `None` if no drive of the server was seen in both.
     pub fn between(&self, before: &Reading, after: &Reading) -> Option<PathLoad> {
-        let seconds = before.seconds(after)?;
         let names = self.topology.drive_names.iter().flat_map(|(_, names)| names);
         let drives: Vec<DriveLoad> = names.filter_map(|name| before.load(after, name)).collect();
-        let networks = self.carried(before, after, seconds);
-        let is_seen = !drives.is_empty() || !networks.is_empty();
-        is_seen.then(|| PathLoad {
-            links: self.links(&drives).into_iter().chain(networks).collect(),
-            drives,
-        })
-    }
-
-    /// What each network interface carried in its busier direction; those that carried nothing,
-    /// too.
-    fn carried(&self, before: &Reading, after: &Reading, seconds: f64) -> Vec<LinkLoad> {
-        let one = |(name, carries): (&String, &Option<f64>)| {
-            let (was, is) = (before.networks.get(name)?, after.networks.get(name)?);
-            let bytes = is.0.saturating_sub(was.0).max(is.1.saturating_sub(was.1));
-            Some(LinkLoad {
-                id: format!("{NETWORK}{name}"),
-                name: format!("network {name}"),
-                bytes_per_s: to_f64(bytes) / seconds,
-                carries: *carries,
-            })
-        };
-        self.networks.iter().filter_map(one).collect()
+        (!drives.is_empty()).then(|| PathLoad { links: self.links(&drives), drives })
     }
 
     /// Lead each drive's flow along the links above it.
@@ -227,21 +192,9 @@ fn parse(text: &str) -> BTreeMap<String, Counters> {
     text.lines().filter_map(line).collect()
 }
 
-/// Lines `  eth0: bytes packets errs drop fifo frame compressed multicast bytes ...`: received
-/// first, then sent.
-fn parse_networks(text: &str) -> BTreeMap<String, (u64, u64)> {
-    let line = |line: &str| {
-        let (name, counts) = line.split_once(':')?;
-        let words: Vec<&str> = counts.split_whitespace().collect();
-        let number = |at: usize| words.get(at)?.parse::<u64>().ok();
-        Some((name.trim().to_owned(), (number(0)?, number(8)?)))
-    };
-    text.lines().filter_map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Counters, Meter, Reading, parse, parse_networks};
+    use super::{Counters, Meter, Reading, parse};
     use crate::inspect::{Inspection, captured, topology::Given};
     use std::path::Path;
     use std::time::Duration;
@@ -253,26 +206,6 @@ mod tests {
         let all = parse(text);
         let sda = Counters { bytes: 6144 * 512, busy_ms: 300, waited_ms: 700 };
         assert_eq!(all.into_iter().collect::<Vec<_>>(), [("sda".to_owned(), sda)]);
-    }
-
-    #[test]
-    fn an_interface_carries_what_its_busier_direction_does() {
-        let networks = ["lab0", "lab1", "gone"].map(|name| (name.to_owned(), None)).into();
-        let meter = Meter { networks, ..Meter::default() };
-        let reading = |seconds: u64, sent: u64| Reading {
-            networks: parse_networks(&format!(
-                "Inter-|   Receive |  Transmit\n face |bytes packets\n  \
-                 lab0: 100 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n\
-                 lab1:7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n    lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\n"
-            )),
-            taken: Duration::from_secs(seconds),
-            ..Reading::default()
-        };
-        let load = meter.between(&reading(1, 50), &reading(3, 2_000_050)).expect("seen");
-        let told: Vec<(&str, f64)> =
-            load.links.iter().map(|it| (it.id.as_str(), it.bytes_per_s)).collect();
-        assert_eq!(told, [("net:lab0", 1e6), ("net:lab1", 0.0)], "not lo, which nobody named");
-        assert_eq!(meter.between(&Reading::default(), &Reading::default()), None);
     }
 
     /// Sixty drives on four controllers, each drive at 100 MB/s: every controller carries its own
@@ -291,7 +224,7 @@ mod tests {
                 (100_000_000 * seconds, 500 * seconds, 3000 * seconds);
             let counters = Counters { bytes, busy_ms, waited_ms };
             let drives = names.iter().map(|name| (name.clone(), counters)).collect();
-            Reading { drives, taken: Duration::from_secs(seconds), ..Reading::default() }
+            Reading { drives, taken: Duration::from_secs(seconds) }
         };
         let load = meter.between(&reading(10), &reading(20)).expect("seen");
         let controllers = load.links.iter().filter(|link| link.id.contains(">socket"));

@@ -9,7 +9,6 @@
 //! - stripes: how an array's stripes lie over its drives
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
 //! - alone: what each raw drive did alone, against all at once and against its maker's figures
-//! - width: what spinning drives allow an array over its whole width
 //! - findings: what is concluded from several points: slow members, cliffs, steady state, zones
 //! - progress: a bar on a terminal, plain lines elsewhere
 //! - environment: what the machine was during the run
@@ -34,4 +33,3 @@ pub mod progress;
 pub mod stripes;
 #[cfg(test)]
 mod tests;
-pub mod width;

@@ -207,10 +207,6 @@ pub struct Direction {
     /// jobs.
     #[serde(default)]
     pub latency_series: Vec<(u64, f64)>,
-    /// p99 of completion latency over time: milliseconds since the start -> nanoseconds, of all
-    /// jobs' histograms together.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub p99_series: Vec<(u64, f64)>,
 }
 
 /// CPU time around a measurement, seconds over all cores.
@@ -225,9 +221,6 @@ pub struct CpuCost {
     /// The load generator's own user and system time, seconds: a column of its own, never the
     /// engine's cost.
     pub client_s: f64,
-    /// The system time in it, seconds.
-    #[serde(default)]
-    pub client_system_s: f64,
     /// Time of programs that are neither the load nor the engine, seconds.
     #[serde(default)]
     pub foreign_s: f64,

@@ -5,7 +5,7 @@
 //!   used
 //! - forest: two engines at one glance, beside the verdict
 //! - charts: which charts there are, and the figures behind each
-//! - media: figures over sizes; drives over time and over their width
+//! - media: figures over sizes
 //! - waterfall: what is lost on the way from the raw drives to the file system
 //! - cards: what one drive does, and what that says of the whole bay
 //! - tables: engines side by side, CPU time, resources, traces, checks

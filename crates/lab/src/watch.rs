@@ -79,7 +79,6 @@ impl Watch {
         let source = Source::live(LOOK_LIMIT);
         let given = Given { models: models.clone(), ..Given::default() };
         let inspection = Inspection::of(Server::read(&source), None, given);
-        keep_topology(dir, &source)?;
         let known = dir.read()?.records;
         if !known.iter().any(|record| matches!(record, Record::Resources(_))) {
             dir.append(&Record::Resources(ResourceTable { rows: inspection.resources.clone() }))?;
@@ -159,19 +158,6 @@ impl Watch {
     }
 }
 
-/// Name of the drawing of the machine in a run's directory, as `lstopo` makes it.
-pub const TOPOLOGY: &str = "topology.txt";
-
-/// Keep the drawing that lstopo makes (package hwloc), if it is there.
-fn keep_topology(dir: &RunDir, source: &Source) -> Result<(), Refusal> {
-    let path = dir.path().join(TOPOLOGY);
-    let argv = ["lstopo-no-graphics", "--of", "ascii"];
-    let Some(text) = source.output("lstopo-ascii", &argv).filter(|_| !path.exists()) else {
-        return Ok(());
-    };
-    std::fs::write(&path, text).at(&path, "nothing was measured yet")
-}
-
 /// Whether the machine is idle before the first load: what others do is in every figure.
 fn idle() -> Result<Check, Refusal> {
     let before = HostCpu::now()?;
@@ -194,9 +180,8 @@ pub fn cost(seen: &ticker::Seen, (from, to): (&Tick, &Tick), client: &Figures) -
     let part = |seconds: f64, of: f64| if of > 0.0 { seconds / of * cost.wall_s } else { 0.0 };
     let foreign_s = part(seen.strangers.0, all_s).min(cost.busy_s);
     let client_s = part(client.client_s, client.measured_s);
-    let client_system_s = part(client.client_system_s, client.measured_s);
     cost.busy_s -= foreign_s;
-    CpuCost { client_s, client_system_s, foreign_s, ..cost }
+    CpuCost { client_s, foreign_s, ..cost }
 }
 
 impl Watched {

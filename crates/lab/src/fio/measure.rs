@@ -15,7 +15,6 @@ pub struct Figures {
     pub write: Direction,
     /// User and system time of fio's jobs, seconds: never an engine's cost.
     pub client_s: f64,
-    pub client_system_s: f64,
     /// How long I/Os were counted, seconds: without start, ramp and end.
     pub measured_s: f64,
     /// When that ended, seconds since 1970; 0 if nobody says.
@@ -32,7 +31,6 @@ pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figur
         figures.measured_s = figures.measured_s.max(longest);
         let runtime_s = to_f64(job.job_runtime_ms) / 1000.0;
         figures.client_s += runtime_s * (job.user_percent + job.system_percent) / 100.0;
-        figures.client_system_s += runtime_s * job.system_percent / 100.0;
     }
     figures
 }
@@ -46,7 +44,6 @@ impl Figures {
             series.bandwidth(|job| jobs.is_none_or(|jobs| jobs.contains(&job)));
         if jobs.is_none() {
             [self.read.latency_series, self.write.latency_series] = series.latency();
-            [self.read.p99_series, self.write.p99_series] = series.p99();
         }
         self
     }

@@ -13,9 +13,6 @@ use std::time::Duration;
 
 /// Interval of the bandwidth logs, milliseconds.
 pub const INTERVAL_MS: u64 = 1000;
-/// `log_hist_coarseness`: four of fio's bins become one, which is 6 % of the latency, and a quarter
-/// of the log.
-const COARSENESS: u32 = 2;
 /// What fio may take beyond the time it was asked for: laying out files, ending its jobs.
 const MARGIN: Duration = Duration::from_secs(300);
 
@@ -28,7 +25,7 @@ pub struct FioOrder {
     pub why: String,
     /// How long it should take, seconds; it is ended five minutes later.
     pub expected_s: f64,
-    /// Whether logs of bandwidth, latency and its histogram are written, one sample a second.
+    /// Whether logs of bandwidth and latency are written, one sample a second.
     pub log_bandwidth: bool,
 }
 
@@ -88,8 +85,7 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
 fn job(order: &FioOrder) -> String {
     let logs = format!(
         "[global]\nwrite_bw_log={PLACE}\nwrite_lat_log={PLACE}\nlog_avg_msec={INTERVAL_MS}\n\
-         per_job_logs=1\nwrite_hist_log={PLACE}\nlog_hist_msec={INTERVAL_MS}\n\
-         log_hist_coarseness={COARSENESS}\n\n"
+         per_job_logs=1\n\n"
     );
     format!("{}{}", if order.log_bandwidth { &logs } else { "" }, order.jobs)
 }
@@ -101,7 +97,6 @@ fn logged(ran: &Ran) -> Result<Series, Refusal> {
         match log.file.as_str() {
             name if name.contains("_bw.") => series.add(job_of(name), &text()?, INTERVAL_MS),
             name if name.contains("_clat.") => series.add_latency(&text()?, INTERVAL_MS),
-            name if name.contains("_clat_hist.") => series.add_histogram(&text()?, INTERVAL_MS),
             _ => {}
         }
     }

@@ -139,13 +139,11 @@ fn a_run_leaves_its_job_file_and_logs_in_the_evidence() {
     let ran = run(&evidence, &order).unwrap();
     let files: Vec<&str> = ran.ran.entry.files.iter().map(|kept| kept.file.as_str()).collect();
     assert!(files.iter().any(|file| file.ends_with(".fio")), "{files:?}");
-    for kind in ["_bw.", "_clat.", "_clat_hist."] {
+    for kind in ["_bw.", "_clat."] {
         assert_eq!(files.iter().filter(|file| file.contains(kind)).count(), 2, "{files:?}");
     }
     let [read, write] = ran.series.latency();
     assert!(read.is_empty() && write.iter().all(|(_, ns)| *ns > 0.0) && !write.is_empty());
-    let [read, write] = ran.series.p99();
-    assert!(read.is_empty() && !write.is_empty(), "{read:?} of reads, {write:?} of writes");
     assert!(ran.result.jobs.iter().all(|job| job.write.ios > 0));
     let [_, write] = ran.series.bandwidth(|_| true);
     assert!(!write.is_empty() && ran.series.unreadable == 0, "{:?}", ran.series);

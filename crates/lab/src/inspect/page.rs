@@ -1,8 +1,8 @@
 //! What `inspect` prints: the verdict, what fails, what could not be looked at, the narrowest link,
 //! the links, the resources: `templates/inspect.txt`.
 
+use super::server::Server;
 use super::server::drives::whole;
-use super::server::{Server, scsi};
 use super::topology::flow::Flow;
 use super::topology::{Place, Topology};
 use super::{Inspection, Verdict, diagram};
@@ -139,8 +139,7 @@ pub fn sentences(inspection: &Inspection) -> Vec<String> {
     if topology.drive_count == 0 {
         let is_partial = inspection.server.is_partial;
         let why = if is_partial { "No drives in what was given" } else { "No drives" };
-        let listed = scsi::sentence(&inspection.server.listed).filter(|_| is_partial);
-        return std::iter::once(format!("{why}, so nothing flows.")).chain(listed).collect();
+        return vec![format!("{why}, so nothing flows.")];
     }
     if inspection.read.demand.0 == 0 {
         return vec![

@@ -5,7 +5,6 @@
 //! missed.
 
 use super::server::drives::whole;
-use super::server::network::Network;
 use super::server::{DriveKind, Server};
 use serde::{Deserialize, Serialize};
 
@@ -57,22 +56,7 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
     let phys = phys(server, before);
     rows.extend(phys.map(|errors| row("SAS phys", None, None, Some(errors))));
     rows.push(drives(server, waits("io")));
-    for network in &server.networks {
-        let rate = network.rate.map(|rate| format!("? of {rate}"));
-        let errors = troubles(network, before);
-        rows.push(row(&format!("network {}", network.name), rate, None, errors));
-    }
     rows
-}
-
-/// What an interface counted, and by how much that grew. A counter that fell was set back.
-fn troubles(network: &Network, before: Option<&Server>) -> Cell {
-    let now = network.troubles?;
-    let before = before.and_then(|it| it.networks.iter().find(|it| it.name == network.name));
-    let growth = before.and_then(|it| it.troubles).map_or("growth ?".to_owned(), |before| {
-        format!("{} between captures", now.checked_sub(before).unwrap_or(now))
-    });
-    Some(format!("{now} since it was made, {growth}"))
 }
 
 fn drives(server: &Server, saturation: Cell) -> Row {

@@ -2,10 +2,8 @@
 //!
 //! - cpu: sockets, cores, threads, NUMA nodes, governors
 //! - memory: modules, channels, speeds
-//! - network: interfaces, what they carry and what they lost
 //! - pci: devices, their links, the chain from the root to each
 //! - drives: drives, controllers, and what stands between them
-//! - scsi: disks as sg_map lists them
 //! - sas: enclosures, expanders, ports, phys and their error counters
 //! - software: limits, background work, pressure
 //!
@@ -15,10 +13,8 @@
 pub mod cpu;
 pub mod drives;
 pub mod memory;
-pub mod network;
 pub mod pci;
 pub mod sas;
-pub mod scsi;
 pub mod software;
 
 use crate::source::Source;
@@ -43,15 +39,12 @@ pub struct Server {
     pub pci: BTreeMap<String, PciDevice>,
     /// PCI addresses of storage controllers that have drives; an NVMe drive is its own.
     pub controllers: Vec<String>,
-    /// Disks as `sg_map` lists them.
-    pub listed: Vec<scsi::Row>,
     /// Whether only some outputs were given: what is missing here may be there.
     pub is_partial: bool,
     pub expanders: Vec<Expander>,
     pub enclosures: Vec<Enclosure>,
     pub phys: Vec<Phy>,
     pub drives: Vec<Drive>,
-    pub networks: Vec<network::Network>,
     /// Interrupts: number -> CPUs that serve it.
     pub irqs: BTreeMap<u64, BTreeSet<u64>>,
     pub software: Software,
@@ -71,10 +64,8 @@ impl Server {
             kernel: source.text("/proc/sys/kernel/osrelease"),
             hypervisor: cpu::field(&lscpu, "Hypervisor vendor"),
             memory: memory::read(source, cpu.sockets().len()),
-            networks: network::read(source, &pci),
             controllers,
             drives,
-            listed: Vec::new(),
             is_partial: false,
             expanders: sas.expanders,
             enclosures: sas.enclosures,
@@ -89,10 +80,7 @@ impl Server {
             source.text(name);
         }
         for (name, argv) in EXTRA_RUNS {
-            let run = source.run(name, argv);
-            if name == "sg_map" {
-                server.listed = scsi::rows(&run.stdout);
-            }
+            source.run(name, argv);
         }
         server.silent_tools = source.silent_tools();
         server
@@ -122,9 +110,8 @@ const EXTRA_FILES: [&str; 5] = [
 ];
 
 /// Likewise.
-const EXTRA_RUNS: [(&str, &[&str]); 3] = [
+const EXTRA_RUNS: [(&str, &[&str]); 2] = [
     ("lsblk", &["lsblk", "-b", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE,MODEL,REV"]),
-    ("sg_map", &["sg_map", "-i", "-x"]),
     ("lstopo", &["lstopo-no-graphics", "--of", "console"]),
 ];
 

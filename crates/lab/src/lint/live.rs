@@ -9,7 +9,11 @@
 pub mod extent;
 pub mod signature;
 
+pub use signature::in_use;
+
 use super::machine::{HostFacts, Kind, Known, Machine, TargetFacts};
+use crate::adapter::commands::Unlogged;
+use crate::guard;
 use crate::inspect::server::cpu::nodes;
 use crate::inspect::server::software::Memory;
 use crate::source::Source;
@@ -76,13 +80,9 @@ impl Sysfs {
         Ok(Sysfs { own, disk })
     }
 
-    /// The serial number of the disk, from wherever its driver keeps it.
-    pub fn serial(&self) -> Known<String> {
-        let places = ["serial", "device/serial", "wwid", "device/wwid"];
-        let texts =
-            places.iter().filter_map(|place| fs::read_to_string(self.disk.join(place)).ok());
-        let found = texts.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
-        found.ok_or_else(|| "the driver gives no serial number".to_owned())
+    /// The size of the device itself, which may be a part of the disk.
+    pub fn bytes(&self) -> Known<u64> {
+        read_number(&self.own.join("size")).map(|sectors| sectors.saturating_mul(SECTOR_BYTES))
     }
 
     fn number(&self, name: &str) -> Known<u64> {
@@ -95,7 +95,7 @@ fn block(path: &Path, rdev: u64) -> TargetFacts {
         Ok(sysfs) => sysfs,
         Err(why) => return TargetFacts::untold(Ok(Kind::Block), &why),
     };
-    let size_bytes = read_number(&sysfs.own.join("size")).map(|sectors| sectors * SECTOR_BYTES);
+    let size_bytes = sysfs.bytes();
     let start = match sysfs.own == sysfs.disk {
         true => Ok(0),
         false => read_number(&sysfs.own.join("start")).map(|sectors| sectors * SECTOR_BYTES),
@@ -107,7 +107,7 @@ fn block(path: &Path, rdev: u64) -> TargetFacts {
         start_bytes: start,
         optimal_bytes: sysfs.number("queue/optimal_io_size"),
         rotational: sysfs.number("queue/rotational").map(|spins| spins != 0),
-        serial: sysfs.serial(),
+        serial: serial(path),
         occupied: signature::occupied(path, &sysfs),
         unwritten_bytes: extent::unwritten_of_device(&sysfs),
         discarded_sectors: discarded(&sysfs),
@@ -121,6 +121,12 @@ fn block(path: &Path, rdev: u64) -> TargetFacts {
             .and_then(|node| node.parse().map_err(|_| format!("the kernel says node {node}"))),
         size_bytes,
     }
+}
+
+/// The serial number by which `--destroy` names the drive.
+fn serial(path: &Path) -> Known<String> {
+    let found = guard::serial(&Unlogged, path).map_err(|why| why.to_string())?;
+    found.ok_or_else(|| "it has no serial number".to_owned())
 }
 
 fn file(path: &Path, found: &fs::Metadata) -> TargetFacts {

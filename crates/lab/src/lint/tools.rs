@@ -55,7 +55,7 @@ pub fn refuse(command: &[String]) -> Result<(), Refusal> {
     let has = |begin: &str| command.iter().any(|word| word.starts_with(begin));
     if program == "hdparm" && has("-W") {
         let said = "hdparm -W switches a drive's write cache and measures nothing";
-        let hint = "the stage `write-cache` of `lab run` measures with the cache off and on";
+        let hint = "`lab compare --set-a` and `--set-b` measure with the cache off and on";
         return Err(Refusal::new("lint.no_benchmark", said).hint(hint));
     }
     let Some(why) = PROGRAMS.none.get(&program) else { return Ok(()) };
@@ -92,7 +92,7 @@ mod tests {
             ("dd if=/dev/zero of=/dev/sda", "mostly zeros"),
             ("dd if=/dev/sda of=/dev/null bs=1M", "--rw=read --bs=1m"),
             ("/usr/sbin/hdparm -t /dev/sda", "fast edge"),
-            ("hdparm -W 0 /dev/sdb", "`write-cache`"),
+            ("hdparm -W 0 /dev/sdb", "`lab compare --set-a`"),
             ("rados bench 60 write", "fio --name"),
         ] {
             let (code, told) = refused(line);

@@ -3,7 +3,7 @@
 //! What must stay true: bins of several jobs are added before a percentile is taken; a percentile
 //! that rests on fewer than ten I/Os beyond it is not given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Latency in nanoseconds -> number of I/Os.
 pub type Bins = BTreeMap<u64, u64>;
@@ -39,20 +39,6 @@ pub fn percentile(bins: &Bins, fraction: f64) -> Option<u64> {
     })
 }
 
-/// Latency in nanoseconds that a share `fraction` of all stripes does not exceed, if each waits for
-/// the slowest of `members`: the distribution of the slowest is the product of theirs. `None` if a
-/// member has no I/Os.
-pub fn slowest(members: &[Bins], fraction: f64) -> Option<u64> {
-    let counts: Vec<f64> = members.iter().map(|bins| to_f64(count(bins))).collect();
-    let latencies: BTreeSet<u64> = members.iter().flat_map(Bins::keys).copied().collect();
-    let share = |latency_ns: u64| -> f64 {
-        let done = |bins: &Bins| to_f64(bins.range(..=latency_ns).map(|it| it.1).sum());
-        members.iter().zip(&counts).map(|(bins, all)| done(bins) / all).product()
-    };
-    let mut all = latencies.into_iter().filter(|_| counts.iter().all(|count| *count > 0.0));
-    all.find(|latency_ns| share(*latency_ns) >= fraction - 1e-12)
-}
-
 /// A count as a number to calculate with: exact to 2^53, far beyond what a run counts.
 pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
@@ -60,7 +46,7 @@ pub(crate) fn to_f64(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bins, merge, percentile, slowest};
+    use super::{Bins, merge, percentile};
     use proptest::prelude::*;
 
     fn bins_of(samples: &[u64]) -> Bins {
@@ -76,16 +62,6 @@ mod tests {
         assert_eq!(percentile(&bins, 0.99), Some(990));
         assert_eq!(percentile(&bins, 0.999), None);
         assert_eq!(percentile(&Bins::new(), 0.5), None);
-    }
-
-    #[test]
-    fn ten_members_that_are_fast_nine_times_of_ten_make_a_stripe_that_is_mostly_slow() {
-        let member: Bins = [(100, 90), (1000, 10)].into();
-        // 0.9^10 = 0.349: the median stripe waits for a slow member.
-        let ten = vec![member.clone(); 10];
-        assert_eq!((slowest(&ten, 0.34), slowest(&ten, 0.35)), (Some(100), Some(1000)));
-        assert_eq!(slowest(std::slice::from_ref(&member), 0.9), Some(100));
-        assert_eq!(slowest(&[member, Bins::new()], 0.5), None);
     }
 
     proptest! {

@@ -6,8 +6,6 @@
 //! of the client and a cross-check, never the cost.
 
 use crate::metrics::latency::to_f64;
-use crate::rules;
-use crate::validity::Finding;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -49,58 +47,9 @@ impl PerWork {
     }
 }
 
-/// What fio says about its own CPU at one point of load.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ClientCpu {
-    pub iops: f64,
-    /// fio's `usr_cpu`, percent.
-    pub user_percent: f64,
-    /// fio's `sys_cpu`, percent.
-    pub system_percent: f64,
-}
-
-/// Points by which `sys_cpu` must fall for it to be said.
-const FALL_POINTS: f64 = 2.0;
-
-/// More I/Os and less system time: then fio's figures miss where
-/// the work is done.
-pub fn inversion(points: &[ClientCpu]) -> Option<Finding> {
-    let mut sorted: Vec<&ClientCpu> = points.iter().filter(|it| it.iops.is_finite()).collect();
-    sorted.sort_by(|a, b| a.iops.total_cmp(&b.iops));
-    let falls = |pair: &&[&ClientCpu]| {
-        let more = pair[1].iops > pair[0].iops * 1.05;
-        more && pair[0].system_percent - pair[1].system_percent >= FALL_POINTS
-    };
-    let pair = sorted.windows(2).find(falls)?;
-    let reason = format!(
-        "fio's sys_cpu falls from {:.1} % to {:.1} % while the load rises from {:.0} to {:.0} \
-         IOPS: it counts fio's own processes only, and work done elsewhere is missing",
-        pair[0].system_percent, pair[1].system_percent, pair[0].iops, pair[1].iops
-    );
-    Some(rules::of("A02").finding(reason))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ClientCpu, PerWork, inversion};
-
-    fn point(iops: f64, user_percent: f64, system_percent: f64) -> ClientCpu {
-        ClientCpu { iops, user_percent, system_percent }
-    }
-
-    #[test]
-    fn the_seed_s_pair_is_an_inversion() {
-        let seed = [
-            point(11_926_703.686_729, 14.391_282, 17.735_540),
-            point(8_944_953.451_822, 16.879_827, 30.892_042),
-        ];
-        let finding = inversion(&seed).expect("found");
-        assert!(finding.reason.contains("30.9 % to 17.7 %"), "{}", finding.reason);
-        assert_eq!(inversion(&[point(8e6, 14.0, 17.7), point(11e6, 16.0, 30.9)]), None);
-        // The same load twice is noise, not an inversion.
-        assert_eq!(inversion(&[point(8e6, 14.0, 30.0), point(8.1e6, 16.0, 17.0)]), None);
-        assert_eq!(inversion(&[]), None);
-    }
+    use super::PerWork;
 
     #[test]
     fn the_load_generator_s_part_is_shown_and_taken_off() {

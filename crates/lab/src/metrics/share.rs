@@ -6,6 +6,7 @@
 
 use crate::metrics::latency::to_f64;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What a count of a folded stack is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
@@ -42,6 +43,19 @@ pub struct Share {
     pub share: f64,
     /// One standard error of sampling.
     pub error: f64,
+}
+
+impl Share {
+    /// What part of `whole` it is, percent; 0 of nothing.
+    pub fn percent_of(&self, whole: &Share) -> f64 {
+        if whole.share > 0.0 { self.share / whole.share * 100.0 } else { 0.0 }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(&format!("{:.1} +-{:.1} %", self.share * 100.0, self.error * 100.0))
+    }
 }
 
 /// How much more than cores x F x T may come in: perf starts a little before and stops a little

@@ -6,6 +6,7 @@
 
 use super::slow_member::median;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Points by which the busiest core must stand out of the middle one to be called a spike.
 pub const SPIKE_POINTS: f64 = 10.0;
@@ -22,6 +23,14 @@ pub struct Spread {
     pub max_over_mean: f64,
     /// Jain's index: 1 is even, 1 / cores is all on one.
     pub jain: f64,
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (words, mean, jain) = (&self.words, self.mean_percent, self.jain);
+        let uneven = self.max_over_mean;
+        write!(out, "{words}   mean {mean:.1} %, max/mean {uneven:.2}, Jain {jain:.3}")
+    }
 }
 
 impl Spread {

@@ -87,16 +87,6 @@ impl<'a> RawRuns<'a> {
         all.max_by(|one, other| one.0.value.total_cmp(&other.0.value))
     }
 
-    /// The raw run of all drives with the same mix as `workload` whose blocks are nearest to a
-    /// strip.
-    pub fn alike(&self, workload: &Workload) -> Option<Vec<&'a Measurement>> {
-        let strip = workload.block_bytes / u64::from(self.stripes.data.max(1));
-        let is_alike =
-            |of: &Workload| (&of.mix, of.read_percent) == (&workload.mix, workload.read_percent);
-        let alike = self.runs.iter().filter(|run| is_alike(&run[0].workload));
-        alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
-    }
-
     pub fn of_load(&self, name: &str) -> Option<&[&'a Measurement]> {
         let is_it = |run: &&Vec<&Measurement>| run[0].workload.name == name;
         self.runs.iter().find(is_it).map(Vec::as_slice)

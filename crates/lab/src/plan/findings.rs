@@ -191,28 +191,6 @@ pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
     }
 }
 
-/// What waiting for the slowest of its members costs a stripe, from the raw drives' own
-/// latencies, beside what the array took.
-pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Check> {
-    let each: Vec<latency::Bins> = members.iter().map(|member| member.latency_bins()).collect();
-    let mut all = latency::Bins::new();
-    each.iter().for_each(|member| latency::merge(&mut all, member));
-    let (one, stripe) = (latency::percentile(&all, 0.5)?, latency::slowest(&each, 0.5)?);
-    let took = latency::percentile(&array.latency_bins(), 0.5)?;
-    let raw = members.first()?;
-    let found = format!(
-        "half of the raw I/Os take {}, the slowest of {} takes {} (raw run {}): \
-         waiting for it costs {:.2} times; a stripe of the array took {}",
-        units::microseconds(one),
-        members.len(),
-        units::microseconds(stripe),
-        raw.workload.name,
-        latency::to_f64(stripe) / latency::to_f64(one.max(1)),
-        units::microseconds(took)
-    );
-    Some(rules::of("array.stripe_wait").pass(&array.id, found))
-}
-
 /// The rates over a drive's width: of `(percent of the width, measurement)`.
 pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
     let rule = rules::of("drive.zones");

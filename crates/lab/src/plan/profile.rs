@@ -33,21 +33,6 @@ const BUILT_IN: [(&str, &str); 14] = [
     ("unaligned", include_str!("../../profiles/unaligned.fio")),
 ];
 
-#[cfg(test)]
-pub fn shipped() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.into_iter().map(|(name, _)| name)
-}
-
-/// Why the load called `name` differs from production, as its profile says it, if it is one that
-/// ships: `rr-4k-j1-q32`.
-pub fn production(name: &str) -> Option<&'static str> {
-    let is_it = |(own, _): &(&str, &str)| {
-        name.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with("-j"))
-    };
-    let (_, text) = BUILT_IN.into_iter().find(is_it)?;
-    text.lines().find_map(|line| line.strip_prefix("; production: "))
-}
-
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub name: String,

@@ -6,7 +6,7 @@
 //! their commands.
 
 use super::chart::{Bar, Bars, Line, Lines};
-use super::findings::{self, Duel, engines, rivals};
+use super::findings::engines;
 use super::points::{Point, of_arrays};
 use super::{media, waterfall};
 use crate::metrics::latency::to_f64;
@@ -66,17 +66,12 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         rates(points, "ios", RateUnit::Iops),
         efficiencies(points),
         waterfall::chart(points),
-        relative(points, "cpu", |duel| duel.relative_cpu),
-        relative(points, "latency", |duel| duel.relative_latency),
         latencies(points),
         scalability(points, "more-bytes", RateUnit::BytesPerS),
         scalability(points, "more-ios", RateUnit::Iops),
         over_time(points, "rate-time", "MB/s", |it| rates_of(it, 1e6)),
         over_time(points, "latency-time", "mean latency, us", |it| {
             waited(&it.read.latency_series, &it.write.latency_series)
-        }),
-        over_time(points, "p99-time", "p99, us", |it| {
-            waited(&it.read.p99_series, &it.write.p99_series)
         }),
     ];
     all.extend(media::all(points));
@@ -116,7 +111,7 @@ pub fn first_of(point: &Point) -> String {
 }
 
 /// What a chart is called in the table of words.
-pub(super) fn words(name: &str) -> Words {
+fn words(name: &str) -> Words {
     WORDS.get(name).cloned().unwrap_or_default()
 }
 
@@ -194,26 +189,6 @@ fn efficiencies(points: &[Point]) -> Chart {
         .without(points, |point| point.baseline.is_some())
 }
 
-/// Ratios of the first engine against each other one.
-fn relative(points: &[Point], name: &str, of: impl Fn(&Duel<'_>) -> Option<f64>) -> Chart {
-    let names = rivals(points);
-    let others = names.iter().skip(1);
-    let series = others.clone().map(|other| format!("{} against {other}", names[0])).collect();
-    let mark = Some((1.0, "equal".to_owned()));
-    let mut bars = Bars { series, mark, ..Bars::default() };
-    let mut rows = Vec::new();
-    for (at, other) in others.enumerate() {
-        for duel in findings::duels(points, other).iter().filter(|duel| duel.is_usable) {
-            let Some(value) = of(duel) else { continue };
-            let label = format!("{value:.2} times");
-            let engine = bars.series[at].clone();
-            rows.push(ChartRow { engine, ..row(&[duel.one, duel.other], label.clone()) });
-            bars.add(&duel.one.case(), Bar { series: at, value, label, samples: Vec::new() });
-        }
-    }
-    Chart::new(name, |it| bars.svg(it), rows).without(points, |_| names.len() > 1)
-}
-
 /// A chart has one unit: bytes and I/Os differ by thousands.
 pub(super) fn axis(unit: RateUnit) -> (f64, &'static str) {
     match unit {
@@ -247,7 +222,7 @@ fn latencies(points: &[Point]) -> Chart {
 }
 
 /// Seconds and the rate of both sides, over `scale`.
-pub(super) fn rates_of(round: &Measurement, scale: f64) -> Vec<(f64, f64)> {
+fn rates_of(round: &Measurement, scale: f64) -> Vec<(f64, f64)> {
     let series = round.rate_series().into_iter();
     series.map(|(at_ms, rate)| (to_f64(at_ms) / 1e3, rate / scale)).collect()
 }
@@ -259,7 +234,7 @@ fn waited(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// The first samples of a series as text, x in `unit`, y over `scale`.
-pub(super) fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
+fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
     let sample = |(at, value): &(f64, f64)| {
         let at = if *at >= 10.0 { format!("{at:.0}") } else { units::three_digits(*at) };
         format!("{at} {unit}: {}", units::three_digits(value / scale))
@@ -273,7 +248,7 @@ pub(super) fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
 }
 
 /// What x is where a line goes over time.
-pub(super) const SECONDS: &str = "seconds since the beginning";
+const SECONDS: &str = "seconds since the beginning";
 
 fn over_time(
     points: &[Point],
@@ -299,7 +274,7 @@ fn over_time(
 mod tests {
     #[test]
     fn every_chart_has_its_words() {
-        assert_eq!(super::WORDS.len(), 20);
+        assert_eq!(super::WORDS.len(), 12);
         let empty = super::WORDS.iter().find(|(_, it)| it.question.is_empty());
         assert!(empty.is_none(), "{empty:?}");
     }

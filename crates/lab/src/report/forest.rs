@@ -1,15 +1,13 @@
-//! The verdict at one glance. Two engines: one line for each case, with the ratio, its interval and
-//! where equal would be. One engine: how much of what its drives allow it reaches.
+//! Two engines at one glance: one line for each case, with the ratio, its interval and where equal
+//! would be.
 //!
 //! What must stay true: the scale is the same to both sides of equal (a half is as far from it as
 //! twice); what a colour says stands in words beside it; a case with an INVALID side is named
 //! without a place on the scale; what does not fit is counted.
 
-use super::findings::{duels, engines, rivals, short, whose};
-use super::points::{Point, of_arrays};
+use super::findings::{duels, short};
+use super::points::Point;
 use crate::metrics::pairs::{Comparison, Decision};
-use crate::units;
-use crate::validity::Mark;
 
 /// Lines that one glance takes in; the table below has all.
 const LINES_MAX: usize = 8;
@@ -86,33 +84,6 @@ fn line(case: String, rate: &Comparison, power: f64) -> Line {
         at: place(rate.ratio),
         width: to - from,
     }
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct Share {
-    pub case: String,
-    /// How long the bar is, percent of the scale, which ends at the BASELINE.
-    pub width: f64,
-    /// `31 % of BASELINE`.
-    pub told: String,
-}
-
-/// How much of what its drives allow each array reaches, case by case; nothing if engines took
-/// turns, or without a BASELINE.
-pub fn shares(points: &[Point]) -> Vec<Share> {
-    let is_compared = rivals(points).len() > 1;
-    let usable = |point: &&Point| !is_compared && point.mark() != Mark::Invalid;
-    let is_one = engines(points).len() == 1;
-    let share = |point: &Point| {
-        let share = point.efficiency()?;
-        let told = format!("{} of BASELINE", units::percent(share));
-        let case = match is_one {
-            true => point.case(),
-            false => format!("{}, {}", whose(point, points), point.case()),
-        };
-        Some(Share { case, width: (share * 100.0).clamp(0.0, 100.0), told })
-    };
-    of_arrays(points).filter(usable).filter_map(share).take(LINES_MAX).collect()
 }
 
 #[cfg(test)]

@@ -1,186 +1,22 @@
-//! Figures over sizes, of the working set and of a block; and what the drives themselves did over
-//! time and over their width: fills, zones, cliffs, and the pace of each while all ran.
+//! Figures over sizes, of the working set and of a block.
 //!
-//! What must stay true: an INVALID figure is drawn nowhere; where not all drives fit into a
-//! picture, the slowest and the fastest are in it, and all are in its table; a knee is marked where
-//! the same rule finds it that checks it.
+//! What must stay true: an INVALID figure is drawn nowhere; a knee is marked where the same rule
+//! finds it that checks it.
 
-use super::chart::{Bar, Bars, Line, Lines};
-use super::charts::{self, Chart, ChartRow, Curves, SECONDS};
+use super::chart::Lines;
+use super::charts::{self, Chart, ChartRow, Curves};
 use super::points::Point;
 use crate::fio::value;
 use crate::metrics::cliff;
 use crate::metrics::latency::to_f64;
 use crate::metrics::slow_member::median;
-use crate::order::one_of;
 use crate::record::{ArrayCondition, RateUnit};
 use crate::units;
 use crate::validity::Mark;
 use std::collections::BTreeMap;
 
-/// Drives that fit into one picture.
-const DRIVES_MAX: usize = 6;
-/// Targets whose two fills fit into one picture.
-const FILLED_MAX: usize = 24;
-
-pub fn all(points: &[Point]) -> Vec<Chart> {
-    let media = [first_writes, fills, zones, cliffs, pace].map(|chart| chart(points));
-    sweeps(points).into_iter().chain(media).collect()
-}
-
-/// Something drawn about one drive, in bytes a second, and what its table says.
-struct Told<'a> {
-    point: &'a Point,
-    line: Line,
-    said: String,
-}
-
-impl<'a> Told<'a> {
-    /// A line of more than one place.
-    fn of(point: &'a Point, name: String, points: Vec<(f64, f64)>, said: &str) -> Option<Told<'a>> {
-        let said = said.to_owned();
-        (points.len() > 1).then_some(Told { point, line: Line { name, points }, said })
-    }
-}
-
-fn of_stage<'a>(points: &'a [Point], stage: &str) -> impl Iterator<Item = &'a Point> {
-    points.iter().filter(move |point| point.stage == stage && point.mark() != Mark::Invalid)
-}
-
-fn row(point: &Point, said: String) -> ChartRow {
-    ChartRow { engine: point.target().to_owned(), ..charts::row(&[point], said) }
-}
-
-/// The chart of `told` on the axes of `picture`: all if they fit; the slowest, the fastest and some
-/// between them otherwise.
-fn chart(name: &str, mut told: Vec<Told<'_>>, picture: Lines) -> Chart {
-    let rows = told.iter().map(|it| row(it.point, it.said.clone())).collect();
-    let more = told.len().saturating_sub(DRIVES_MAX);
-    if more > 0 {
-        let mean = |Told { line, .. }: &Told<'_>| {
-            line.points.iter().map(|it| it.1).sum::<f64>() / line.points.len().max(1) as f64
-        };
-        told.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
-        let (last, steps) = (told.len() - 1, DRIVES_MAX - 1);
-        let picked: Vec<usize> = (0..=steps).map(|step| last * step / steps).collect();
-        let mut at = 0..;
-        told.retain(|_| at.next().is_some_and(|at| picked.contains(&at)));
-    }
-    let mut lines: Vec<Line> = told.into_iter().map(|it| it.line).collect();
-    lines.iter_mut().flat_map(|line| &mut line.points).for_each(|place| place.1 /= 1e6);
-    let mut chart = Curves { lines, rows }.chart(name, picture);
-    if more > 0 {
-        let said = "more between the slowest and the fastest, which are in the table";
-        chart.left_out.push(format!("{more} {said}"));
-    }
-    chart
-}
-
-fn axes(x: &str) -> Lines {
-    Lines { x: x.to_owned(), y: "MB/s".to_owned(), ..Lines::default() }
-}
-
-fn first_writes(points: &[Point]) -> Chart {
-    let series = ["first fill", "second fill"].map(str::to_owned).to_vec();
-    let (mut bars, mut rows) = (Bars { series, ..Bars::default() }, Vec::new());
-    let is_fill = |point: &Point, which: &str| point.workload.name == format!("fill-{which}");
-    let all: Vec<&Point> = of_stage(points, "precondition").collect();
-    for first in all.iter().filter(|point| is_fill(point, "first")) {
-        let second = all.iter().find(|it| is_fill(it, "second") && it.target() == first.target());
-        let Some(second) = second else { continue };
-        let (was, then) = (first.rate(), second.rate());
-        let ratio = if was > 0.0 { then / was } else { 0.0 };
-        let (one, other) = (units::bytes_per_s(was), units::bytes_per_s(then));
-        rows.push(row(first, format!("first {one}, second {other}: \u{d7}{ratio:.2}")));
-        let group = format!("{}, \u{d7}{ratio:.2}", first.target());
-        for (series, value, label) in [(0, was, one), (1, then, other)] {
-            bars.add(&group, Bar { series, value, label, samples: Vec::new() });
-        }
-    }
-    let more = bars.groups.len().saturating_sub(FILLED_MAX);
-    bars.groups.truncate(FILLED_MAX);
-    let mut chart = Chart::new("first-writes", |question| bars.svg(question), rows);
-    if more > 0 {
-        chart.left_out.push(format!("{more} more targets, which are in the table"));
-    }
-    chart
-}
-
-fn fills(points: &[Point]) -> Chart {
-    let told = of_stage(points, "precondition").filter_map(|point| {
-        let mut written = 0.0;
-        let mut series = charts::rates_of(point.rounds.last()?, 1.0);
-        for (at, rate) in &mut series {
-            written += *rate / 1e9;
-            *at = written;
-        }
-        let which = point.workload.name.replace("fill-", "");
-        let said = format!("{which} fill, GB: MB/s: {}", charts::shown(&series, "GB", 1e6));
-        Told::of(point, format!("{} {which}", point.target()), series, &said)
-    });
-    chart("fills", told.collect(), axes("GB written"))
-}
-
-fn zones(points: &[Point]) -> Chart {
-    let mut curves: Vec<(&Point, Vec<(f64, f64)>)> = Vec::new();
-    for point in of_stage(points, "zone") {
-        let place = point.workload.name.rsplit('-').next().and_then(|it| it.parse::<u32>().ok());
-        let Some(place) = place.map(f64::from) else { continue };
-        let same = |(drive, _): &(&Point, _)| drive.target() == point.target();
-        one_of(&mut curves, same, || (point, Vec::new())).1.push((place, point.rate()));
-    }
-    let told = curves.into_iter().filter_map(|(point, mut places)| {
-        places.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let said = format!("% of the width: MB/s: {}", charts::shown(&places, "%", 1e6));
-        Told::of(point, point.target().to_owned(), places, &said)
-    });
-    chart("zones", told.collect(), axes("% of the width"))
-}
-
-fn cliffs(points: &[Point]) -> Chart {
-    let told = of_stage(points, "cliff").filter_map(|point| {
-        let series = charts::rates_of(point.rounds.last()?, 1.0);
-        let said = format!("MB/s: {}", charts::shown(&series, "s", 1e6));
-        Told::of(point, point.target().to_owned(), series, &said)
-    });
-    let told: Vec<Told<'_>> = told.collect();
-    let marks = told.iter().take(DRIVES_MAX).filter_map(|it| {
-        let rates: Vec<f64> = it.line.points.iter().map(|(_, rate)| *rate).collect();
-        let found = cliff::find(&rates, 1.0)?;
-        let (from, to) = (units::bytes_per_s(found.before), units::bytes_per_s(found.after));
-        let (name, after) = (&it.line.name, units::bytes(found.bytes_before));
-        Some((it.line.points.get(found.at)?.0, format!("{name}: {from} to {to} after {after}")))
-    });
-    let marks = marks.collect();
-    chart("cliffs", told, Lines { marks, ..axes(SECONDS) })
-}
-
-/// Each drive while all ran: the load whose series is longest, and of several the one with the
-/// largest blocks.
-fn pace(points: &[Point]) -> Chart {
-    let told = of_stage(points, "raw.all").filter_map(|point| {
-        let series = charts::rates_of(point.rounds.last()?, 1.0);
-        let load = point.workload.describe();
-        let said = format!("{load}, MB/s: {}", charts::shown(&series, "s", 1e6));
-        Told::of(point, point.target().to_owned(), series, &said)
-    });
-    let told: Vec<Told<'_>> = told.collect();
-    let size = |it: &&Told<'_>| (it.line.points.len(), it.point.workload.block_bytes);
-    let load = told.iter().max_by_key(size).map(|it| it.point.workload.clone()).unwrap_or_default();
-    let (own, others): (Vec<_>, Vec<_>) =
-        told.into_iter().partition(|it| it.point.workload.name == load.name);
-    let at_once = own.len() > 1;
-    let y = format!("MB/s, {}", load.describe());
-    let mut chart = chart("pace", own, Lines { y, ..axes(SECONDS) });
-    chart.rows.extend(others.into_iter().map(|it| row(it.point, it.said)));
-    if !at_once {
-        chart.svg.clear();
-    }
-    chart
-}
-
 /// All of them; one with nothing to show has no picture.
-fn sweeps(points: &[Point]) -> [Chart; 3] {
+pub fn all(points: &[Point]) -> [Chart; 3] {
     [
         working_sets(points, "cache-bytes", RateUnit::BytesPerS),
         working_sets(points, "cache-ios", RateUnit::Iops),

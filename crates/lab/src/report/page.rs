@@ -5,7 +5,7 @@
 
 use super::charts::{self, Chart, first_of, lines_of};
 use super::findings::{self, Headline, engines, short, whose};
-use super::forest::{self, Forest, Share};
+use super::forest::{self, Forest};
 use super::pictures::{Budget, data_address, still};
 use super::points::Point;
 use super::sections::{self, Section};
@@ -18,7 +18,6 @@ use crate::store::Run;
 use crate::units::{self, timestamp};
 use crate::validity::{Mark, Severity};
 use crate::verdict::Factor;
-use crate::watch::TOPOLOGY;
 use askama::Template;
 use itertools::Itertools;
 use sha2::{Digest, Sha256};
@@ -34,7 +33,6 @@ struct Page<'a> {
     title: &'a str,
     headline: Headline,
     forests: Vec<Forest>,
-    shares: Vec<Share>,
     marks: Vec<(Mark, usize)>,
     alarms: Vec<String>,
     engines: Vec<&'a str>,
@@ -47,7 +45,6 @@ struct Page<'a> {
     flames: Vec<(&'a str, Vec<(String, String)>)>,
     flames_left_out: usize,
     sections: Vec<Section>,
-    topology: Option<String>,
     run: &'a Run,
 }
 
@@ -85,7 +82,6 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         title: title(run),
         headline: findings::headline(points, &run.records),
         forests: rivals.iter().skip(1).filter_map(|other| against(other)).collect(),
-        shares: forest::shares(points),
         marks: marks(points),
         alarms: tables::alarms(&run.records),
         engines: engines(points),
@@ -98,7 +94,6 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         flames,
         flames_left_out: budget.left_out,
         sections: sections::all(&run.records, points),
-        topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
         run,
     };
     page.render().map_err(|error| Refusal::cannot_run("report.unwritable", error.to_string()))
@@ -224,10 +219,9 @@ fn is_first(section: &Section) -> bool {
     ["drive", "bay"].contains(&section.word)
 }
 
-/// Tables that tell once more, case by case, what stands at the top, and what is the same in every
-/// report.
+/// Tables that tell once more, case by case, what stands at the top.
 fn is_folded(section: &Section) -> bool {
-    ["compare", "production"].contains(&section.word)
+    section.word == "compare"
 }
 
 fn mark_class(mark: impl Borrow<Mark>) -> &'static str {

@@ -5,7 +5,6 @@
 
 use crate::metrics::baseline::ratio;
 use crate::metrics::latency::{self, Bins, percentile};
-use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::slow_member::median;
 use crate::metrics::spread::{SPIKE_POINTS, Spread};
 use crate::order::one_of;
@@ -177,7 +176,6 @@ pub fn of(records: &[Record]) -> Vec<Point> {
         point.findings.extend(above_baseline(point));
     }
     tell_apart(&mut points);
-    inversions(&mut points);
     points
 }
 
@@ -237,37 +235,6 @@ fn fullest(rounds: &[Measurement]) -> Option<(String, f64)> {
     let shares = rounds.iter().filter_map(|round| round.path.as_ref()?.fullest());
     let worst = shares.max_by(|one, other| one.1.total_cmp(&other.1))?;
     Some((worst.0.name.clone(), worst.1))
-}
-
-/// fio's own system time that falls while its load rises (A02), over the points of one target, load
-/// and block size: other jobs or depths of the same thing.
-fn inversions(points: &mut [Point]) {
-    let family = |point: &Point| {
-        let workload = &point.workload;
-        let whose =
-            (point.engine.clone(), point.target().to_owned(), point.stage.clone(), point.condition);
-        (whose, workload.mix.clone(), workload.block_bytes)
-    };
-    for at in 0..points.len() {
-        let own = family(&points[at]);
-        let alike = points.iter().filter(|point| family(point) == own).filter_map(client);
-        let Some(finding) = inversion(&alike.collect::<Vec<_>>()) else { continue };
-        let point = &mut points[at];
-        if !point.findings.iter().any(|known| known.rule == finding.rule) {
-            point.findings.push(finding);
-        }
-    }
-}
-
-fn client(point: &Point) -> Option<ClientCpu> {
-    let round = point.rounds.last()?;
-    let cost = round.cpu.as_ref()?;
-    let jobs_s = cost.wall_s * f64::from(point.workload.jobs);
-    (jobs_s > 0.0 && cost.client_s > 0.0).then(|| ClientCpu {
-        iops: round.iops(),
-        user_percent: (cost.client_s - cost.client_system_s) / jobs_s * 100.0,
-        system_percent: cost.client_system_s / jobs_s * 100.0,
-    })
 }
 
 fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {

@@ -7,7 +7,6 @@
 use super::tool::{Ending, Run};
 use super::tree::Entry;
 use super::{Capture, tree};
-use crate::inspect::server::scsi;
 use crate::{AtPath, Refusal};
 use std::path::{Path, PathBuf};
 
@@ -16,15 +15,13 @@ const BYTES_MAX: u64 = 16 << 20;
 
 /// An output: the name that a capture has for it, its command, and marks that are all in it.
 /// `*` stands for an expander's or an enclosure's name.
-const OUTPUTS: [(&str, &[&str], &[&str]); 8] = [
+const OUTPUTS: [(&str, &[&str], &[&str]); 6] = [
     ("dmidecode-memory", &["dmidecode", "-t", "memory"], &["DMI type 17", "Memory Device"]),
     ("lspci", &["lspci", "-vv", "-D"], &["LnkSta:", "LnkCap:"]),
     ("lscpu", &["lscpu"], &["Architecture:", "CPU(s):"]),
     ("smp_discover-*", &["smp_discover"], &["phy ", ":attached:["]),
     ("smp_rep_phy_err_log-*", &["smp_rep_phy_err_log"], &["nvalid dword count"]),
     ("sg_ses-*", &["sg_ses", "-p", "2"], &["Enclosure Status diagnostic page"]),
-    ("sg_map", &["sg_map", "-i", "-x"], &["/dev/sg"]),
-    ("lsblk", &["lsblk"], &["NAME", "TYPE", "SIZE"]),
 ];
 
 /// What the files at `paths` (folders stand for what is in them) told, and those that told nothing.
@@ -72,10 +69,7 @@ fn text(path: &Path) -> Result<String, Refusal> {
 
 /// Put what `text` is into `capture`; whether it is anything.
 fn take(capture: &mut Capture, text: &str) -> bool {
-    let is_list = |name: &str| name != "sg_map" || !scsi::rows(text).is_empty();
-    let is_it = |row: &&(&str, &[&str], &[&str])| {
-        row.2.iter().all(|mark| text.contains(mark)) && is_list(row.0)
-    };
+    let is_it = |row: &&(&str, &[&str], &[&str])| row.2.iter().all(|mark| text.contains(mark));
     if let Some((name, argv, _)) = OUTPUTS.iter().find(is_it) {
         let name = match name.strip_suffix('*') {
             Some(begin) => format!("{begin}{}", expander(capture, begin, text)),

@@ -1,82 +1,74 @@
-//! How a trace's account looks in a terminal.
+//! How a trace's account looks in a terminal: `templates/trace.txt`.
 
 use super::account::{DeviceAccount, Flow, TraceAccount, percent};
-use crate::rows::Rows;
+use crate::metrics::latency::to_f64;
 use crate::validity::Mark;
+use askama::Template;
+use std::cmp::Reverse;
 
 /// Rows of a histogram; the rest is summed.
 const ROWS: usize = 12;
 
+#[derive(Template)]
+#[template(path = "trace.txt")]
+struct Page<'a> {
+    account: &'a TraceAccount,
+}
+
 pub fn text(account: &TraceAccount) -> String {
-    let mut out = Rows::default();
-    let (of, mark) = (&account.of, Mark::of(&account.findings));
-    out.row("trace", format_args!("{} during {of}   {mark}", account.device.device));
-    let size =
-        |bytes: Option<u64>| bytes.map_or("not given".to_owned(), |it| format!("{} KiB", it >> 10));
-    let geometry = account.geometry;
-    let (strip, stripe) = (size(geometry.strip_bytes), size(geometry.stripe_data_bytes));
-    out.row("geometry", format_args!("strip {strip}, data of a full stripe {stripe}"));
-    device(&mut out, &account.device);
-    for member in &account.members {
-        out.gap();
-        out.row("member", &member.device);
-        device(&mut out, member);
-    }
-    if let Some((writes, reads)) = account.members_per_write {
-        let each = "for each write that came in";
-        let said = format!("{writes:.2} member writes and {reads:.2} member reads {each}");
-        out.gap();
-        out.row("per write", said);
-    }
-    out.with_notes(&account.findings)
+    Page { account }.to_string()
 }
 
-fn device(out: &mut Rows, device: &DeviceAccount) {
-    for (title, flow) in [
-        ("submitted writes", &device.submitted_writes),
-        ("issued writes   ", &device.issued_writes),
-        ("submitted reads ", &device.submitted_reads),
-        ("issued reads    ", &device.issued_reads),
-    ] {
-        if flow.ios > 0 {
-            self::flow(out, title, flow);
-        }
+impl DeviceAccount {
+    fn flows(&self) -> impl Iterator<Item = (&'static str, &Flow)> {
+        let flows = [
+            ("submitted writes", &self.submitted_writes),
+            ("issued writes", &self.issued_writes),
+            ("submitted reads", &self.submitted_reads),
+            ("issued reads", &self.issued_reads),
+        ];
+        flows.into_iter().filter(|it| it.1.ios > 0)
     }
-    let of = device.submitted_writes.ios + device.submitted_reads.ios;
-    let off = device.splits_off_stripe;
-    let off = off.map_or(String::new(), |off| format!(", {off} of them off the full stripe"));
-    let (splits, share) = (device.splits, percent(device.splits, of));
-    out.row("splits", format_args!("{splits} of {of} I/Os ({share:.0} %){off}"));
-    out.row("merges", format_args!("{}   failed {}", device.merges, device.failed));
-    let limits = device.limits.iter().map(|(name, value)| format!("{name} {value}"));
-    let limits = limits.collect::<Vec<_>>().join(", ");
-    out.row("limits", if limits.is_empty() { "cannot tell" } else { &limits });
+
+    fn submitted(&self) -> u64 {
+        self.submitted_writes.ios + self.submitted_reads.ios
+    }
+
+    fn split_share(&self) -> f64 {
+        percent(self.splits, self.submitted())
+    }
 }
 
-fn flow(out: &mut Rows, title: &str, flow: &Flow) {
-    let off = |name: &str, count: Option<u64>| {
-        count.map_or(String::new(), |it| {
-            format!(", off {name} {it} ({:.0} %)", percent(it, flow.ios))
-        })
-    };
-    let off = [
-        off("4 KiB", Some(flow.off_4k)),
-        off("strip", flow.off_strip),
-        off("full stripe", flow.off_stripe),
-    ];
-    let (ios, mib) = (flow.ios, flow.bytes as f64 / f64::from(1 << 20));
-    out.row(title, format_args!("{ios} I/Os, {mib:.1} MiB{}", off.concat()));
-    let mut sizes: Vec<(&u64, &u64)> = flow.sizes.iter().collect();
-    sizes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    for (bytes, count) in sizes.iter().take(ROWS) {
-        let share = percent(**count, flow.ios);
-        let bar = "#".repeat((0..50).filter(|at| f64::from(*at) * 2.0 < share).count());
-        let size = format!("  {:>9.1} KiB", **bytes as f64 / 1024.0);
-        out.row(&size, format_args!("{count:>8}  {share:>5.1} %  {bar}"));
+impl Flow {
+    fn mib(&self) -> f64 {
+        to_f64(self.bytes) / f64::from(1 << 20)
     }
-    let rest: u64 = sizes.iter().skip(ROWS).map(|(_, count)| *count).sum();
-    if rest > 0 {
-        let share = percent(rest, flow.ios);
-        out.row("    other sizes", format_args!("{rest:>8}  {share:>5.1} %"));
+
+    fn share(&self, ios: &u64) -> f64 {
+        percent(*ios, self.ios)
+    }
+
+    fn bar(&self, ios: &u64) -> String {
+        let share = self.share(ios);
+        "#".repeat((0..50).filter(|at| f64::from(*at) * 2.0 < share).count())
+    }
+
+    /// Off which boundaries how many are.
+    fn off(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let strips = [("strip", self.off_strip), ("full stripe", self.off_stripe)];
+        let known = strips.into_iter().filter_map(|(what, ios)| Some((what, ios?)));
+        std::iter::once(("4 KiB", self.off_4k)).chain(known)
+    }
+
+    /// Sizes in KiB and how often they came, the most frequent first.
+    fn sizes_by_count(&self) -> Vec<(f64, u64)> {
+        let mut sizes: Vec<(u64, u64)> =
+            self.sizes.iter().map(|(size, ios)| (*size, *ios)).collect();
+        sizes.sort_by_key(|it| Reverse(it.1));
+        sizes.into_iter().map(|(bytes, ios)| (to_f64(bytes) / 1024.0, ios)).collect()
+    }
+
+    fn rest(&self) -> u64 {
+        self.sizes_by_count().iter().skip(ROWS).map(|it| it.1).sum()
     }
 }

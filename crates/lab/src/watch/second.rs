@@ -149,7 +149,7 @@ mod tests {
         Tick {
             unix_s: 5000.0 + f64::from(second),
             cpu: HostCpu::parsed(&format!("cpu0 {ticks} 0 0 0\ncpu1 0 0 0 {ticks}\n"), taken),
-            drives: Reading::parsed(&(drive("sda", 4) + &drive("sdb", 12)), "", taken),
+            drives: Reading::parsed(&(drive("sda", 4) + &drive("sdb", 12)), taken),
         }
     }
 

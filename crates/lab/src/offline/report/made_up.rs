@@ -55,7 +55,6 @@ pub fn round(
             busy_s: 1.8,
             per_core: vec![0.99, 0.2],
             client_s: 0.3,
-            client_system_s: 0.2,
             ..CpuCost::default()
         }),
         argv: vec!["fio".into(), "--name=<x>".into()],

@@ -5,12 +5,12 @@
 use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
 use super::super::points::{FIRST_FILL, Group, Point, SECOND_FILL};
-use super::super::{alone, findings, width};
+use super::super::{alone, findings};
 use super::Session;
 use crate::Refusal;
 use crate::fio::value;
 use crate::metrics::{slow_member, steady};
-use crate::record::{ArrayCondition, BaselinePoint, Check, Measurement, Record};
+use crate::record::{BaselinePoint, Check, Measurement, Record};
 use crate::validity::{Mark, Outcome};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -85,25 +85,11 @@ impl Session<'_> {
         std::iter::once(findings::filled(second)).chain(cost)
     }
 
-    /// What waiting for the slowest member costs a healthy array's full stripes, if its raw
-    /// drives were measured.
-    fn stripe_wait(&self, point: &Point, measured: &[Measurement]) -> Option<Check> {
-        let [measured] = measured else { return None };
-        let array = self.array_of(point).filter(|it| it.has_its_drives(&self.plan.arrays))?;
-        let is_full = Some(point.workload.block_bytes) == array.stripe_data_bytes();
-        if point.condition != ArrayCondition::Healthy || !is_full || point.round > 0 {
-            return None;
-        }
-        let raw = RawRuns::of(array, &self.plan.drives, self.known.values())?;
-        findings::stripe_wait(measured, &raw.alike(&point.workload)?)
-    }
-
     /// What the way to the drives carries: said at the end, for raw drives may be measured before
     /// it or after it.
     pub(super) fn conclude_paths(&mut self) -> Result<(), Refusal> {
         let facts = |target: &str| alone::Facts::of(Path::new(target));
-        let mut checks = alone::checks(self.known.values(), facts, &self.run.models);
-        checks.extend(width::checks(&self.plan.arrays, &self.plan.drives, self.known.values()));
+        let checks = alone::checks(self.known.values(), facts, &self.run.models);
         self.keep_checks(checks)
     }
 
@@ -166,7 +152,6 @@ impl Session<'_> {
                 Kind::Precondition if point.workload.name == SECOND_FILL => {
                     checks.extend(measured.iter().flat_map(|second| self.filled(second)));
                 }
-                Kind::Precondition => {}
                 Kind::Zone => {
                     for one in &measured {
                         let place = one.workload.name.rsplit('-').next();
@@ -175,7 +160,7 @@ impl Session<'_> {
                         curve.push((place, one.read.bytes_per_s));
                     }
                 }
-                _ => checks.extend(self.stripe_wait(point, &measured)),
+                _ => {}
             }
             if point.until_steady && point.round == 0 {
                 let series = point.targets.iter().map(|target| point.series(target));

@@ -1,9 +1,8 @@
-//! What raw runs say of an array: baselines and ceilings, how drives scale, what waiting for the
-//! slowest costs.
+//! What raw runs say of an array: baselines and ceilings, how drives scale.
 
 use super::{MADE, blank, expanded};
 use crate::plan::ceilings::RawRuns;
-use crate::plan::findings::{scaling, stripe_wait, zones};
+use crate::plan::findings::{scaling, zones};
 use crate::plan::points::Target;
 use crate::record::{ArrayCondition, Measurement, Workload};
 use crate::rules;
@@ -134,22 +133,6 @@ fn drives_are_scaled_by_doubling_and_those_that_share_something_full_do_not_scal
     );
     assert_eq!(scaling("rr-4k", &[(1, 100.0), (4, 390.0)]).outcome, Outcome::Pass);
     assert_eq!(scaling("rr-4k", &[(1, 100.0)]).outcome, Outcome::CannotTell);
-}
-
-/// Half of the I/Os of each drive take 100 us, half 300: of two drives the slower takes 300 in
-/// three of four stripes.
-#[test]
-fn what_waiting_for_the_slowest_member_costs_comes_from_the_raw_drives() {
-    let mut one = crate::record::sample();
-    one.write.latency_bins.clear();
-    one.read.latency_bins = [(100_000, 50), (300_000, 50)].into();
-    one.workload.name = "seq-read-64k-j1-q4".to_owned();
-    let array = one.clone();
-    let check = stripe_wait(&array, &[&one, &one]).unwrap();
-    assert!(check.found.contains("the slowest of 2 takes 300 us"), "{check:?}");
-    assert!(check.found.contains("costs 3.00 times"), "{check:?}");
-    one.read.latency_bins.clear();
-    assert_eq!(stripe_wait(&array, &[&one]), None);
 }
 
 #[test]
