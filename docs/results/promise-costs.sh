@@ -3,25 +3,27 @@
 # run on the same members; prints medians, and each over the first of its load.
 #
 #   docs/results/promise-costs.sh [--rounds N] [--seconds N] [--span SIZE] [--loads REGEX] [--limits READS:WRITES:BYTES] [--workers N]
-#     [MEMBER...]
+#     [--latency-us READ:WRITE] [MEMBER...]
 #
-# Without members: RAID 6 of six members in memory, one worker, which is compared by the CPU time of a request.
+# Without members: RAID 6 of six members in memory, one worker, which is compared by the CPU time of a request. With
+# --latency-us 80:15 they answer as late as drives do: 80 us after a read, 15 us after any other command.
 # With members (files or block devices, which lose their content): RAID 6 of them, two workers unless told otherwise, compared
 # by the rate.
 # With limits: a control group holds each member, which must be a block device, to so many reads and so many writes a
 # second, and so many bytes a second each way; as root. The first of the three that is reached is what bounds a load then.
 set -euo pipefail
-ROUNDS=5 SECONDS_EACH=3 SPAN=256M LOADS=. LIMITS= WORKERS=2 ASHLAR=${ASHLAR:-target/release/ashlar}
+ROUNDS=5 SECONDS_EACH=3 SPAN=256M LOADS=. LIMITS= WORKERS=2 LATENCY=() ASHLAR=${ASHLAR:-target/release/ashlar}
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --rounds) ROUNDS=$2 ;; --seconds) SECONDS_EACH=$2 ;; --span) SPAN=$2 ;; --loads) LOADS=$2 ;; --limits) LIMITS=$2 ;; --workers) WORKERS=$2 ;;
+    --latency-us) LATENCY=(--latency-us "$2") ;;
     *) echo "unknown option $1" >&2; exit 2 ;;
   esac
   shift 2
 done
 MEMBERS=()
 for member in "$@"; do MEMBERS+=(--destroy "$member" "$member"); done
-if [ $# -eq 0 ]; then SHAPE=(-n 6 --workers 1) STRIPE=256K; else SHAPE=(--workers "$WORKERS") STRIPE=$((64 * ($# - 2)))K; fi
+if [ $# -eq 0 ]; then SHAPE=(-n 6 --workers 1 "${LATENCY[@]}") STRIPE=256K; else SHAPE=(--workers "$WORKERS") STRIPE=$((64 * ($# - 2)))K; fi
 FIGURES=$(mktemp)
 GROUP=
 trap 'rm -f "$FIGURES"; [ -z "$GROUP" ] || rmdir "$GROUP"' EXIT

@@ -302,7 +302,7 @@ async fn straight(
     note_end(local, &began, asked);
     drop(awaited);
     match plain(local, &began, outcome) {
-        Ok(buffer) if local.array.checksums.is_none() => Ok(buffer),
+        Ok(buffer) if is_right_at_once(local, &began, &buffer) => Ok(buffer),
         brought => judged(local, part, began, brought).await,
     }
 }
