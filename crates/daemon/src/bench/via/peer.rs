@@ -33,6 +33,7 @@ pub(super) struct OtherExporter {
     /// What serves it, which ends after the client.
     _process: Option<Process>,
     _device: Option<Loop>,
+    _file: Option<OwnFile>,
 }
 
 /// The peers of an export that are here.
@@ -40,7 +41,7 @@ pub(super) fn peers(via: Via, asked: &Asked, folder: &Folder) -> Vec<OtherExport
     let peers = match via {
         Via::Nbd => vec![nbdkit(asked, folder), qemu_nbd(asked, folder)],
         Via::Fuse | Via::Loop | Via::Ublk => vec![plain_loop(asked)],
-        Via::VhostUser => vec![qemu_vhost(asked, folder)],
+        Via::VhostUser => vec![qemu_vhost_null(asked, folder), qemu_vhost_file(asked, folder)],
         Via::NvmeTcp => Vec::new(),
     };
     peers.into_iter().filter_map(Result::ok).collect()
@@ -63,14 +64,25 @@ fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
     socket_peer("qemu-nbd null", command, || Ok(Box::new(Nbd::connect(&socket, "")?)))
 }
 
-fn qemu_vhost(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
-    let socket = folder.path("qemu-vhost.sock");
+fn qemu_vhost_null(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
+    let disk = format!("driver=null-co,size={},read-zeroes=off", asked.span_bytes);
+    qemu_vhost("qemu null", &disk, &folder.path("qemu-null.sock"))
+}
+
+/// Unlike its null disk, this one moves the bytes.
+fn qemu_vhost_file(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
+    let file = OwnFile::new(asked.span_bytes)?;
+    let disk = format!("driver=file,filename={}", file.0.display());
+    let peer = qemu_vhost("qemu file on tmpfs", &disk, &folder.path("qemu-file.sock"))?;
+    Ok(OtherExporter { _file: Some(file), ..peer })
+}
+
+fn qemu_vhost(name: &'static str, disk: &str, socket: &Path) -> io::Result<OtherExporter> {
     let mut command = Command::new("qemu-storage-daemon");
-    let disk = format!("driver=null-co,node-name=disk,size={},read-zeroes=off", asked.span_bytes);
     let export = "type=vhost-user-blk,id=export,node-name=disk,writable=on,addr.type=unix";
-    command.arg("--blockdev").arg(disk);
+    command.arg("--blockdev").arg(format!("{disk},node-name=disk"));
     command.arg("--export").arg(format!("{export},addr.path={}", socket.display()));
-    socket_peer("qemu null", command, || Ok(Box::new(Vhost::connect(&socket)?)))
+    socket_peer(name, command, || Ok(Box::new(Vhost::connect(socket)?)))
 }
 
 /// A peer at a socket, once it serves.
@@ -85,7 +97,8 @@ fn socket_peer(
     loop {
         match connect() {
             Ok(client) => {
-                return Ok(OtherExporter { name, client, _process: Some(process), _device: None });
+                let (_process, _device, _file) = (Some(process), None, None);
+                return Ok(OtherExporter { name, client, _process, _device, _file });
             }
             Err(error) if process.has_ended() || Instant::now() > end => return Err(error),
             Err(_) => std::thread::sleep(POLL),
@@ -94,35 +107,39 @@ fn socket_peer(
 }
 
 fn plain_loop(asked: &Asked) -> io::Result<OtherExporter> {
-    let file = PathBuf::from(format!("{TMPFS}/ashlar-bench-{}", std::process::id()));
-    let device = Loop::over_new(&file, asked.span_bytes)?;
+    let file = OwnFile::new(asked.span_bytes)?;
+    let device = Loop::over(&file.0)?;
     let client = Box::new(Blocks::open(device.path())?);
-    Ok(OtherExporter { name: "loop on tmpfs", client, _process: None, _device: Some(device) })
+    let (_device, _file) = (Some(device), Some(file));
+    Ok(OtherExporter { name: "loop on tmpfs", client, _process: None, _device, _file })
+}
+
+/// A file in memory that goes when this is dropped.
+struct OwnFile(PathBuf);
+
+impl OwnFile {
+    /// Of `bytes`.
+    fn new(bytes: u64) -> io::Result<OwnFile> {
+        let path = PathBuf::from(format!("{TMPFS}/ashlar-bench-{}", std::process::id()));
+        let file = File::create_new(&path)?;
+        let own = OwnFile(path);
+        file.set_len(bytes)?;
+        Ok(own)
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let _kept = fs::remove_file(&self.0);
+    }
 }
 
 /// A loop device that is let go when this is dropped.
 pub(super) struct Loop {
     device: PathBuf,
-    /// A file that was made for it.
-    own: Option<PathBuf>,
 }
 
 impl Loop {
-    /// Over a new file of `bytes`, which goes with the device.
-    fn over_new(file: &Path, bytes: u64) -> io::Result<Loop> {
-        File::create_new(file)?.set_len(bytes)?;
-        match Loop::over(file) {
-            Ok(mut device) => {
-                device.own = Some(file.to_owned());
-                Ok(device)
-            }
-            Err(error) => {
-                fs::remove_file(file)?;
-                Err(error)
-            }
-        }
-    }
-
     /// Over a file that is there, with direct I/O.
     pub(super) fn over(file: &Path) -> io::Result<Loop> {
         let options = ["--find", "--show", "--direct-io=on", "--sector-size", "4096"];
@@ -132,7 +149,7 @@ impl Loop {
             return Err(io::Error::other(told));
         }
         let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        Ok(Loop { device, own: None })
+        Ok(Loop { device })
     }
 
     /// The device.
@@ -145,8 +162,5 @@ impl Drop for Loop {
     fn drop(&mut self) {
         let mut losetup = Command::new("losetup");
         let _kept = losetup.env("PATH", PATH).arg("--detach").arg(&self.device).output();
-        if let Some(file) = &self.own {
-            let _kept = fs::remove_file(file);
-        }
     }
 }
