@@ -12,7 +12,7 @@ use super::{block, edges, log, parity, parity_only};
 use crate::array::Array;
 use crate::blame::{FailedMembers, block_lost, take_out_failed};
 use crate::canary::{Canary, sings};
-use crate::checksums::pins;
+use crate::checksums::{are_mostly_dirty, pins};
 use crate::coordinator;
 use crate::coordinator::map_writer;
 use crate::datapath::heal::heal;
@@ -80,10 +80,11 @@ pub(crate) async fn write_stripe(
     };
     // What failed of a gather that was before the general way's, as in it.
     let mut unread = None;
+    // Before the plan: members can fail while we wait.
+    if are_mostly_dirty(&local.array) {
+        Box::pin(pins::before_write(local)).await?;
+    }
     if let Some(update) = block::plan(local, &payload, is_written) {
-        if local.array.checksums.is_some() {
-            Box::pin(pins::before_write(local)).await?;
-        }
         let written = {
             // Pinned where it is: what is awaited by value is moved first.
             let writing = pin!(block::write(local, update, &payload, &mut clock));
