@@ -38,7 +38,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Cells of a batch at most: one flush, one settling of the log and one write of pages for so many.
-const BATCH_CELLS: usize = 8192;
+const BATCH_CELLS: usize = 2048;
 /// After this time no cell of a batch is begun. A device that joins waits for the batch to end.
 const BATCH_TIME: Duration = Duration::from_secs(4);
 /// Before cells are tried again whose states could not be changed.
