@@ -317,3 +317,55 @@ fn place_in(map: &Declustered, cell: CellAt, row_of_cell: u64) -> Place {
     let MemberRow { member, row } = map.start_of(cell);
     Place { member, offset: (row + row_of_cell) * map.parts().strip_bytes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SpareCells;
+    use ashlar_layout::declustered::{CellState, Declustered, Loss, SpareTable};
+    use ashlar_layout::{DeclusteredShape, Geometry, Level, Shape};
+    use ashlar_units::{MemberIdx, to_usize};
+
+    const LOST: MemberIdx = MemberIdx(3);
+
+    /// 2+1 on six members with one spare column.
+    fn map() -> Declustered {
+        let declustered = DeclusteredShape {
+            domain_members: 1,
+            stripe_width: 3,
+            spare_columns: 1,
+            cell_bytes: None,
+        };
+        let shape = Shape {
+            level: Level::Raid5,
+            members: 6,
+            parity: None,
+            group_members: None,
+            strip_bytes: 64 << 10,
+            declustered: Some(declustered),
+        };
+        *Geometry::smallest(&shape).expect("it exists").declustered().expect("declustered")
+    }
+
+    /// One member is lost, and all its cells are in this state; a device is in its slot.
+    fn table(map: &Declustered, state: CellState) -> SpareTable {
+        let lost = Loss { member: LOST, column: Some(0), was_whole: true };
+        let mut table = SpareTable::of_losses(map, [lost]);
+        (0..to_usize(map.cells())).for_each(|cell| table.load(0, cell, state));
+        table.replace(LOST).expect("it is lost");
+        table
+    }
+
+    #[test]
+    fn while_pages_are_written_a_loss_is_judged_by_the_old_states_and_by_the_new() {
+        let map = map();
+        let cells = SpareCells::new(map, map, table(&map, CellState::OnSpare));
+        let lost_with = |other| cells.most_lost(|member| member == LOST || member == other);
+        assert_eq!(lost_with(LOST), 0, "all is on spares");
+        assert_eq!(lost_with(MemberIdx(1)), 1);
+        cells.set_coming_table(Some(table(&map, CellState::InPlace)));
+        assert_eq!(lost_with(LOST), 1, "a start may find that all is in place");
+        assert_eq!(lost_with(MemberIdx(1)), 2);
+        cells.set_coming_table(None);
+        assert_eq!(lost_with(MemberIdx(1)), 1);
+    }
+}
