@@ -31,8 +31,8 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
     let headline = findings::headline(&points, &[]);
     assert_eq!(
         headline.sentence,
-        "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to \
-         differ in 1."
+        "ashlar is faster than btrfs in 2 of 3 cases (2.00 times the rate) and not shown to differ \
+         in 1."
     );
     let apart = rules::of("arrays.apart").pass("read", "all alike");
     let with = findings::headline(&points, &[Record::Check(apart)]);
@@ -140,7 +140,7 @@ fn what_an_invalid_side_takes_part_in_is_without_a_verdict_and_errors_fail_by_na
     let invalid = "not compared: a side is INVALID";
     for (rule, reason, mix, left_out, said, told) in [
         ("L08", never, "r", 3, "too few usable rounds", invalid),
-        ("A15", "other programs used 48 % of all cores", "randread", 1, "Of 2 cases", invalid),
+        ("A15", "other programs used 48 % of all cores", "randread", 1, "of 2 cases", invalid),
         (
             "L28",
             "it ended with an error",

@@ -240,25 +240,37 @@ fn against((one, other): (&str, &str), duels: &[Duel<'_>]) -> String {
         );
     }
     let told = [
-        (Decision::Faster, "faster"),
-        (Decision::Slower, "slower"),
-        (Decision::Open, "not shown to differ"),
-        (Decision::Drifted, "not decided, because a side drifted,"),
+        (Decision::Faster, "faster", "than", ""),
+        (Decision::Slower, "slower", "than", ""),
+        (Decision::Open, "not shown to differ", "from", ""),
+        (Decision::Drifted, "not decided", "against", ", because a side drifted,"),
     ];
-    let parts = told.iter().filter_map(|(decision, word)| {
-        let own = rates.iter().filter(|rate| rate.decision() == *decision).map(|rate| rate.ratio);
+    let all = if rates.len() == 1 { "1 case".to_owned() } else { format!("{} cases", rates.len()) };
+    let mut parts: Vec<String> = Vec::new();
+    for (decision, word, than, why) in told {
+        let own = rates.iter().filter(|rate| rate.decision() == decision).map(|rate| rate.ratio);
         let own: Vec<f64> = own.sorted_by(f64::total_cmp).collect();
-        let (low, high) = (format!("{:.2}", own.first()?), format!("{:.2}", own.last()?));
-        let range = match decision {
-            Decision::Open | Decision::Drifted => String::new(),
-            _ if low == high => format!(" ({low} times the rate)"),
-            _ => format!(" ({low} to {high} times the rate)"),
-        };
-        Some(format!("{word} in {}{range}", own.len()))
-    });
-    let (parts, count): (Vec<String>, usize) = (parts.collect(), rates.len());
-    let cases = if count == 1 { "case" } else { "cases" };
-    format!("Of {count} {cases}, {one} against {other} is {}{left_out}.", listed(&parts))
+        if own.is_empty() {
+            continue;
+        }
+        let (count, range) = (own.len(), times(decision, &own));
+        parts.push(match parts.is_empty() {
+            true => format!("{word} {than} {other}{why} in {count} of {all}{range}"),
+            false => format!("{word}{why} in {count}{range}"),
+        });
+    }
+    format!("{one} is {}{left_out}.", listed(&parts))
+}
+
+/// How many times the rate, of rising ratios that decide something.
+fn times(decision: Decision, ratios: &[f64]) -> String {
+    let [low, high] = [ratios.first(), ratios.last()]
+        .map(|ratio| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")));
+    match decision {
+        Decision::Open | Decision::Drifted => String::new(),
+        _ if low == high => format!(" ({low} times the rate)"),
+        _ => format!(" ({low} to {high} times the rate)"),
+    }
 }
 
 /// `a`, `a and b`, `a, b and c`.
