@@ -7,20 +7,20 @@
 //! - `clients` who asks
 //! - `figures` what is reported
 //! - `hollow`  members that forget
+//! - `late`    members that answer as late as a drive
 //! - `rebuild` members that are rebuilt instead of a load
-//! - `slow`    members that answer as late as a drive
 //! - [`via`]   the same through an export
 
 mod clients;
 mod figures;
 mod hollow;
+mod late;
 mod rebuild;
-mod slow;
 pub mod via;
 
 pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
+pub use late::AnswerTimes;
 pub use rebuild::RebuildResult;
-pub use slow::AnswerTimes;
 
 use crate::{config, convert};
 use ashlar_api::v1::array::{Policy, Switch};
@@ -34,7 +34,7 @@ use ashlar_volume::VolumeError;
 use clients::{FILL_BYTES, Part, drive, fill};
 use figures::{Look, Looks, summary};
 use hollow::HollowOpener;
-use slow::SlowOpener;
+use late::LateOpener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub enum Members {
     /// Memory of this process.
     Memory,
     /// The same, answering late.
-    Slow(AnswerTimes),
+    Late(AnswerTimes),
     /// Nothing: they keep their metadata and forget data at once.
     Null,
     /// These devices; everything on them is lost.
@@ -178,7 +178,7 @@ fn on_own_engine<T>(
     let hollow = Arc::new(HollowOpener::new());
     let opener: Arc<dyn Opener> = match &spec.members {
         Members::Null => Arc::<HollowOpener>::clone(&hollow),
-        Members::Slow(times) => Arc::new(SlowOpener::new(*times)),
+        Members::Late(times) => Arc::new(LateOpener::new(*times)),
         Members::Memory | Members::Devices(_) => Arc::new(PathOpener::new()),
     };
     let mut config = EngineConfig::new(opener);
@@ -257,7 +257,7 @@ fn devices(spec: &BenchSpec) -> Vec<String> {
         (0..spec.member_count).map(|at| format!("{kind}{at}:{member_mib}MiB")).collect()
     };
     match &spec.members {
-        Members::Memory | Members::Slow(_) => named("mem:m"),
+        Members::Memory | Members::Late(_) => named("mem:m"),
         Members::Null => named("null:m"),
         Members::Devices(devices) => devices.clone(),
     }
@@ -407,12 +407,12 @@ mod tests {
     #[test]
     fn a_request_takes_as_long_as_the_members_that_it_waits_for() {
         let times = AnswerTimes { read: Duration::from_millis(3), write: Duration::from_millis(1) };
-        let slow = spec(Members::Slow(times));
-        let read = Load { is_write: false, is_random: true, ..slow.load };
-        let read = run(&BenchSpec { load: read, ..slow.clone() }).expect("measured");
+        let late = spec(Members::Late(times));
+        let read = Load { is_write: false, is_random: true, ..late.load };
+        let read = run(&BenchSpec { load: read, ..late.clone() }).expect("measured");
         assert!(read.latency.us_p50 >= 3_000, "{read:?}");
         // Three are read side by side, then logged, then written.
-        let written = run(&slow).expect("measured");
+        let written = run(&late).expect("measured");
         assert!(written.latency.us_p50 >= 5_000, "{written:?}");
     }
 

@@ -211,7 +211,7 @@ impl Args {
         if !self.devices.is_empty() {
             return Ok(Members::Devices(devices(&self.devices)?));
         }
-        Ok(self.latency_us.map_or(Members::Memory, Members::Slow))
+        Ok(self.latency_us.map_or(Members::Memory, Members::Late))
     }
 
     fn spec(&self) -> Result<BenchSpec, Fault> {

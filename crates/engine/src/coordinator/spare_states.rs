@@ -124,6 +124,7 @@ pub(crate) async fn commit(
         }
         cells.set_coming_table(Some(next.clone()));
     }
+    // After an error it is judged by both tables until a later commit: the pages may say either.
     let pages = changed_pages(local, cells, &next);
     if !sings(Canary::CellFlippedUnrecorded) && !store(local, pages).await {
         return Err(ArrayLost);

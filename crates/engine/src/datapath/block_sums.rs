@@ -22,7 +22,6 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// As [`pin`].
-#[inline]
 pub(super) async fn hold(
     local: &Rc<LocalArray>,
     stripe: Stripe,
@@ -62,7 +61,6 @@ fn block_at(local: &LocalArray, offset: u64) -> u64 {
 ///
 /// # Errors
 /// It is not, or its device cannot say.
-#[inline]
 pub(super) async fn prove(
     local: &Rc<LocalArray>,
     pins: &Pins,

@@ -340,6 +340,19 @@ fn a_power_cut_while_a_member_returns_costs_nothing() {
     survive_all(Phase::Return, 1_300);
 }
 
+/// After the kill the array starts, and all is there.
+fn starts_as_filled(world: &mut SimWorld, ended: &Ended<()>) {
+    assert_eq!(*ended, Ended::Stopped(Stop::Kill));
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(assemble_dirty(9)).await.expect("assembled after the kill");
+            is_as_filled(&engine).await;
+        })
+        .done();
+}
+
 /// Killed at the `nth` write of a page of states after the loss of a member that cells of another
 /// one were just written to. The batch is not over then: reads take long.
 fn killed_at_a_page_after_the_target_went(written_bytes: u64, nth: u64) {
@@ -368,15 +381,7 @@ fn killed_at_a_page_after_the_target_went(written_bytes: u64, nth: u64) {
         running.fail("tank", MemberIdx(8)).await.expect("it may go");
         handle.sleep(ms(60_000)).await;
     });
-    assert_eq!(ended, Ended::Stopped(Stop::Kill));
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = engine(opener, &handle, 2);
-            engine.assemble(assemble_dirty(9)).await.expect("assembled after the kill");
-            is_as_filled(&engine).await;
-        })
-        .done();
+    starts_as_filled(&mut world, &ended);
 }
 
 /// The batch marked such cells as rebuilt in their next targets, where nothing was written. The
@@ -423,15 +428,7 @@ fn killed_at_a_page_after_three_went(nth: u64) {
         gone.iter().for_each(SimDisk::vanish);
         handle.sleep(ms(60_000)).await;
     });
-    assert_eq!(ended, Ended::Stopped(Stop::Kill));
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = engine(opener, &handle, 2);
-            engine.assemble(assemble_dirty(9)).await.expect("assembled after the kill");
-            is_as_filled(&engine).await;
-        })
-        .done();
+    starts_as_filled(&mut world, &ended);
 }
 
 /// The pages said that the cells were in place on the device that went. So the array, which could

@@ -19,15 +19,14 @@ use std::time::Duration;
 const STRIP_BYTES: u64 = 4096;
 const DISK_BYTES: u64 = 5 << 20;
 const BYTES_PER_SECOND: u64 = 2 << 20;
+/// The member that is lost.
+const LOST: MemberIdx = MemberIdx(7);
 
-/// How many times that size members have: with few strips chance deals them out less evenly.
+/// How many times `DISK_BYTES` members have: with few strips chance deals them out less evenly.
 fn member_size() -> u64 {
     let asked = std::env::var("ASHLAR_REBUILD_SIZE").ok();
     asked.map_or(1, |times| times.parse().expect("ASHLAR_REBUILD_SIZE is a whole number"))
 }
-
-/// The member that is lost.
-const LOST: MemberIdx = MemberIdx(7);
 
 /// 8+2 over these members, in cells of so many strips.
 fn pool(members: usize, spare_columns: usize, cell_rows: u64) -> Shape {

@@ -24,31 +24,31 @@ pub struct AnswerTimes {
 }
 
 /// Opens memory as [`PathOpener`] does, and has it answer late.
-pub struct SlowOpener {
+pub struct LateOpener {
     memory: PathOpener,
     times: AnswerTimes,
 }
 
-impl SlowOpener {
+impl LateOpener {
     /// All that it opens takes these times.
     pub fn new(times: AnswerTimes) -> Self {
-        SlowOpener { memory: PathOpener::new(), times }
+        LateOpener { memory: PathOpener::new(), times }
     }
 }
 
-impl Opener for SlowOpener {
+impl Opener for LateOpener {
     fn open(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
         let memory = self.memory.open(path, access)?;
-        Ok(Arc::new(Slow { memory, times: self.times }))
+        Ok(Arc::new(Late { memory, times: self.times }))
     }
 }
 
-struct Slow {
+struct Late {
     memory: Arc<dyn Opened>,
     times: AnswerTimes,
 }
 
-impl Opened for Slow {
+impl Opened for Late {
     fn facts(&self) -> &DeviceFacts {
         self.memory.facts()
     }
