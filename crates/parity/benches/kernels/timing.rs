@@ -30,11 +30,6 @@ pub fn medians(
     samples.into_iter().map(median).collect()
 }
 
-/// References to all of them.
-pub fn each<'s, 'a>(subjects: &'s [Subject<'a>]) -> Vec<&'s Subject<'a>> {
-    subjects.iter().collect()
-}
-
 /// Runs `subject` for one slice; returns GB/s.
 fn slice(subject: &Subject<'_>, ring: &mut Ring<'_>, locality: Locality) -> f64 {
     let counted = subject.counted_bytes(ring.next_stripe());

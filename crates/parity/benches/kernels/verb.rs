@@ -6,7 +6,7 @@ use ashlar_gf::{PARITY_ROWS, Square};
 use ashlar_parity::{Change, Code, DecodePlan, Kernel, Locality};
 use ashlar_units::StripSet;
 
-use crate::ceiling::{Traffic, move_bytes};
+use crate::ceiling::Loop;
 use crate::isal::{Isal, Tables};
 use crate::ring::Stripe;
 
@@ -45,9 +45,9 @@ pub struct Subject<'a> {
 }
 
 enum Who<'a> {
-    Ceiling,
-    /// The data strips are read, nothing else.
-    Read,
+    Ceiling(Loop),
+    /// Sources are read, nothing else.
+    Read(Loop),
     Kernel(Code, Box<DecodePlan>),
     /// A kernel, each call made twice: the slow kernel that a gate must find.
     Twice(Code, Box<DecodePlan>),
@@ -55,12 +55,12 @@ enum Who<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub fn ceiling(verb: Verb) -> Subject<'a> {
-        Subject { verb, who: Who::Ceiling }
+    pub fn ceiling(verb: Verb, how: Loop) -> Subject<'a> {
+        Subject { verb, who: Who::Ceiling(how) }
     }
 
-    pub fn read() -> Subject<'a> {
-        Subject { verb: Verb::Generate, who: Who::Read }
+    pub fn read(verb: Verb, how: Loop) -> Subject<'a> {
+        Subject { verb, who: Who::Read(how) }
     }
 
     pub fn kernel(verb: Verb, kernel: Kernel, shape: (usize, usize)) -> Subject<'a> {
@@ -93,16 +93,12 @@ impl<'a> Subject<'a> {
 
     pub fn run(&self, stripe: &mut Stripe<'_>, locality: Locality) {
         match &self.who {
-            Who::Ceiling => run_ceiling(self.verb, stripe, locality),
+            Who::Ceiling(how) => run_ceiling(self.verb, *how, true, stripe),
+            Who::Read(how) => run_ceiling(self.verb, *how, false, stripe),
             Who::Kernel(code, plan) => run_kernel(self.verb, code, plan, stripe, locality),
             Who::Twice(code, plan) => {
                 run_kernel(self.verb, code, plan, stripe, locality);
                 run_kernel(self.verb, code, plan, stripe, locality);
-            }
-            Who::Read => {
-                let streaming = locality == Locality::Streaming;
-                let traffic = Traffic { streaming, read_back: false };
-                move_bytes(&stripe.data, &mut [], traffic);
             }
             Who::Isal(isal, tables) => run_isal(self.verb, isal, tables, stripe),
         }
@@ -218,14 +214,13 @@ fn run_plan(plan: &DecodePlan, stripe: &mut Stripe<'_>, locality: Locality) {
     done.expect("the table has sound calls");
 }
 
-fn run_ceiling(verb: Verb, stripe: &mut Stripe<'_>, locality: Locality) {
+/// Loads what `verb` loads, and stores what it stores if `stores`.
+fn run_ceiling(verb: Verb, how: Loop, stores: bool, stripe: &mut Stripe<'_>) {
     let Stripe { data, parity, copies, rebuilt } = stripe;
-    let streaming = locality == Locality::Streaming;
-    let mut read = [&[][..]; 64];
-    let mut write: [&mut [u8]; 64] = std::array::from_fn(|_| &mut [][..]);
+    let mut read = [&[][..]; 32];
+    let mut write: [&mut [u8]; 16] = std::array::from_fn(|_| &mut [][..]);
     let mut reads = data.len();
     read[..reads].copy_from_slice(data);
-    let mut traffic = Traffic { streaming, read_back: false };
     let outputs = parity.iter_mut().flatten().map(|strip| &mut **strip);
     let writes = match verb {
         Verb::Check => {
@@ -244,11 +239,12 @@ fn run_ceiling(verb: Verb, stripe: &mut Stripe<'_>, locality: Locality) {
                 pair[0] = data[column];
                 pair[1] = &*copies[column];
             }
-            traffic.read_back = true;
             put_all(&mut write, outputs)
         }
     };
-    move_bytes(&read[..reads], &mut write[..writes], traffic);
+    let writes = if stores { writes } else { 0 };
+    let read_back = matches!(verb, Verb::Update | Verb::UpdateThree);
+    how.run(&read[..reads], &mut write[..writes], read_back);
 }
 
 fn put_all<'a>(list: &mut [&'a mut [u8]], strips: impl Iterator<Item = &'a mut [u8]>) -> usize {

@@ -22,32 +22,41 @@ use super::lanes::Lanes;
 use crate::pass::Pass;
 
 /// Most vectors of one source that are handled together.
-const UNROLL_MAX: usize = 4;
+const UNROLL_MAX: usize = 6;
 
-/// How far ahead of its loads a streaming pass prefetches, into all cache levels: the non-temporal
-/// hint halves the speed on Emerald Rapids as soon as results are streamed too
+/// How far ahead of its loads a pass prefetches, if it does, into all cache levels: the
+/// non-temporal hint halves the speed on Emerald Rapids as soon as results are streamed too
 /// (docs/notes/kernels-tried.md).
 const PREFETCH_BYTES: usize = 320;
+
+/// P and Q of so many sources prefetch in the cache too, where the backend says so. P+Q in L2 by
+/// AVX2 on Zen 4, against no prefetch: 4 sources 0.93, 8 1.00, 10 1.08, 16 1.2, 20 1.3.
+const PREFETCH_SOURCES_MIN: usize = 10;
 
 /// Bytes of a cache line. A streamed line must be written in one go: with 16 of its 64 bytes at a
 /// time and other streams in between, it leaves the write-combining buffer in parts, ten times
 /// slower.
 const LINE_BYTES: usize = 64;
 
-/// The longest block of any backend: what is left over is done row by row (`dispatch`).
-pub(super) const BLOCK_BYTES: usize = UNROLL_MAX * LINE_BYTES;
+/// The longest block of most loops: what is left over is done row by row (`dispatch`).
+pub(super) const BLOCK_BYTES: usize = 4 * LINE_BYTES;
 
 /// How the bytes of a source are had, and what becomes of a sum.
 pub(crate) trait Action {
     /// Whether results are stored past the cache.
     const STREAM: bool;
 
-    /// The vector of source `column` at `at`.
+    /// The vector at `at` of `source`, which is source `column`.
     ///
     /// # Safety
-    /// The contract of [`Pass`]; `at` and the vector after it are inside it, and `column` is a
-    /// source.
-    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector;
+    /// The contract of [`Pass`]; `at` and the vector after it are inside it.
+    unsafe fn fetch<L: Lanes>(
+        lanes: L,
+        pass: &Pass<'_>,
+        column: usize,
+        source: *const u8,
+        at: usize,
+    ) -> L::Vector;
 
     /// Puts `sum` where output `place` is, or compares; returns `differs` with any difference
     /// added.
@@ -69,12 +78,13 @@ impl<const STREAM: bool> Action for Generate<STREAM> {
     const STREAM: bool = STREAM;
 
     #[inline(always)]
-    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
-        // SAFETY: `column` is a source, by the contract of `fetch`.
-        let source = *unsafe { pass.sources.get_unchecked(column) };
-        if STREAM {
-            lanes.prefetch(source.wrapping_add(at + PREFETCH_BYTES));
-        }
+    unsafe fn fetch<L: Lanes>(
+        lanes: L,
+        _pass: &Pass<'_>,
+        _column: usize,
+        source: *const u8,
+        at: usize,
+    ) -> L::Vector {
         // SAFETY: the vector at `at` is inside the source.
         unsafe { lanes.load(source.wrapping_add(at)) }
     }
@@ -104,9 +114,15 @@ impl<const STREAM: bool> Action for Check<STREAM> {
     const STREAM: bool = STREAM;
 
     #[inline(always)]
-    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
+    unsafe fn fetch<L: Lanes>(
+        lanes: L,
+        pass: &Pass<'_>,
+        column: usize,
+        source: *const u8,
+        at: usize,
+    ) -> L::Vector {
         // SAFETY: the same contract.
-        unsafe { Generate::<STREAM>::fetch(lanes, pass, column, at) }
+        unsafe { Generate::<STREAM>::fetch(lanes, pass, column, source, at) }
     }
 
     #[inline(always)]
@@ -129,9 +145,15 @@ impl<const STREAM: bool> Action for Update<STREAM> {
     const STREAM: bool = STREAM;
 
     #[inline(always)]
-    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
+    unsafe fn fetch<L: Lanes>(
+        lanes: L,
+        pass: &Pass<'_>,
+        column: usize,
+        source: *const u8,
+        at: usize,
+    ) -> L::Vector {
         // SAFETY: the same contract.
-        let old = unsafe { Generate::<STREAM>::fetch(lanes, pass, column, at) };
+        let old = unsafe { Generate::<STREAM>::fetch(lanes, pass, column, source, at) };
         // SAFETY: there is a companion for each source.
         let new = *unsafe { pass.companions.get_unchecked(column) };
         // SAFETY: companions of an update can be read, and `at` is inside this one.
@@ -179,6 +201,8 @@ struct Loop<'a, L: Lanes, A, const XOR: bool, const HORNER: bool, const REST: us
     first_is_plain: bool,
     /// Those of the top source, in registers where there are enough.
     top: [L::Factor; REST],
+    /// Prefetch in the cache.
+    ahead: bool,
     action: PhantomData<A>,
 }
 
@@ -217,6 +241,9 @@ where
 {
     let first_row = pass.outputs.len() - REST;
     let wide = const { unroll::<L, A>(XOR as usize + HORNER as usize + REST, REST) };
+    // What whole turns leave over: a line after six vectors; for one row of any coefficients, which
+    // is also what is left over by other loops (see `dispatch`), a vector.
+    let narrow = const { if !XOR && REST == 1 { 1 } else { LINE_BYTES / L::BYTES } };
     let action = PhantomData;
     let end = pass.start + pass.bytes;
     let mut differs = lanes.zero();
@@ -237,11 +264,18 @@ where
         for (factor, row) in top.iter_mut().zip(pass.rows) {
             *factor = lanes.factor(lanes.prepare(row[0]));
         }
-        let first_is_plain = true;
-        let this =
-            Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, first_is_plain, top, action };
+        let (first_is_plain, ahead) = (true, false);
+        let this = Loop::<L, A, XOR, HORNER, REST> {
+            lanes,
+            pass,
+            factors,
+            first_is_plain,
+            top,
+            ahead,
+            action,
+        };
         // One row of two is copied, so four vectors of each fit into 16 registers.
-        let wide = if REST == 2 { UNROLL_MAX } else { wide };
+        let wide = if REST == 2 { 4 } else { wide };
         while at < end {
             // SAFETY: `wide` vectors from `at` are inside the pass: its length is whole blocks.
             differs = unsafe { this.block::<true>(at, wide, differs) };
@@ -253,19 +287,27 @@ where
     let first_is_plain = REST > 0 && pass.rows[first_row..].iter().all(|row| row[0] == 1);
     let last = pass.sources.len() - 1;
     let top = factors.each_ref().map(|factors| lanes.factor(factors[last]));
-    let this =
-        Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, first_is_plain, top, action };
+    let ahead = const { REST == 0 && L::PREFETCHES_IN_CACHE } && last + 1 >= PREFETCH_SOURCES_MIN;
+    let this = Loop::<L, A, XOR, HORNER, REST> {
+        lanes,
+        pass,
+        factors,
+        first_is_plain,
+        top,
+        ahead,
+        action,
+    };
     while at + wide * L::BYTES <= end {
         // SAFETY: `wide` vectors from `at` are inside the pass.
         differs = unsafe { this.block::<false>(at, wide, differs) };
         at += wide * L::BYTES;
     }
-    // One row of any coefficients is also what is left over: see `dispatch`. All others are whole
-    // blocks.
-    while const { !XOR && REST == 1 } && at < end {
-        // SAFETY: the length is a multiple of 64 and so of a vector.
-        differs = unsafe { this.block::<false>(at, 1, differs) };
-        at += L::BYTES;
+    while const { (!XOR && REST == 1) || (HORNER && REST == 0 && L::PARITY_VECTORS == 6) }
+        && at < end
+    {
+        // SAFETY: the length is a multiple of 64, so of a vector and of a line.
+        differs = unsafe { this.block::<false>(at, narrow, differs) };
+        at += narrow * L::BYTES;
     }
     debug_assert!(at == end, "bytes that no block covers");
     !lanes.is_zero(differs)
@@ -273,9 +315,12 @@ where
 
 /// Vectors of one source to handle together: the sums of all rows, two sources and some factors
 /// must stay in registers. With 16 of them P and Q alone gain from four vectors (check on AVX2 37
-/// to 43 % of the ceiling), and rows that multiply lose as much.
+/// to 43 % of the ceiling), and rows that multiply lose as much. From memory they gain from one
+/// line (docs/notes/kernels-tried.md).
 const fn unroll<L: Lanes, A: Action>(rows: usize, multiplied_rows: usize) -> usize {
     let wide = match (L::REGISTERS, rows, multiplied_rows) {
+        (16.., _, 0) if A::STREAM => 1,
+        (16.., 2, 0) => L::PARITY_VECTORS,
         (32.., 1..=3, _) | (16..32, _, 0) => 4,
         (32.., _, _) | (16..32, 1..=2, _) => 2,
         _ => 1,
@@ -325,15 +370,23 @@ where
             let a = unsafe { self.fetch(column, at, wide) };
             self.add_one::<LONE>(&mut sums, &a, wide);
         } else if HORNER {
-            sums.q = [self.lanes.horner_start(self.lanes.zero()); UNROLL_MAX];
+            sums.q[..wide].fill(self.lanes.horner_start(self.lanes.zero()));
         }
         // A cheap loop waits for its loads: written out, each load instruction serves few strips,
         // and the CPU sees where each of them goes. Worth up to a tenth with 10 and 16 strips in
-        // L2.
-        while const { REST == 0 && L::REGISTERS >= 32 } && wide > 1 && column >= 8 {
+        // L2; from memory, with one line a turn, a fifth.
+        let is_written_out = const { REST == 0 && L::REGISTERS >= if A::STREAM { 16 } else { 32 } };
+        while is_written_out && wide * L::BYTES >= LINE_BYTES && column >= 8 {
             column -= 8;
             for_each_pair!([6, 4, 2, 0], |above| {
                 // SAFETY: 8 columns from `column` are sources.
+                unsafe { self.fetch_and_add_two(&mut sums, column + above, at, wide) };
+            });
+        }
+        if is_written_out && wide * L::BYTES >= LINE_BYTES && column >= 4 {
+            column -= 4;
+            for_each_pair!([2, 0], |above| {
+                // SAFETY: 4 columns from `column` are sources.
                 unsafe { self.fetch_and_add_two(&mut sums, column + above, at, wide) };
             });
         }
@@ -372,9 +425,16 @@ where
     #[inline(always)]
     unsafe fn fetch(&self, column: usize, at: usize, wide: usize) -> [L::Vector; UNROLL_MAX] {
         let mut values = [self.lanes.zero(); UNROLL_MAX];
+        let Loop { lanes, pass, .. } = *self;
+        // SAFETY: `column` is a source.
+        let source = *unsafe { pass.sources.get_unchecked(column) };
         for (n, value) in values[..wide].iter_mut().enumerate() {
+            let at = at + n * L::BYTES;
+            if (A::STREAM || self.ahead) && (n * L::BYTES).is_multiple_of(LINE_BYTES) {
+                lanes.prefetch(source.wrapping_add(at + PREFETCH_BYTES));
+            }
             // SAFETY: vector `n` of the block is inside the pass.
-            *value = unsafe { A::fetch(self.lanes, self.pass, column, at + n * L::BYTES) };
+            *value = unsafe { A::fetch(lanes, pass, column, source, at) };
         }
         values
     }
@@ -477,7 +537,10 @@ where
             differs = unsafe { self.put_row(outputs.next(), at, &sums.p[..wide], differs) };
         }
         if HORNER {
-            let finished = sums.q.map(|sum| self.lanes.horner_finish(sum));
+            let mut finished = sums.q;
+            for sum in &mut finished[..wide] {
+                *sum = self.lanes.horner_finish(*sum);
+            }
             // SAFETY: the next output is Q.
             differs = unsafe { self.put_row(outputs.next(), at, &finished[..wide], differs) };
         }

@@ -21,6 +21,10 @@ pub(crate) trait Lanes: Copy {
     const BYTES: usize;
     /// Vector registers, which bound how many sums are worth keeping at once.
     const REGISTERS: usize;
+    /// Vectors of one source to handle together for P and Q alone.
+    const PARITY_VECTORS: usize = 4;
+    /// Whether P and Q of many sources in the cache gain from a prefetch.
+    const PREFETCHES_IN_CACHE: bool = false;
 
     /// Runs the generic loop with the target feature enabled.
     ///

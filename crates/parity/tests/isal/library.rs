@@ -11,6 +11,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 
 use ashlar_gf::PARITY_ROWS;
+use ashlar_parity::Kernel;
 
 /// What all buffers of a call must be aligned to, and their lengths multiples of.
 const GRAIN: usize = 64;
@@ -69,9 +70,54 @@ impl Tables {
     }
 }
 
+/// One name for each of ISA-L's functions: those for one instruction set, or those that choose it.
+struct Names {
+    xor_gen: &'static CStr,
+    pq_gen: &'static CStr,
+    encode: &'static CStr,
+    encode_update: &'static CStr,
+}
+
+const CHOOSING: Names = Names {
+    xor_gen: c"xor_gen",
+    pq_gen: c"pq_gen",
+    encode: c"ec_encode_data",
+    encode_update: c"ec_encode_data_update",
+};
+
+/// The functions with the instructions of our kernel `kernel`. Checks are SSE code for every CPU.
+fn names_for(kernel: Kernel) -> Option<Names> {
+    let (xor_gen, pq_gen, encode, encode_update) = match kernel.name() {
+        "avx512bw" => (
+            c"xor_gen_avx512",
+            c"pq_gen_avx512",
+            c"ec_encode_data_avx512",
+            c"ec_encode_data_update_avx512",
+        ),
+        "avx2" => {
+            (c"xor_gen_avx", c"pq_gen_avx2", c"ec_encode_data_avx2", c"ec_encode_data_update_avx2")
+        }
+        "ssse3" => {
+            (c"xor_gen_sse", c"pq_gen_sse", c"ec_encode_data_sse", c"ec_encode_data_update_sse")
+        }
+        _ => return None,
+    };
+    Some(Names { xor_gen, pq_gen, encode, encode_update })
+}
+
 impl Isal {
-    /// The library, or what to do about its absence.
+    /// The library, or what to do about its absence. It takes the fastest code for this CPU.
     pub fn load() -> Result<Isal, String> {
+        Isal::load_names(&CHOOSING)
+    }
+
+    /// The same, held to the instructions of our kernel `kernel`, if it has code for those.
+    pub fn load_like(kernel: Kernel) -> Result<Isal, String> {
+        let names = names_for(kernel).ok_or_else(|| format!("ISA-L has no code like {kernel}"))?;
+        Isal::load_names(&names)
+    }
+
+    fn load_names(names: &Names) -> Result<Isal, String> {
         let name = std::env::var("ASHLAR_LIBISAL").unwrap_or_else(|_| "libisal.so.2".to_owned());
         let name = CString::new(name).map_err(|error| error.to_string())?;
         // SAFETY: the name is a C string, and the library does nothing when it is loaded.
@@ -85,11 +131,11 @@ impl Isal {
                 .map(|found| unsafe { std::mem::transmute::<*mut c_void, Raid>(found) })
         };
         let init_tables = symbol(library, c"ec_init_tables")?;
-        let encode = symbol(library, c"ec_encode_data")?;
-        let encode_update = symbol(library, c"ec_encode_data_update")?;
+        let encode = symbol(library, names.encode)?;
+        let encode_update = symbol(library, names.encode_update)?;
         Ok(Isal {
-            xor_gen: raid(c"xor_gen")?,
-            pq_gen: raid(c"pq_gen")?,
+            xor_gen: raid(names.xor_gen)?,
+            pq_gen: raid(names.pq_gen)?,
             pq_check: raid(c"pq_check")?,
             // SAFETY: its type in ISA-L's erasure_code.h.
             init_tables: unsafe { std::mem::transmute::<*mut c_void, InitTables>(init_tables) },
