@@ -8,6 +8,7 @@
 //! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
 //! - `looped`  volumes as loop devices over files of FUSE
 //! - `nbd`     volumes over NBD to the kernel of the guest
+//! - `numa`    two NUMA nodes with drives on each: workers, memory, interrupts
 //! - `machine` a machine of its own with Debian, systemd and drives
 //! - `reboot`  that machine is switched off and on, and what returns
 //! - `pages`   the commands of the documents by task, in that machine
@@ -25,6 +26,7 @@ mod kernel;
 mod looped;
 mod machine;
 mod nbd;
+mod numa;
 mod nvme;
 mod page;
 mod pages;

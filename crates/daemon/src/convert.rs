@@ -19,6 +19,7 @@ use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{PoolStatus, RepeatedEvent, WorkerStatus};
 use ashlar_api::v1::tuning::Tuning;
 use ashlar_engine::{ArrayCounts, ArrayTuning, CommandsKind, LatencySummary, Refusal, SlotState};
+use ashlar_iobuf::Nodes;
 use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk as ondisk;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
@@ -293,8 +294,8 @@ fn last_device(device: ashlar_engine::DeviceIdentity) -> LastDevice {
 }
 
 fn bay(bay: ashlar_device::Bay) -> Bay {
-    let ashlar_device::Bay { by_path, enclosure, name, .. } = bay;
-    Bay { by_path, enclosure, name }
+    let ashlar_device::Bay { by_path, enclosure, name, node, .. } = bay;
+    Bay { by_path, enclosure, name, node: node.filter(|_| Nodes::here().are_there()) }
 }
 
 fn slow(figures: ashlar_engine::SlowFigures) -> Slow {
@@ -383,6 +384,8 @@ pub fn spare_pools(spares: Vec<ashlar_engine::SpareStatus>) -> Vec<SparePool> {
 pub fn worker_status(worker: ashlar_engine::WorkerStatus) -> WorkerStatus {
     WorkerStatus {
         worker: small(worker.worker),
+        core: worker.core.map(small),
+        node: worker.node,
         requests: worker.requests,
         pieces: worker.pieces,
         in_flight: to_u64(worker.in_flight),
@@ -409,6 +412,7 @@ pub fn pool_status(pool: &ashlar_engine::PoolStatus) -> Vec<PoolStatus> {
             high_water: to_u64(class.in_use_max),
             waits: class.waits,
             pages: pool.usage.backing.name().to_owned(),
+            node: pool.usage.node,
         })
         .collect()
 }
@@ -424,6 +428,7 @@ pub fn checksum_cache(array: &ashlar_engine::ArrayStatus) -> Option<PoolStatus> 
         high_water: to_u64(usage.pages_max),
         waits: 0,
         pages: String::new(),
+        node: None,
     })
 }
 
@@ -437,6 +442,7 @@ pub fn listeners(seats: &ListenerSeats) -> [PoolStatus; 2] {
         high_water: to_u64(taken.high_water),
         waits: taken.turned_away,
         pages: String::new(),
+        node: None,
     };
     [
         pool("control.connections", seats.control.limit(), seats.control.usage()),

@@ -67,6 +67,7 @@ pub mod metrics;
 mod page;
 pub mod partition;
 pub mod peer;
+mod placement;
 mod process;
 mod repeats;
 mod scrape;

@@ -5,7 +5,7 @@
 //! assembled is reported and does not stop the others.
 
 use crate::arrays::{Arrays, ListenerSeats};
-use crate::config::{Config, NbdLimits, Workers};
+use crate::config::{Config, NbdLimits};
 use crate::configured::Configured;
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::drives::watch::Watch;
@@ -18,13 +18,14 @@ use crate::kept_memory::TmpfsMemory;
 use crate::memory::{self, Sources};
 use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::{Gate, PeerLimits};
+use crate::placement::{self, place_workers};
 use crate::scrape::{self, ScrapeGate};
 use crate::waits::Waits;
 use crate::{begin, config, control, convert, process, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{Engine, EngineConfig, Event, KeptMemory, Runner};
-use ashlar_ring::{EntryBytes, affinity};
+use ashlar_ring::EntryBytes;
 use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -86,7 +87,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     bound_nvme(&mut options.config, descriptors, &say);
     let opener = PathOpener::with_wait(PREDECESSOR_WAIT);
     let waits = Waits::new(Arc::new(opener.clone()));
-    let mut engine_config = engine_config(&options.config, &waits)?;
+    let (mut engine_config, placed) = placed_config(&options, &waits).await?;
     let memory = memory_limit(&options.config, &engine_config)?;
     let memory = Arc::new(MemoryDevices::new(opener, memory));
     if let Some(record) = &options.record {
@@ -104,6 +105,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let events = follow_events(&engine, &options, &gather, &say);
     say(&format!("parity kernel {kernel}"));
+    placed.iter().for_each(|line| say(line));
     let setting = ExportSetting {
         engine: engine.clone(),
         folder: options.folder,
@@ -268,12 +270,25 @@ fn recording(opener: Arc<dyn Opener>, record: &Path) -> Result<Arc<dyn Opener>, 
     Ok(Arc::new(RecordingOpener::new(opener, Arc::new(recorder))))
 }
 
+/// Also what to say of where the workers are.
+///
 /// # Errors
-/// More memory is asked for than this process may have.
-fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiError> {
+/// The workers cannot be there, or more memory is asked for than this process may have.
+async fn placed_config(
+    options: &ServeOptions,
+    waits: &Waits,
+) -> Result<(EngineConfig, Option<String>), ApiError> {
+    let config = &options.config;
+    let near = placement::nodes_of_drives(config, &options.state).await;
+    let mut engine = engine_config(config, waits);
+    let placed = place_workers(&config.serve, &near, &mut engine)?;
+    size_pools(config, &mut engine)?;
+    Ok((engine, placed))
+}
+
+fn engine_config(config: &Config, waits: &Waits) -> EngineConfig {
     let mut engine = EngineConfig::new(Arc::new(waits.clone()));
     engine.signatures = config::foreign_signatures();
-    place_workers(&config.serve, &mut engine)?;
     engine.runner = Some(runner());
     engine.spin_most = config.serve.spin_us.unwrap_or_default().most();
     if config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring) {
@@ -281,6 +296,14 @@ fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiErro
     }
     engine.kernel.clone_from(&config.serve.kernel);
     engine.tuning = config.tuning.over(engine.tuning);
+    engine
+}
+
+/// Memory for payloads, of all workers.
+///
+/// # Errors
+/// More memory is asked for than this process may have.
+fn size_pools(config: &Config, engine: &mut EngineConfig) -> Result<(), ApiError> {
     let usual = to_u64(engine.payload_bytes * engine.worker_count);
     let asked = config.serve.pool.map(|pool| pool.0);
     let payload = memory::payload_bytes(asked, usual, Sources::own().limit_bytes());
@@ -289,40 +312,6 @@ fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiErro
         ApiError::new(codes::REQUEST_MALFORMED, message, "ask for less, or raise the limit")
     })?;
     engine.payload_bytes = convert::payload_bytes(ByteSize(payload), engine.worker_count);
-    Ok(engine)
-}
-
-/// How many workers there are, and the cores that they are bound to.
-///
-/// # Errors
-/// A core is named that this process may not use, or cores are named and no worker is to be bound.
-fn place_workers(serve: &config::Serve, engine: &mut EngineConfig) -> Result<(), ApiError> {
-    let allowed = affinity::cores().map_err(|error| fault("no cores are known", &error))?;
-    let is_bound = serve.pin.unwrap_or(true);
-    let refused = |what: String, next: &str| {
-        let message = format!("{what}; nothing was started");
-        Err(ApiError::new(codes::REQUEST_MALFORMED, message, next))
-    };
-    match &serve.workers {
-        None => {}
-        Some(Workers::Count(count)) => engine.worker_count = usize::from(*count),
-        Some(Workers::Cores(_)) if !is_bound => {
-            let next = "say how many workers, or let them be bound";
-            return refused("cores are named, and workers are not to be bound".to_owned(), next);
-        }
-        Some(Workers::Cores(cores)) => {
-            if let Some(core) = cores.iter().find(|core| !allowed.contains(core)) {
-                let next = "see the cores of this process with 'taskset -pc $$'";
-                return refused(format!("this process may not use core {core}"), next);
-            }
-            engine.worker_count = cores.len();
-            engine.cores.clone_from(cores);
-            return Ok(());
-        }
-    }
-    if is_bound {
-        engine.cores = allowed;
-    }
     Ok(())
 }
 

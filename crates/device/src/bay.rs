@@ -23,6 +23,8 @@ pub struct Bay {
     pub name: Option<String>,
     /// PCI address of the host bus adapter; see [`SharedPart::Adapter`](crate::SharedPart).
     pub adapter: Option<String>,
+    /// The NUMA node that it hangs on.
+    pub node: Option<u32>,
 }
 
 /// What is in a bay now.
@@ -45,6 +47,7 @@ impl Bay {
             enclosure: component.as_ref().and_then(|it| enclosure(it.parent()?)),
             name: component.as_deref().and_then(file_name),
             adapter: adapter(&disk),
+            node: sysfs::node(sys, &own),
         }
     }
 
@@ -159,6 +162,7 @@ mod tests {
             enclosure: Some("6:0:24:0".to_owned()),
             name: Some("Slot 07".to_owned()),
             adapter: None,
+            node: None,
         };
         assert_eq!(bay_of(root.path(), 0), bay);
         assert_eq!(bay_of(root.path(), 1), bay, "of the whole disk: that is what is pulled");

@@ -79,6 +79,28 @@ fn unit_serial(page: &Path) -> Option<String> {
     tidy(&String::from_utf8_lossy(page.get(4..)?))
 }
 
+/// The NUMA node of the block device with this directory: the one that the nearest part names on
+/// the way to it. A device that lies on others is where the first of them is, and so is a namespace
+/// that several controllers serve.
+pub(crate) fn node(sys: &Path, own: &Path) -> Option<u32> {
+    let below = |folder: &str, name: &str| {
+        let entries = fs::read_dir(own.join(folder)).into_iter().flatten().flatten();
+        let mut found: Vec<_> = entries
+            .filter(|it| it.file_name().to_string_lossy().starts_with(name))
+            .filter_map(|it| fs::canonicalize(it.path()).ok())
+            .collect();
+        found.sort();
+        found
+    };
+    let on_the_way = |device: &Path| {
+        let parts = device.ancestors().take_while(|part| part.starts_with(sys));
+        parts.filter_map(|part| text(&part.join("numa_node"))?.parse().ok()).next()
+    };
+    let lower = || below("slaves", "").iter().find_map(|device| node(sys, device));
+    let controllers = || below("device", "nvme").iter().find_map(|device| on_the_way(device));
+    on_the_way(own).or_else(lower).or_else(controllers)
+}
+
 fn number(file: &Path) -> Option<u64> {
     text(file)?.parse().ok()
 }
@@ -96,7 +118,7 @@ fn tidy(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockFacts, read};
+    use super::{BlockFacts, node, read};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
@@ -168,6 +190,32 @@ mod tests {
         assert_eq!(facts.atomic_write_bytes, None);
         assert_eq!(facts.serial.as_deref(), Some("Z4K1ABC"));
         assert!(facts.has_volatile_cache && facts.is_rotational);
+    }
+
+    #[test]
+    fn the_node_is_the_one_that_the_nearest_part_of_a_device_names() {
+        let root = tree(&[("nvme0n1p1/partition", b"1\n")]);
+        let (sys, at) = (root.path(), |path: &str| root.path().join(path));
+        let node_of = |own: &str| node(sys, &at(own));
+        let (disk, partition) = ("devices/nvme0/nvme0n1", "devices/nvme0/nvme0n1/nvme0n1p1");
+        assert_eq!(node_of(disk), None);
+        fs::write(at("devices/numa_node"), "3\n").expect("written");
+        fs::write(at("devices/nvme0/numa_node"), "-1\n").expect("written");
+        assert_eq!(node_of(disk), Some(3), "the controller does not know");
+        fs::write(at("devices/nvme0/numa_node"), "1\n").expect("written");
+        assert_eq!((node_of(disk), node_of(partition)), (Some(1), Some(1)));
+        // A mapped device is where the device below it is, a shared namespace where its controller
+        // is.
+        fs::remove_file(at("devices/numa_node")).expect("removed");
+        for (folder, link, to) in [
+            ("devices/virtual/dm-0/slaves", "nvme0n1p1", partition),
+            ("devices/virtual/subsystem/nvme1n1/device", "nvme0", "devices/nvme0"),
+        ] {
+            fs::create_dir_all(at(folder)).expect("made");
+            symlink(at(to), at(folder).join(link)).expect("linked");
+        }
+        assert_eq!(node_of("devices/virtual/dm-0"), Some(1));
+        assert_eq!(node_of("devices/virtual/subsystem/nvme1n1"), Some(1));
     }
 
     #[test]

@@ -175,6 +175,11 @@ impl Engine {
         self.engine_state.peers.len()
     }
 
+    /// The cores that workers are bound to, in turn; empty if none is bound.
+    pub fn cores(&self) -> &[usize] {
+        &self.engine_state.config.cores
+    }
+
     /// Run `action` on a worker's thread with its context: how exports start their tasks.
     ///
     /// # Panics

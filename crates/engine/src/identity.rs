@@ -58,7 +58,7 @@ impl DeviceIdentity {
                 by_path: known(drive.by_path.as_str()),
                 enclosure: known(drive.enclosure.as_str()),
                 name: known(drive.bay.as_str()),
-                adapter: None,
+                ..Bay::default()
             },
             host: known(drive.host.as_str()).filter(|_| is_elsewhere),
         }
@@ -174,7 +174,7 @@ mod tests {
                 by_path: Some("pci-0000:5e:00.0-sas-phy7-lun-0".to_owned()),
                 enclosure: Some("0x500304801f2a8d3f".to_owned()),
                 name: Some("Slot 07".to_owned()),
-                adapter: None,
+                ..Bay::default()
             },
             host: None,
         };

@@ -18,10 +18,10 @@ use crate::spare_cells::LostMember;
 use crate::watch::slow::SlowFigures;
 use crate::worker::Worker;
 use ashlar_device::Bay;
-use ashlar_iobuf::{Pool, PoolUsage};
+use ashlar_iobuf::{Nodes, Pool, PoolUsage};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, EnclosureRecord, ScrubRecord, Superblock};
-use ashlar_ring::KernelCalls;
+use ashlar_ring::{KernelCalls, affinity};
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -179,6 +179,10 @@ pub struct MemberStatus {
 pub struct WorkerStatus {
     /// Its number.
     pub worker: usize,
+    /// The core that its thread is bound to, if it is.
+    pub core: Option<usize>,
+    /// The NUMA node of that core, if the machine has several.
+    pub node: Option<u32>,
     /// Client requests that arrived at it.
     pub requests: u64,
     /// Pieces of stripe work it did.
@@ -229,8 +233,11 @@ impl Engine {
                     pools.push(PoolStatus { name, usage: log.usage() });
                 }
             }
+            let core = affinity::core();
             let status = WorkerStatus {
                 worker: worker.index,
+                core,
+                node: core.and_then(|core| Nodes::here().of_core(core)),
                 requests: worker.load.requests.get(),
                 pieces: worker.load.pieces.get(),
                 in_flight: worker.under_way.now(),

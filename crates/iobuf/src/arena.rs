@@ -1,10 +1,12 @@
 //! The one mapping behind a pool.
 //!
 //! What must stay true: an arena is mapped, page-aligned, zero-filled memory until it is dropped,
-//! and nobody outside this crate can unmap it. Huge pages are tried first (one TLB entry for 2 MiB
-//! instead of 512): reserved ones, then transparent ones. Not here: how the arena is cut into slots
-//! (`pool`).
+//! and nobody outside this crate can unmap it. If the thread that maps it may run on one NUMA node
+//! only, its pages are on that node, whoever uses them first. Huge pages are tried first (one TLB
+//! entry for 2 MiB instead of 512): reserved ones, then transparent ones. Not here: how the arena
+//! is cut into slots (`pool`).
 
+use crate::node::Nodes;
 use std::io;
 use std::ptr::NonNull;
 #[cfg(not(miri))]
@@ -50,6 +52,7 @@ pub(crate) struct Arena {
     bytes: usize,
     pages: Pages,
     backing: Backing,
+    node: Option<u32>,
     mapping: Mapping,
 }
 
@@ -76,7 +79,8 @@ impl Arena {
             && let Ok(mapping) = Mapping::new(bytes, true)
         {
             let (start, backing) = (mapping.start, Backing::ReservedHugePages);
-            return Ok(Arena { start, bytes, pages, backing, mapping });
+            let node = settle(start, bytes);
+            return Ok(Arena { start, bytes, pages, backing, node, mapping });
         }
         let mapping = Mapping::new(bytes + HUGE_PAGE_BYTES, false)?;
         let skip = mapping.start.align_offset(HUGE_PAGE_BYTES);
@@ -84,7 +88,8 @@ impl Arena {
         // SAFETY: the mapping is longer than the arena by more than `skip`.
         let start = unsafe { mapping.start.add(skip) };
         let backing = advise(start, bytes, pages);
-        Ok(Arena { start, bytes, pages, backing, mapping })
+        let node = settle(start, bytes);
+        Ok(Arena { start, bytes, pages, backing, node, mapping })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -101,6 +106,12 @@ impl Arena {
 
     pub(crate) fn backing(&self) -> Backing {
         self.backing
+    }
+
+    /// The NUMA node that its pages are taken from; `None`: whichever is near to who uses a page
+    /// first.
+    pub(crate) fn node(&self) -> Option<u32> {
+        self.node
     }
 
     /// The byte `offset` bytes in.
@@ -163,6 +174,13 @@ fn advise(start: NonNull<u8>, bytes: usize, pages: Pages) -> Backing {
     if advised.is_ok() && is_possible { Backing::TransparentHugePages } else { Backing::SmallPages }
 }
 
+/// Puts a fresh mapping on the node of the calling thread, if it has one. Which that is.
+#[cfg(not(miri))]
+fn settle(start: NonNull<u8>, bytes: usize) -> Option<u32> {
+    let node = Nodes::here().of_thread()?;
+    crate::node::prefer(node, start, bytes).then_some(node)
+}
+
 /// Miri knows no mmap: the heap stands in, so that the rest of the pool can be checked.
 #[cfg(miri)]
 impl Mapping {
@@ -184,6 +202,11 @@ impl Mapping {
         // SAFETY: allocated in `new` with the same layout; the arena is being dropped.
         unsafe { std::alloc::dealloc(self.start.as_ptr(), Self::layout(self.bytes)) };
     }
+}
+
+#[cfg(miri)]
+fn settle(_start: NonNull<u8>, _bytes: usize) -> Option<u32> {
+    Nodes::default().of_thread()
 }
 
 #[cfg(miri)]

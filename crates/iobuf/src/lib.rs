@@ -12,6 +12,7 @@
 //! - `line`: free slots and who waits for them
 //! - `mapping`: buffers in somebody else's memory
 //! - `arena`: the one mapping behind a pool, on huge pages where there are any
+//! - `node`: the machine's NUMA nodes, so that memory lies beside who uses it
 //! - `streaming`: copies that leave the caches to others
 
 mod arena;
@@ -19,6 +20,7 @@ mod buf;
 mod line;
 mod mapping;
 mod memory;
+mod node;
 mod pool;
 mod streaming;
 
@@ -28,5 +30,6 @@ mod tests;
 pub use arena::Backing;
 pub use buf::{Buf, BufMut};
 pub use mapping::{Access, SharedMapping, can_shrink};
+pub use node::Nodes;
 pub use pool::{Alignment, ClassUsage, Pool, PoolClass, PoolUsage};
 pub use streaming::copy_past_caches;

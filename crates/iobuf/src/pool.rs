@@ -55,6 +55,8 @@ pub struct PoolUsage {
     pub on_huge_pages: bool,
     /// What kind of pages the arena is on.
     pub backing: Backing,
+    /// The NUMA node that the arena's pages are taken from, if it is settled on one.
+    pub node: Option<u32>,
     /// Where buffers start.
     pub alignment: Alignment,
 }
@@ -232,6 +234,7 @@ impl Pool {
             arena_bytes: self.0.arena.bytes(),
             on_huge_pages: backing != Backing::SmallPages,
             backing,
+            node: self.0.arena.node(),
             alignment: self.0.alignment,
         }
     }

@@ -12,6 +12,14 @@ pub fn cores() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
 }
 
+/// The core that the calling thread is bound to; `None` if it may run on others as well.
+pub fn core() -> Option<usize> {
+    match cores().ok()?.as_slice() {
+        [only] => Some(*only),
+        _ => None,
+    }
+}
+
 /// Binds the calling thread to `core`.
 ///
 /// # Errors
@@ -27,16 +35,16 @@ pub fn pin_to(core: usize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cores, pin_to};
+    use super::{core, cores, pin_to};
 
     #[test]
     fn pinned_thread_may_use_that_core_only() {
         let last = *cores().expect("affinity is readable").last().expect("some core");
         let seen = std::thread::spawn(move || {
             pin_to(last).expect("an allowed core");
-            cores().expect("affinity is readable")
+            (cores().expect("affinity is readable"), core())
         });
-        assert_eq!(seen.join().expect("thread ran"), [last]);
+        assert_eq!(seen.join().expect("thread ran"), (vec![last], Some(last)));
     }
 
     #[test]

@@ -183,6 +183,9 @@ pub struct Bay {
     /// The bay, as the enclosure calls it.
     #[serde(default)]
     pub name: Option<String>,
+    /// The NUMA node that the drive hangs on; none on a machine with one node.
+    #[serde(default)]
+    pub node: Option<u32>,
 }
 
 impl Bay {
@@ -190,7 +193,8 @@ impl Bay {
     pub fn words(&self) -> Option<String> {
         let bay = self.enclosure.as_ref().zip(self.name.as_ref());
         let bay = bay.map(|(enclosure, bay)| format!("enclosure {enclosure}, bay {bay}"));
-        let words: Vec<String> = bay.into_iter().chain(self.by_path.clone()).collect();
+        let node = self.node.map(|node| format!("node {node}"));
+        let words: Vec<String> = bay.into_iter().chain(self.by_path.clone()).chain(node).collect();
         (!words.is_empty()).then(|| one_line(&words.join(", ")))
     }
 }

@@ -119,6 +119,12 @@ pub struct RepeatedEvent {
 pub struct WorkerStatus {
     /// Number of the worker.
     pub worker: u16,
+    /// The core that its thread is bound to; none if it may run on several.
+    #[serde(default)]
+    pub core: Option<u16>,
+    /// The NUMA node of that core; none on a machine with one node.
+    #[serde(default)]
+    pub node: Option<u32>,
     /// Client requests that arrived at it.
     pub requests: u64,
     /// Pieces of stripe work it did, for its own clients and for other workers.
@@ -172,4 +178,7 @@ pub struct PoolStatus {
     /// free ones) or `small`; empty if it is not a pool of buffers.
     #[serde(default)]
     pub pages: String,
+    /// The NUMA node that its memory is taken from; none if it is not settled on one.
+    #[serde(default)]
+    pub node: Option<u32>,
 }

@@ -451,6 +451,7 @@ fn member_table(array: &ArrayStatus) -> String {
 fn limits_table(status: &Status) -> String {
     let head = [
         "worker",
+        "core",
         "requests",
         "pieces",
         "in flight",
@@ -481,7 +482,9 @@ fn limits_table(status: &Status) -> String {
             worker.operations,
         ]
         .map(grouped);
-        rows.push([vec![worker.worker.to_string()], numbers.to_vec()].concat());
+        let core = worker.core.map(|core| format!("{core}{}", on_node(worker.node)));
+        let names = vec![worker.worker.to_string(), core.unwrap_or_else(|| "-".to_owned())];
+        rows.push([names, numbers.to_vec()].concat());
     }
     let workers = table::aligned(&rows);
     let mut rows = vec![
@@ -489,11 +492,17 @@ fn limits_table(status: &Status) -> String {
     ];
     for pool in &status.pools {
         let numbers = [pool.limit, pool.in_use, pool.high_water, pool.waits].map(grouped);
-        rows.push([vec![pool.name.clone()], numbers.to_vec(), vec![pool.pages.clone()]].concat());
+        let pages = format!("{}{}", pool.pages, on_node(pool.node));
+        rows.push([vec![pool.name.clone()], numbers.to_vec(), vec![pages]].concat());
     }
     let pools = table::aligned(&rows);
     let resident = ByteSize(status.resident_bytes);
     format!("\n{workers}\n{pools}\nresident {resident}, up {}", span(status.uptime_seconds))
+}
+
+/// A NUMA node, if there is one to tell.
+fn on_node(node: Option<u32>) -> String {
+    node.map_or_else(String::new, |node| format!(" (node {node})"))
 }
 
 #[cfg(test)]

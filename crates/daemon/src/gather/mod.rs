@@ -257,12 +257,7 @@ impl Gather {
         let mut paths: BTreeSet<String> = remembered.flat_map(|(_, own)| own.devices).collect();
         paths.extend(ask.appeared.iter().cloned());
         if self.setting.scan || ask.is_by_hand {
-            // The patterns were checked at the start.
-            let named = config::expand(&self.setting.devices).unwrap_or_default();
-            match self.setting.devices.is_empty() {
-                true => paths.extend(block_devices::candidates(Path::new(block_devices::BLOCK))),
-                false => paths.extend(named),
-            }
+            paths.extend(scanned(&self.setting));
         }
         paths
     }
@@ -356,6 +351,27 @@ impl Gather {
         let gist: String = line.chars().filter(|c| !c.is_ascii_digit()).collect();
         let before = self.known().told.insert(uuid, gist.clone());
         (before.as_deref() != Some(gist.as_str())).then_some(line)
+    }
+}
+
+/// Where arrays may be that start by themselves: for a look before anything runs.
+pub fn devices(config: &Config, state: &Path) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    if config.start.remember {
+        paths.extend(remembered::devices(state));
+    }
+    if config.start.scan {
+        paths.extend(scanned(&config.start));
+    }
+    paths
+}
+
+/// What a scan looks at.
+fn scanned(setting: &StartConfig) -> Vec<String> {
+    match setting.devices.is_empty() {
+        true => block_devices::candidates(Path::new(block_devices::BLOCK)),
+        // The patterns were checked at the start.
+        false => config::expand(&setting.devices).unwrap_or_default(),
     }
 }
 

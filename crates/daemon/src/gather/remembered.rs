@@ -136,6 +136,12 @@ impl RememberedArrays {
     }
 }
 
+/// The devices of all arrays that the file in `folder` remembers; none if it cannot be read.
+pub fn devices(folder: &Path) -> Vec<String> {
+    let arrays = read(&folder.join(FILE)).unwrap_or_default();
+    arrays.into_values().flat_map(|own| own.devices).collect()
+}
+
 fn read(file: &Path) -> io::Result<BTreeMap<Uuid, Remembered>> {
     let opened = match File::open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),

@@ -24,7 +24,7 @@ fn page(status: &Status, events: &[&Event]) -> String {
 
 fn bay(enclosure: &str, name: &str) -> Bay {
     let (enclosure, name) = (Some(enclosure.to_owned()), Some(name.to_owned()));
-    Bay { by_path: None, enclosure, name }
+    Bay { enclosure, name, ..Bay::default() }
 }
 
 fn event(name: &str, severity: Severity, reason: &str) -> Event {

@@ -23,7 +23,7 @@ const TIER: &str = if cfg!(target_arch = "x86_64") { "x86_64-avx2" } else { "aar
 
 /// Hold every kind to its limit; the process ends with 1 if one does not hold.
 pub fn gate() {
-    let Some(counts) = counts(&[false, true]) else { return };
+    let Some(counts) = counts(&[&[], &["--planted"]]) else { return };
     let mut wrong = 0;
     println!("{:<14} {:>8} {:>8} {:>8}", "request", "limit", "counted", "planted");
     for (kind, counted) in Kind::ALL.iter().zip(counts) {
@@ -49,8 +49,21 @@ pub fn gate() {
 
 /// Print the counts as the file of limits has them.
 pub fn print_counts() {
-    for (kind, counted) in Kind::ALL.iter().zip(counts(&[false]).unwrap_or_default()) {
+    for (kind, counted) in Kind::ALL.iter().zip(counts(&[&[]]).unwrap_or_default()) {
         println!("{TIER} {} {}", kind.name, counted[0]);
+    }
+}
+
+/// Print what a request takes on one worker and on two, and how many times one worker's rate two
+/// have by that. The messages between workers are counted, and their caches are not.
+pub fn print_on_two_workers() {
+    println!("{:<14} {:>8} {:>8} {:>8}", "request", "one", "two", "rate");
+    let counts = counts(&[&[], &["--two-workers"]]).unwrap_or_default();
+    for (kind, counted) in Kind::ALL.iter().zip(counts) {
+        let [one, two] = counted[..] else { unreachable!("two were asked for") };
+        let hundredths = 200 * one / two.max(1);
+        let rate = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        println!("{:<14} {one:>8} {two:>8} {rate:>8}", kind.name);
     }
 }
 
@@ -62,9 +75,12 @@ fn limit_of(kind: &str) -> u64 {
     found.unwrap_or_else(|| panic!("instructions.txt has no limit for {TIER} {kind}"))
 }
 
-/// Instructions of one request of each kind, without and with a slow step planted. `None` if they
-/// cannot be counted here.
-fn counts(planted: &[bool]) -> Option<Vec<Vec<u64>>> {
+/// What is added to the arguments of a run.
+type More = &'static [&'static str];
+
+/// Instructions of one request of each kind, in each of these ways. `None` if they cannot be
+/// counted here.
+fn counts(ways: &[More]) -> Option<Vec<Vec<u64>>> {
     if let Err(error) = Command::new("valgrind").arg("--version").output() {
         println!("skipped: instructions are counted by valgrind, which cannot be run: {error}");
         return None;
@@ -73,25 +89,24 @@ fn counts(planted: &[bool]) -> Option<Vec<Vec<u64>>> {
         println!("skipped: the counts are for CPUs with AVX2, which this one lacks");
         return None;
     }
-    let counts = Kind::ALL.map(|kind| planted.iter().map(|it| one_request(kind, *it)).collect());
+    let counts = Kind::ALL.map(|kind| ways.iter().map(|more| one_request(kind, more)).collect());
     Some(counts.into())
 }
 
-fn one_request(kind: Kind, is_planted: bool) -> u64 {
-    let few = thread::spawn(move || run(kind, FEW, is_planted));
-    let many = run(kind, MANY, is_planted);
+fn one_request(kind: Kind, more: More) -> u64 {
+    let few = thread::spawn(move || run(kind, FEW, more));
+    let many = run(kind, MANY, more);
     let few = few.join().expect("the shorter run ended well");
     (many - few) / (MANY - FEW)
 }
 
 /// Instructions of a whole run.
-fn run(kind: Kind, count: u64, is_planted: bool) -> u64 {
+fn run(kind: Kind, count: u64, more: More) -> u64 {
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new("valgrind");
     // Without a file for the profile: the sum is all that is wanted.
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    command.arg(program).args([kind.name, &count.to_string()]);
-    command.args(is_planted.then_some("--planted"));
+    command.arg(program).args([kind.name, &count.to_string()]).args(more);
     let output = command.output().expect("valgrind runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{} under valgrind: {said}", kind.name);

@@ -5,7 +5,7 @@ use ashlar_engine::{ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig}
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::local::Signal;
-use ashlar_ring::{Executor, Schedule, VirtualReactor};
+use ashlar_ring::{Executor, Handle, Schedule, VirtualReactor};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_u64, to_usize};
 use ashlar_volume::{Command, Reply, Request, Volume};
 use std::cell::Cell;
@@ -105,14 +105,33 @@ impl Kind {
     }
 }
 
-/// Have an engine carry out `count` requests of a kind, and end.
-pub fn carry_out(kind: Kind, count: u64, planted: Option<u64>) {
+/// How requests are carried out.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    /// How many there are.
+    pub count: u64,
+    /// Workers that they begin on, each with as many clients. All run in the one thread.
+    pub workers: usize,
+    /// A slow step for each member command.
+    pub planted: Option<u64>,
+}
+
+impl Setting {
+    /// So many requests, on one worker.
+    pub fn of(count: u64) -> Setting {
+        Setting { count, workers: 1, planted: None }
+    }
+}
+
+/// Have an engine carry out requests of a kind, and end.
+pub fn carry_out(kind: Kind, setting: Setting) {
+    let Setting { workers, planted, .. } = setting;
     let mut executor = Executor::new(Box::new(VirtualReactor::new()), Schedule::InOrder);
     let handle = executor.handle();
     let manner = Manner { keep: kind.keep, planted };
     let opener = Arc::new(MemberOpener::new(manner, MEMBER_BYTES));
     let config = EngineConfig {
-        worker_count: 1,
+        worker_count: workers,
         // The widest that valgrind knows on x86-64; elsewhere the best there is.
         kernel: cfg!(target_arch = "x86_64").then(|| "avx2".to_owned()),
         wall_clock_s: || 1_700_000_000,
@@ -129,8 +148,7 @@ pub fn carry_out(kind: Kind, count: u64, planted: Option<u64>) {
         for slot in 0..kind.lost {
             engine.fail(NAME, MemberIdx(slot)).await.expect("two can be lost");
         }
-        let asked = async move |volume| ask_all(volume, kind, count).await;
-        engine.with_volume(0, NAME, asked).await.expect("it runs");
+        ask_on_each(&engine, &handle, kind, setting).await;
         engine.stop(NAME).await.expect("stopped");
     });
 }
@@ -142,6 +160,23 @@ async fn fill(volume: &ArrayVolume) {
         buffer.fill(u8::try_from(offset / FILL_BYTES % 251).expect("below 251"));
         let extent = Extent::new(offset, FILL_BYTES);
         submit(volume, Command::Write(buffer.freeze()), extent).await;
+    }
+}
+
+async fn ask_on_each(engine: &Engine, handle: &Handle, kind: Kind, setting: Setting) {
+    let (left, ended) = (Rc::new(Cell::new(setting.workers)), Signal::new());
+    let count = setting.count / to_u64(setting.workers);
+    for worker in 0..setting.workers {
+        let (engine, left, ended) = (engine.clone(), Rc::clone(&left), ended.clone());
+        handle.spawn(async move {
+            let asked = async move |volume| ask_all(volume, kind, count).await;
+            engine.with_volume(worker, NAME, asked).await.expect("it runs");
+            left.set(left.get() - 1);
+            ended.notify_all();
+        });
+    }
+    while left.get() > 0 {
+        ended.changed().await;
     }
 }
 

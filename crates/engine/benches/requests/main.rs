@@ -8,6 +8,7 @@
 //! ```text
 //! cargo bench -p ashlar-engine --bench requests -- --gate    held to instructions.txt
 //! cargo bench -p ashlar-engine --bench requests -- --count   in the form of that file
+//! cargo bench -p ashlar-engine --bench requests -- --workers on two workers against one
 //! valgrind --tool=callgrind target/release/deps/requests-HASH write 4000
 //! ```
 //!
@@ -21,7 +22,7 @@ mod gate;
 mod kinds;
 mod members;
 
-use kinds::{Kind, carry_out};
+use kinds::{Kind, Setting, carry_out};
 
 /// Requests of each kind in a run that only shows that it runs.
 const TINY: u64 = 64;
@@ -32,15 +33,21 @@ fn main() {
     match words[..] {
         ["--gate"] => gate::gate(),
         ["--count"] => gate::print_counts(),
+        ["--workers"] => gate::print_on_two_workers(),
         [kind, count] => {
             let count = count.parse().expect("a number of requests");
-            carry_out(Kind::named(kind), count, None);
+            carry_out(Kind::named(kind), Setting::of(count));
+        }
+        [kind, count, "--two-workers"] => {
+            let count = count.parse().expect("a number of requests");
+            carry_out(Kind::named(kind), Setting { workers: 2, ..Setting::of(count) });
         }
         [kind, count, "--planted"] => {
             let count = count.parse().expect("a number of requests");
-            carry_out(Kind::named(kind), count, Some(members::PLANTED_STEPS));
+            let planted = Some(members::PLANTED_STEPS);
+            carry_out(Kind::named(kind), Setting { planted, ..Setting::of(count) });
         }
         // `cargo test --all-targets` calls it with options of its own.
-        _ => Kind::ALL.iter().for_each(|kind| carry_out(*kind, TINY, None)),
+        _ => Kind::ALL.iter().for_each(|kind| carry_out(*kind, Setting::of(TINY))),
     }
 }

@@ -196,6 +196,23 @@ fn members_and_limits_are_shown_when_asked_for() {
 }
 
 #[test]
+fn nodes_of_workers_pools_and_drives_are_shown_where_there_are_several() {
+    let mut status = status(&["in_sync"; 4], "");
+    let place = |status: &_| screen(status, true, true).matches("(node 1)").count();
+    assert_eq!(place(&status), 0);
+    status.workers[0].core = Some(4);
+    assert!(screen(&status, true, true).contains(" 4 "), "bound, on a machine with one node");
+    status.workers[0].node = Some(1);
+    status.pools[0].node = Some(1);
+    assert_eq!(place(&status), 2);
+    let drives = |status: &_| screen(status, true, true).contains("by-path-of-it, node 1");
+    assert!(!drives(&status));
+    let bay = &mut status.arrays[0].members[0].bay;
+    (bay.by_path, bay.node) = (Some("by-path-of-it".to_owned()), Some(1));
+    assert!(drives(&status));
+}
+
+#[test]
 fn without_an_array_the_screen_says_how_to_go_on() {
     let mut status = status(&["in_sync"; 4], "");
     status.arrays.clear();

@@ -9,7 +9,6 @@ use super::{FuseExports, places};
 use crate::exports::{Say, locked};
 use ashlar_api::ApiError;
 use ashlar_fuse::{Queues, RingOffer, possible_cpus, ring_offer};
-use ashlar_ring::affinity;
 use rustix::mount::{UnmountFlags, unmount};
 use std::future::Future;
 use std::path::Path;
@@ -99,9 +98,8 @@ impl FuseExports {
     /// The queues that a worker serves.
     pub(super) fn queues_of(&self, worker: usize, entries: usize) -> Queues {
         let workers = self.engine.worker_count();
-        let cores = affinity::cores().unwrap_or_default();
-        let all = 0..possible_cpus().unwrap_or(0);
-        let numbers = all.filter(|cpu| worker_of(usize::from(*cpu), workers, &cores) == worker);
+        let (all, cores) = (0..possible_cpus().unwrap_or(0), self.engine.cores());
+        let numbers = all.filter(|cpu| worker_of(usize::from(*cpu), workers, cores) == worker);
         Queues { numbers: numbers.collect(), entries }
     }
 
