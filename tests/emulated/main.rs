@@ -8,6 +8,7 @@
 //! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
 //! - `looped`  volumes as loop devices over files of FUSE
 //! - `nbd`     volumes over NBD to the kernel of the guest
+//! - `whole_blocks` members whose drives report what they write whole
 //! - `machine` a machine of its own with Debian, systemd and drives
 //! - `reboot`  that machine is switched off and on, and what returns
 //! - `pages`   the commands of the documents by task, in that machine
@@ -31,3 +32,4 @@ mod pages;
 mod reboot;
 mod ublk;
 mod vhost;
+mod whole_blocks;
