@@ -11,6 +11,7 @@
 //! [`DeviceFacts::is_direct`] tells. A page cache would forget writes that it could not store, and
 //! report that at most once. Not here: doing I/O (`uring`).
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -34,6 +35,7 @@ use crate::bay::Bay;
 use crate::device::{Access, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened};
 use crate::holders;
 use crate::identity::Identity;
+use crate::memory_file::MemoryFile;
 use crate::store;
 use crate::sysfs;
 use crate::uring::UringDevice;
@@ -139,7 +141,13 @@ impl Opened for FileDevice {
     /// # Panics
     /// If the executor behind `handle` has no io_uring.
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
-        let held = (Arc::clone(&self.file), Arc::clone(&self.identity));
+        let (file, identity) = (Arc::clone(&self.file), Arc::clone(&self.identity));
+        if identity.is_in_memory() {
+            let (facts, zeros) = (self.facts.clone(), self.zeros.clone());
+            let is_given_up = Cell::new(false);
+            return Rc::new(MemoryFile { facts, file, identity, zeros, is_given_up });
+        }
+        let held = (file, identity);
         Rc::new(UringDevice::new(handle, held, self.facts.clone(), self.zeros.clone()))
     }
 }
