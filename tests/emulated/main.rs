@@ -9,6 +9,7 @@
 //! - `looped`  volumes as loop devices over files of FUSE
 //! - `nbd`     volumes over NBD to the kernel of the guest
 //! - `numa`    two NUMA nodes with drives on each: workers, memory, interrupts
+//! - `whole_blocks` members whose drives report what they write whole
 //! - `machine` a machine of its own with Debian, systemd and drives
 //! - `reboot`  that machine is switched off and on, and what returns
 //! - `pages`   the commands of the documents by task, in that machine
@@ -33,3 +34,4 @@ mod pages;
 mod reboot;
 mod ublk;
 mod vhost;
+mod whole_blocks;

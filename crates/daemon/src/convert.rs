@@ -263,6 +263,7 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         last_device: member.last_device.map(last_device),
         device_bytes: member.device_bytes,
         parity_only_log: member.is_parity_only,
+        atomic_writes: member.is_parity_only && member.is_whole_by_report,
         atomic_write_bytes: stated(member.stated_atomic_bytes),
         read_errors: member.counts.read_errors,
         write_errors: member.counts.write_errors,

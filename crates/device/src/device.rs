@@ -27,6 +27,11 @@ pub enum Command {
     /// Store the buffer, and only that durably: on stable media when this completes (FUA where the
     /// device has it). It says nothing about writes before it.
     WriteDurable(Buf),
+    /// Store the buffer, which is a block of 4 KiB at a multiple of that, as
+    /// [`Write`](Command::Write) does. A device that
+    /// [says so](DeviceFacts::takes_whole_blocks) is given it as one command, joined with no more
+    /// than it writes whole.
+    WriteWhole(Buf),
     /// Store the parts, one after the other, as one [`Write`](Command::Write) or
     /// [`WriteDurable`](Command::WriteDurable). The kernel is asked once for up to
     /// [`PARTS_MAX`](ashlar_ring::PARTS_MAX) of them.
@@ -122,7 +127,9 @@ impl Command {
     pub fn kind(&self) -> CommandKind {
         match self {
             Command::Read(_) => CommandKind::Read,
-            Command::Write(_) | Command::WriteParts { is_durable: false, .. } => CommandKind::Write,
+            Command::Write(_)
+            | Command::WriteWhole(_)
+            | Command::WriteParts { is_durable: false, .. } => CommandKind::Write,
             Command::Flush => CommandKind::Flush,
             Command::Discard { .. } => CommandKind::Discard,
             Command::WriteZeroes { .. } => CommandKind::WriteZeroes,
@@ -136,7 +143,9 @@ impl Command {
     pub fn bytes(&self) -> u64 {
         match self {
             Command::Read(buffer) => to_u64(buffer.len()),
-            Command::Write(buffer) | Command::WriteDurable(buffer) => to_u64(buffer.len()),
+            Command::Write(buffer)
+            | Command::WriteWhole(buffer)
+            | Command::WriteDurable(buffer) => to_u64(buffer.len()),
             Command::WriteParts { parts, .. } => parts.iter().map(|part| to_u64(part.len())).sum(),
             Command::Flush => 0,
             Command::Discard { bytes } | Command::WriteZeroes { bytes } => *bytes,
@@ -169,6 +178,9 @@ pub struct DeviceFacts {
     /// its power; `None`: it says nothing. The kernel may make one command of several writes, or
     /// several of one: no more than a limit to what an operator states.
     pub atomic_write_bytes: Option<u64>,
+    /// The kernel can be asked to hand it a block of 4 KiB as a command that it writes whole or not
+    /// at all, by its own report ([`Command::WriteWhole`]).
+    pub takes_whole_blocks: bool,
     /// `Discard` is there and afterwards the range reads as zeros.
     pub discard_reads_zeros: bool,
     /// What it takes space from when it is written to: devices with the same number run out of it
@@ -215,6 +227,7 @@ impl DeviceFacts {
             is_rotational: false,
             has_volatile_cache: false,
             atomic_write_bytes: None,
+            takes_whole_blocks: false,
             discard_reads_zeros: true,
             store: None,
             kind,

@@ -104,6 +104,7 @@ impl FaultControl {
                 is_hit.then_some(Fault::MEDIA)
             }
             Command::Write(_)
+            | Command::WriteWhole(_)
             | Command::WriteDurable(_)
             | Command::WriteParts { .. }
             | Command::WriteZeroes { .. } => {

@@ -11,6 +11,7 @@
 //! [`DeviceFacts::is_direct`] tells. A page cache would forget writes that it could not store, and
 //! report that at most once. Not here: doing I/O (`uring`).
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Handle;
+use ashlar_units::BLOCK_BYTES;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatxFlags, flock, fstat,
     major, minor, open, seek, statx,
@@ -33,6 +35,7 @@ use crate::bay::Bay;
 use crate::device::{Access, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened};
 use crate::holders;
 use crate::identity::Identity;
+use crate::memory_file::MemoryFile;
 use crate::store;
 use crate::sysfs;
 use crate::uring::UringDevice;
@@ -138,7 +141,13 @@ impl Opened for FileDevice {
     /// # Panics
     /// If the executor behind `handle` has no io_uring.
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
-        let held = (Arc::clone(&self.file), Arc::clone(&self.identity));
+        let (file, identity) = (Arc::clone(&self.file), Arc::clone(&self.identity));
+        if identity.is_in_memory() {
+            let (facts, zeros) = (self.facts.clone(), self.zeros.clone());
+            let is_given_up = Cell::new(false);
+            return Rc::new(MemoryFile { facts, file, identity, zeros, is_given_up });
+        }
+        let held = (file, identity);
         Rc::new(UringDevice::new(handle, held, self.facts.clone(), self.zeros.clone()))
     }
 }
@@ -176,6 +185,7 @@ fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, 
     facts.exclusion = Some([u64::MAX, about.st_rdev]);
     facts.discard_reads_zeros = false;
     facts.memory_alignment = CAUTIOUS_ALIGNMENT;
+    facts.takes_whole_blocks = takes_whole_blocks(file);
     facts.store =
         store::of_block(Path::new(sysfs::SYS), major(about.st_rdev), minor(about.st_rdev));
     facts.bay = Bay::of(
@@ -262,6 +272,22 @@ fn direct_alignment(file: &OwnedFd) -> Option<DirectAlignment> {
     (told.stx_mask & StatxFlags::DIOALIGN.bits() != 0).then(|| DirectAlignment {
         memory: told.stx_dio_mem_align.max(1),
         offset: told.stx_dio_offset_align,
+    })
+}
+
+/// STATX_WRITE_ATOMIC: how large writes may be that are done whole (Linux 6.11).
+const WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);
+
+/// Whether the kernel hands the device a block as one command that this writes whole or not at all
+/// even when its power fails. Only the open device can tell: a partition may lie askew.
+fn takes_whole_blocks(file: &OwnedFd) -> bool {
+    let told = statx(file, "", AtFlags::EMPTY_PATH, WRITE_ATOMIC);
+    told.is_ok_and(|told| {
+        let sizes = [told.stx_atomic_write_unit_min, told.stx_atomic_write_unit_max];
+        let [least, most] = sizes.map(u64::from);
+        let is_told = told.stx_mask & WRITE_ATOMIC.bits() != 0;
+        // What the kernel cannot do, it tells as zeros.
+        is_told && (1..=BLOCK_BYTES).contains(&least) && most >= BLOCK_BYTES
     })
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Identity {
     /// Of a loop device: the file beneath it.
     beneath: Option<Beneath>,
     is_shorter: AtomicBool,
+    /// A file whose bytes are in memory: whoever begins an operation may as well end it.
+    is_in_memory: bool,
     /// A file whose file system may block a caller, for a size as well as for a write.
     may_block: bool,
     /// Commands that were given up and have not come back.
@@ -49,6 +51,7 @@ impl Identity {
             bytes,
             beneath: (kind == DeviceKind::Block).then(|| beneath(file)).flatten(),
             is_shorter: AtomicBool::new(false),
+            is_in_memory: kind == DeviceKind::File && kind_of_file_system(file) == Some(TMPFS),
             may_block: kind == DeviceKind::File && !is_prompt(file),
             owed: AtomicUsize::new(0),
         }
@@ -77,6 +80,11 @@ impl Identity {
     /// Whether an operation on it may block its caller.
     pub(crate) fn may_block(&self) -> bool {
         self.may_block
+    }
+
+    /// Whether its bytes are in the kernel's memory.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// Whether the device is shorter than when it was opened, as far as can be told without waiting
@@ -161,14 +169,19 @@ impl Identity {
     }
 }
 
+const TMPFS: u64 = 0x0102_1994;
+
 /// File systems that never block a non-blocking caller: ext4, XFS, btrfs, F2FS, tmpfs.
-const PROMPT: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
+const PROMPT: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, TMPFS];
 
 /// Whether the file is on one of these. Others answer when their server does, if at all.
 fn is_prompt(file: &OwnedFd) -> bool {
-    fstatfs(file).is_ok_and(|about| {
-        u64::try_from(about.f_type).is_ok_and(|kind| PROMPT.contains(&(kind & 0xFFFF_FFFF)))
-    })
+    kind_of_file_system(file).is_some_and(|kind| PROMPT.contains(&kind))
+}
+
+fn kind_of_file_system(file: &OwnedFd) -> Option<u64> {
+    let kind = u64::try_from(fstatfs(file).ok()?.f_type).ok()?;
+    Some(kind & 0xFFFF_FFFF)
 }
 
 /// The size of a file, as its file system has it in memory; `None` if it does not say.

@@ -10,6 +10,7 @@
 //! - `flights`: [`Flights`], commands under way, what they owe, and giving them up
 //! - `start`: starting commands and waiting for them
 //! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use
+//! - `memory_file`: files in the kernel's memory, in use
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
 //! - `open_paths`: [`PathOpener`], which finds all of these by name
 //! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device
@@ -32,6 +33,7 @@ mod forward;
 mod holders;
 mod identity;
 mod mem;
+mod memory_file;
 mod noted;
 mod null;
 mod open_paths;

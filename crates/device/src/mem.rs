@@ -157,7 +157,9 @@ impl Shared {
                 self.read(to_usize(offset), &mut buffer);
                 Outcome::done(Some(buffer))
             }
-            Command::Write(buffer) | Command::WriteDurable(buffer) => {
+            Command::Write(buffer)
+            | Command::WriteWhole(buffer)
+            | Command::WriteDurable(buffer) => {
                 self.write(to_usize(offset), &buffer);
                 Outcome::done(None)
             }

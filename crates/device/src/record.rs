@@ -58,7 +58,7 @@ impl Recorder {
         let joined;
         let (kind, payload): (_, &[u8]) = match command {
             Command::Read(_) => unreachable!("reads are not recorded"),
-            Command::Write(bytes) => (RecordKind::Write, bytes),
+            Command::Write(bytes) | Command::WriteWhole(bytes) => (RecordKind::Write, bytes),
             Command::WriteDurable(bytes) => (RecordKind::WriteDurable, bytes),
             Command::WriteParts { parts, is_durable } => {
                 joined = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();

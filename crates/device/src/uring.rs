@@ -38,6 +38,8 @@ struct Kernel {
     zeros: Buf,
     /// The file system or driver cannot zero ranges; remembered so that it is asked once.
     must_write_zeros: Cell<bool>,
+    /// Blocks are handed to the device as commands that it writes whole.
+    takes_whole: Cell<bool>,
     flights: Flights<Job>,
 }
 
@@ -86,13 +88,15 @@ impl Kind {
     }
 }
 
-/// When a write is on stable media.
+/// How a write is to reach the media.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Media {
     /// With the next flush.
     Later,
     /// Before it completes.
     Now,
+    /// With the next flush, whole or not at all.
+    Whole,
 }
 
 /// What follows on an outcome.
@@ -113,10 +117,11 @@ impl UringDevice {
         let ring = handle.ring().expect("a real device needs an executor with an io_uring");
         let block_bytes = to_usize(u64::from(facts.logical_block_bytes));
         let must_write_zeros = Cell::new(false);
+        let takes_whole = Cell::new(facts.takes_whole_blocks);
         let flights = Flights::default();
         let kernel =
-            Rc::new(Kernel { file, identity, block_bytes, zeros, must_write_zeros, flights });
-        UringDevice { facts, ring, kernel }
+            Kernel { file, identity, block_bytes, zeros, must_write_zeros, takes_whole, flights };
+        UringDevice { facts, ring, kernel: Rc::new(kernel) }
     }
 
     fn is_aligned(&self, address: usize) -> bool {
@@ -178,6 +183,10 @@ impl Device for UringDevice {
             }
             Command::Write(buffer) => {
                 (kernel.write(offset, self.aligned(buffer), Media::Later), Kind::Write)
+            }
+            Command::WriteWhole(buffer) => {
+                let media = if kernel.takes_whole.get() { Media::Whole } else { Media::Later };
+                (kernel.write(offset, self.aligned(buffer), media), Kind::Write)
             }
             Command::WriteDurable(buffer) => {
                 (kernel.write(offset, self.aligned(buffer), Media::Now), Kind::Write)
@@ -249,8 +258,8 @@ impl Kernel {
     }
 
     fn write(&self, at: u64, buf: Buf, media: Media) -> Operation {
-        let durable = media == Media::Now;
-        Operation::Write { file: Arc::clone(&self.file), at, buf, durable }
+        let (durable, whole) = (media == Media::Now, media == Media::Whole);
+        Operation::Write { file: Arc::clone(&self.file), at, buf, durable, whole }
     }
 
     fn flush(&self) -> Operation {
@@ -280,6 +289,11 @@ impl Kernel {
                     again @ Next::Ask(_) => again,
                 }
             }
+            (Kind::Write, Operation::Write { buf, whole: true, .. }) if is_unsupported(&result) => {
+                // The device takes no such writes any more: it has the block as it has all others.
+                self.takes_whole.set(false);
+                Next::Ask(self.write(job.at, buf, Media::Later))
+            }
             (Kind::Write, Operation::Write { buf, durable, .. }) => {
                 let media = if durable { Media::Now } else { Media::Later };
                 self.after_write(&mut job.at, (result, buf), media)
@@ -298,7 +312,7 @@ impl Kernel {
             },
             (Kind::Plain, _) => Next::ended(result.map(drop)),
             (Kind::MakeZeroes { bytes }, _) => match result {
-                Err(fault) if fault.kind == FaultKind::Unsupported => {
+                Err(_) if is_unsupported(&result) => {
                     self.must_write_zeros.set(true);
                     let left = *bytes;
                     job.kind = Kind::WriteZeroes { left };
@@ -377,6 +391,10 @@ impl Next {
     }
 }
 
+fn is_unsupported(result: &Result<u32, Fault>) -> bool {
+    matches!(result, Err(fault) if fault.kind == FaultKind::Unsupported)
+}
+
 fn joined(front: Option<BufMut>, back: BufMut) -> BufMut {
     match front {
         None => back,
@@ -390,4 +408,47 @@ fn copied_over(wanted: Option<BufMut>, read: Outcome) -> Outcome {
         wanted.copy_from_slice(&read);
     }
     Outcome { result: read.result, buffer: Some(wanted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::UringDevice;
+    use crate::device::{Access, Command, Device, DeviceFacts, Opened};
+    use crate::file::FileDevice;
+    use crate::start::read;
+    use ashlar_iobuf::BufMut;
+    use ashlar_ring::{Completions, Executor, Ring, RingConfig, Schedule};
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn a_device_that_takes_no_whole_blocks_any_more_is_given_them_as_all_others() {
+        let file = tempfile::NamedTempFile::new().expect("a file for the test");
+        file.as_file().set_len(1 << 20).expect("sparse");
+        let path = file.path().to_str().expect("a plain name");
+        let opened = FileDevice::open(path, Access::Exclusive, Duration::ZERO).expect("free");
+        assert!(!opened.facts().takes_whole_blocks, "no file is on a drive of its own");
+        let again = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("there");
+        let ring = Ring::new(RingConfig::of(8)).expect("io_uring is allowed here");
+        let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
+        let handle = executor.handle();
+        // What the drive reported when it was opened, and does not any more.
+        let facts = DeviceFacts { takes_whole_blocks: true, ..opened.facts().clone() };
+        let held = (Arc::new(OwnedFd::from(again)), Arc::clone(opened.identity()));
+        let device = UringDevice::new(&handle, held, facts, BufMut::zeroed(4096).freeze());
+        executor.block_on(async {
+            let supply = Completions::new();
+            for version in 1..3 {
+                let mut block = BufMut::zeroed(4096);
+                block.fill(version);
+                let (done, pending) = supply.pair();
+                device.submit(8192, Command::WriteWhole(block.freeze()), done);
+                assert_eq!(pending.await.expect("it is answered").result, Ok(()));
+                assert!(!device.kernel.takes_whole.get());
+                let got = read(&device, &supply, 8192, BufMut::zeroed(4096)).await.expect("read");
+                assert!(got.iter().all(|byte| *byte == version));
+            }
+        });
+    }
 }

@@ -4,8 +4,8 @@
 //!
 //! What must stay true: nothing is assumed. A device that reports less than the statement is
 //! refused. A device has full records if nothing was stated about it, if it has a volatile cache,
-//! or if it joined its slot since the start. A device's own report is no statement: it holds for a
-//! command, and the kernel joins adjacent writes into one command.
+//! or if it joined its slot since the start. A device's own report is no statement: it only backs
+//! one, because the device is then given the block as one command (`Command::WriteWhole`).
 //!
 //! Not here: which updates have parity-only records (`datapath/parity_only.rs`).
 

@@ -153,6 +153,9 @@ pub struct MemberStatus {
     /// writes a block whole, it has no volatile cache, and it has been in service since the array
     /// started.
     pub is_parity_only: bool,
+    /// These blocks are handed to the device as commands that it reports to write whole, not only
+    /// as was stated.
+    pub is_whole_by_report: bool,
     /// Bytes that the device, or the one that is being filled for the slot, was stated to write
     /// whole or not at all; 0: nothing was.
     pub stated_atomic_bytes: u32,
@@ -364,6 +367,7 @@ fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> 
         is_parity_only: slot.state() == SlotState::InSync
             && replacement.is_none()
             && slot.writes_whole(),
+        is_whole_by_report: facts.is_some_and(|facts| facts.takes_whole_blocks),
         stated_atomic_bytes: entry.map_or(0, |entry| entry.stated_atomic_bytes),
         silent: silence.time(),
         slow: local.coordinator().slow.figures(member, &local.array.tuning.get().slow),

@@ -213,7 +213,7 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> (Flight, Held)
             held.buffer = Some(target);
             None
         }
-        Command::Write(source) | Command::WriteDurable(source) => {
+        Command::Write(source) | Command::WriteWhole(source) | Command::WriteDurable(source) => {
             let data = Arc::from(&source[..]);
             held.sources.push(source);
             Some(Some(data))

@@ -324,7 +324,7 @@ impl State {
             self.trace.add(number);
         }
         match command {
-            Command::Write(buffer) => self.trace.add_bytes(buffer),
+            Command::Write(buffer) | Command::WriteWhole(buffer) => self.trace.add_bytes(buffer),
             Command::WriteParts { parts, .. } => {
                 parts.iter().for_each(|part| self.trace.add_bytes(part));
             }

@@ -367,6 +367,10 @@ pub struct MemberStatus {
     /// the array started.
     #[serde(default)]
     pub parity_only_log: bool,
+    /// With a parity-only log: the kernel hands these blocks to the device as commands that the
+    /// device reports to write whole (`RWF_ATOMIC`). Otherwise the statement alone vouches for it.
+    #[serde(default)]
+    pub atomic_writes: bool,
     /// Bytes that its device, or the one that is being filled for the slot, was stated to write
     /// whole or not at all.
     #[serde(default)]

@@ -321,6 +321,7 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
     let serial =
         member.serial.as_ref().map_or(String::new(), |serial| format!("  serial {serial}"));
     let parity_only = match (member.parity_only_log, member.atomic_write_bytes) {
+        (true, _) if member.atomic_writes => "  parity-only log, atomic writes".to_owned(),
         (true, _) => "  parity-only log".to_owned(),
         (false, Some(bytes)) => whole(bytes),
         (false, None) => String::new(),

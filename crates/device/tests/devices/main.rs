@@ -3,6 +3,7 @@
 mod block;
 mod files;
 mod memory;
+mod memory_files;
 mod open_paths;
 mod probe;
 mod record;

@@ -108,7 +108,7 @@ pub(super) async fn store(
     payload: &Payload,
     mut parity: List<Piece>,
 ) -> Result<FailedMembers, VolumeErrorKind> {
-    let mut writes = Writes::noting(local, None);
+    let mut writes = Writes::of_whole_block(local);
     writes.start(local, payload.stripe(), payload.piece(change.strip, rows));
     if !sings(Canary::ParityOnlyParityTooSoon) {
         let failed = writes.finish(local).await;

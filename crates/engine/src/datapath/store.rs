@@ -38,6 +38,8 @@ pub(crate) struct Writes {
     /// On an array with checksums: the pages that learn what was stored, and what that is, one for
     /// each write.
     noted: Option<(Pins, Vec<Noted>)>,
+    /// How a slot's own device is told of a write.
+    command: fn(Buf) -> Command,
 }
 
 /// Carry out the writes of `plan`.
@@ -196,7 +198,13 @@ impl Writes {
     /// None yet. Of an array with checksums the pages of all that will be written are handed in.
     pub(crate) fn noting(local: &LocalArray, pins: Option<Pins>) -> Writes {
         let noted = pins.map(|pins| (pins, Vec::new()));
-        Writes { started: local.pools.writes.list(), began: Nanos::default(), noted }
+        let (started, command) = (local.pools.writes.list(), Command::Write);
+        Writes { started, began: Nanos::default(), noted, command }
+    }
+
+    /// None yet, of a block that its device is to write whole.
+    pub(crate) fn of_whole_block(local: &LocalArray) -> Writes {
+        Writes { command: Command::WriteWhole, ..Writes::noting(local, None) }
     }
 
     /// Start writing a piece of `stripe`, on the slot's device and on its replacement.
@@ -244,7 +252,7 @@ impl Writes {
         local.counts().member_writes.add(1);
         // A slot whose device has just been taken away is out: its content is carried by parity,
         // and the slots that were left out are recorded before the client is answered.
-        let started = local.start_named(member, offset, Command::Write(buffer));
+        let started = local.start_named(member, offset, (self.command)(buffer));
         if let Some((owner, pending)) = started {
             local.tally(member).begin_write(bytes);
             let target = WriteTarget::current(owner);

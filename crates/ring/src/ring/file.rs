@@ -56,7 +56,7 @@ impl Ring {
         buf: Buf,
         durable: bool,
     ) -> BufResult<usize, Buf> {
-        let write = Operation::Write { file: Arc::clone(file), at, buf, durable };
+        let write = Operation::Write { file: Arc::clone(file), at, buf, durable, whole: false };
         let outcome = self.run(write).await;
         let Operation::Write { buf, .. } = outcome.operation else { another_operation() };
         (outcome.result.map(size), buf)

@@ -37,6 +37,9 @@ pub enum Operation {
         /// On stable media before it completes (RWF_DSYNC: FUA where the drive has it, else write
         /// and flush).
         durable: bool,
+        /// One command of the device, which writes all of it or nothing; else refused
+        /// (RWF_ATOMIC, 6.11).
+        whole: bool,
     },
     /// readv(2) without a file position.
     ReadParts {
@@ -386,10 +389,11 @@ impl Operation {
             Operation::Read { at, buf, .. } => {
                 opcode::Read::new(fd, buf.as_mut_ptr(), call_bytes(buf.len())).offset(*at).build()
             }
-            Operation::Write { at, buf, durable, .. } => {
+            Operation::Write { at, buf, durable, whole, .. } => {
+                let whole = if *whole { libc::RWF_ATOMIC } else { 0 };
                 opcode::Write::new(fd, buf.as_ptr(), call_bytes(buf.len()))
                     .offset(*at)
-                    .rw_flags(write_flags(*durable))
+                    .rw_flags(write_flags(*durable) | whole)
                     .build()
             }
             Operation::ReadParts { parts, .. } => {
