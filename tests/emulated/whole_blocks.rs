@@ -4,8 +4,8 @@
 use crate::guest::{Beside, Talk, run_beside};
 
 /// The serials of the drives, and their blocks in bytes.
-const DRIVES: [(&str, u32); 4] =
-    [("large0", 4096), ("large1", 4096), ("large2", 4096), ("small", 512)];
+const DRIVES: [(&str, u32); 5] =
+    [("large0", 4096), ("large1", 4096), ("large2", 4096), ("large3", 4096), ("small", 512)];
 
 const DRIVE_BYTES: u64 = 256 << 20;
 
