@@ -435,6 +435,9 @@ mod tests {
             let strips = (16 << 20) / (4 * spec.strip_bytes);
             assert_eq!(result.member_bytes, strips * spec.strip_bytes, "{result:?}");
             assert_eq!((result.member_reads, result.member_writes), (6 * strips, 0), "{result:?}");
+            let null = BenchSpec { members: Members::Null, ..spec };
+            let refusal = run_job(&null, job, false).expect_err("nothing is kept");
+            assert!(refusal.to_string().contains("forget"), "{refusal}");
         }
     }
 

@@ -7,11 +7,12 @@
 use super::clients::{cpu_time, flush};
 use super::figures::Look;
 use super::{
-    BenchSpec, Home, NAME, devices, done, fill_span, on_own_engine, start, start_clients, stop,
+    BenchSpec, Home, Members, NAME, devices, done, fill_span, on_own_engine, start, start_clients,
+    stop,
 };
 use crate::convert;
-use ashlar_api::ApiError;
 use ashlar_api::v1::array::Policy;
+use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayStatus, Engine, JobStatus, LatencySummary, SlotState};
 use ashlar_ondisk::JobKind;
 use ashlar_units::MemberIdx;
@@ -82,6 +83,10 @@ pub struct ClientsBeside {
 /// # Errors
 /// As [`super::run`], and if the job ends before its clients.
 pub fn run_job(spec: &BenchSpec, job: BenchJob, has_clients: bool) -> Result<JobResult, ApiError> {
+    if spec.members == Members::Null && job != BenchJob::Rebuild {
+        let message = "null members forget their parity: all of it would be wrong";
+        return Err(ApiError::new(codes::REQUEST_MALFORMED, message, "leave --null out"));
+    }
     if job == BenchJob::Resync {
         return run_resync(spec, has_clients);
     }
