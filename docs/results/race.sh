@@ -32,7 +32,7 @@ bench() { # bench POLICY: each load once
 }
 
 rebuild() { # 512 MiB of one member
-  taskset -c 0 "$ASHLAR" bench -n 6 --workers 1 --rebuild --span 2G --json </dev/null |
+  taskset -c 0 "$ASHLAR" bench -n 6 --workers 1 --job rebuild --span 2G --json </dev/null |
     jq -r '"log|rebuild|\(.member_bytes_per_second | floor)"'
 }
 

@@ -8,30 +8,30 @@
 //! - `figures` what is reported
 //! - `hollow`  members that forget
 //! - `late`    members that answer as late as a drive
-//! - `rebuild` members that are rebuilt instead of a load
+//! - `jobs`    a background job instead of a load, or beside one
 //! - [`via`]   the same through an export
 
 mod clients;
 mod figures;
 mod hollow;
+mod jobs;
 mod late;
-mod rebuild;
 pub mod via;
 
 pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
+pub use jobs::{BenchJob, ClientsBeside, JobResult, run_job};
 pub use late::AnswerTimes;
-pub use rebuild::RebuildResult;
 
 use crate::{config, convert};
 use ashlar_api::v1::array::{Policy, Switch};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
-use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig};
+use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig, Refusal};
 use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ring::affinity;
 use ashlar_units::{MemberIdx, to_u64};
 use ashlar_volume::VolumeError;
-use clients::{FILL_BYTES, Part, drive, fill};
+use clients::{ClientEffort, FILL_BYTES, Part, drive, fill};
 use figures::{Look, Looks, summary};
 use hollow::HollowOpener;
 use late::LateOpener;
@@ -52,8 +52,6 @@ const MEMBER_MIB_MORE: u64 = 8 << 10;
 pub enum Members {
     /// Memory of this process.
     Memory,
-    /// The same, answering late.
-    Late(AnswerTimes),
     /// Nothing: they keep their metadata and forget data at once.
     Null,
     /// These devices; everything on them is lost.
@@ -65,6 +63,8 @@ pub enum Members {
 pub struct BenchSpec {
     /// What the members are.
     pub members: Members,
+    /// How late members that are no devices answer; `None`: at once.
+    pub times: Option<AnswerTimes>,
     /// How many; for devices as many as there are.
     pub member_count: usize,
     /// The level.
@@ -152,47 +152,83 @@ pub fn run(spec: &BenchSpec) -> Result<BenchResult, ApiError> {
     })
 }
 
-/// Measure a rebuild of the members that are to be lost, of one at least, each in its own place.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_rebuild(spec: &BenchSpec) -> Result<RebuildResult, ApiError> {
-    on_own_engine(spec, async |engine, spec| {
-        fill_span(engine, spec).await?;
-        rebuild::measure(engine, spec).await
-    })
-}
-
 /// Do something with the array on an engine in this process.
 fn on_own_engine<T>(
     spec: &BenchSpec,
     act: impl AsyncFnOnce(&Engine, &BenchSpec) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
-    let fault = |what: &str, error: std::io::Error| {
-        ApiError::new(codes::SYSTEM_FAULT, format!("{what}: {error}"), "see limits of this user")
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .map_err(|error| fault("no resources for an event loop", error))?;
-    let hollow = Arc::new(HollowOpener::new());
-    let opener: Arc<dyn Opener> = match &spec.members {
-        Members::Null => Arc::<HollowOpener>::clone(&hollow),
-        Members::Late(times) => Arc::new(LateOpener::new(*times)),
-        Members::Memory | Members::Devices(_) => Arc::new(PathOpener::new()),
-    };
-    let mut config = EngineConfig::new(opener);
-    config.cores = affinity::cores().ok().filter(|cores| cores.len() > 1).unwrap_or_default();
-    config.signatures = config::foreign_signatures();
-    if spec.workers > 0 {
-        config.worker_count = spec.workers;
+    let home = Home::new(spec)?;
+    home.on_engine(spec, async |engine| {
+        home.start_new(engine, spec).await?;
+        let measured = act(engine, spec).await;
+        stop(engine).await.and(measured)
+    })
+}
+
+/// What engines share that run on the same members one after the other.
+struct Home {
+    runtime: tokio::runtime::Runtime,
+    hollow: Arc<HollowOpener>,
+    opener: Arc<dyn Opener>,
+}
+
+fn system_fault(what: &str, error: &std::io::Error) -> ApiError {
+    ApiError::new(codes::SYSTEM_FAULT, format!("{what}: {error}"), "see limits of this user")
+}
+
+impl Home {
+    fn new(spec: &BenchSpec) -> Result<Home, ApiError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|error| system_fault("no resources for an event loop", &error))?;
+        let hollow = Arc::new(HollowOpener::new());
+        let opener: Arc<dyn Opener> = match &spec.members {
+            Members::Null => Arc::<HollowOpener>::clone(&hollow),
+            Members::Memory | Members::Devices(_) => Arc::new(PathOpener::new()),
+        };
+        let opener = match spec.times {
+            Some(times) => Arc::new(LateOpener::new(opener, times)),
+            None => opener,
+        };
+        Ok(Home { runtime, hollow, opener })
     }
-    make_room(&mut config, spec.load)?;
-    let engine =
-        Engine::start(config).map_err(|error| fault("the workers cannot be started", error))?;
-    let result = runtime.block_on(on_array(&engine, spec, &hollow, act));
-    engine.shut_down();
-    result
+
+    /// An engine for as long as `act` runs. Arrays that run then are left as after a crash.
+    fn on_engine<T>(
+        &self,
+        spec: &BenchSpec,
+        act: impl AsyncFnOnce(&Engine) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let mut config = EngineConfig::new(Arc::clone(&self.opener));
+        config.cores = affinity::cores().ok().filter(|cores| cores.len() > 1).unwrap_or_default();
+        config.signatures = config::foreign_signatures();
+        if spec.workers > 0 {
+            config.worker_count = spec.workers;
+        }
+        make_room(&mut config, spec.load)?;
+        let engine = Engine::start(config)
+            .map_err(|error| system_fault("the workers cannot be started", &error))?;
+        let result = self.runtime.block_on(act(&engine));
+        engine.shut_down();
+        result
+    }
+
+    /// Create the array, and start it.
+    async fn start_new(&self, engine: &Engine, spec: &BenchSpec) -> Result<(), ApiError> {
+        let created = engine.create(create_spec(spec)).await.map_err(convert::refusal)?;
+        self.hollow.forget_from(created.data_offset);
+        start(engine, spec).await
+    }
+}
+
+async fn start(engine: &Engine, spec: &BenchSpec) -> Result<(), ApiError> {
+    let assemble = AssembleSpec { devices: devices(spec), ..AssembleSpec::default() };
+    engine.assemble(assemble).await.map(drop).map_err(convert::refusal)
+}
+
+async fn stop(engine: &Engine) -> Result<(), ApiError> {
+    engine.stop(NAME).await.map(drop).map_err(convert::refusal)
 }
 
 /// Buffers for all requests in flight: were there fewer, some clients would wait for those of
@@ -209,14 +245,9 @@ fn make_room(config: &mut EngineConfig, load: Load) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn on_array<T>(
-    engine: &Engine,
-    spec: &BenchSpec,
-    hollow: &HollowOpener,
-    act: impl AsyncFnOnce(&Engine, &BenchSpec) -> Result<T, ApiError>,
-) -> Result<T, ApiError> {
+fn create_spec(spec: &BenchSpec) -> CreateSpec {
     let devices = devices(spec);
-    let create = CreateSpec {
+    CreateSpec {
         enclosures: None,
         name: NAME.to_owned(),
         shape: Shape {
@@ -232,7 +263,7 @@ async fn on_array<T>(
                 cell_bytes: None,
             }),
         },
-        devices: devices.clone(),
+        devices,
         policy: convert::policy(spec.policy, spec.level),
         checksums: convert::checksums(spec.checksums),
         atomic_write_bytes: if spec.writes_whole { 4096 } else { 0 },
@@ -241,14 +272,7 @@ async fn on_array<T>(
         member_bytes: None,
         destroy: spec.destroy.clone(),
         is_dry_run: false,
-    };
-    let created = engine.create(create).await.map_err(convert::refusal)?;
-    hollow.forget_from(created.data_offset);
-    let assemble = AssembleSpec { devices, ..AssembleSpec::default() };
-    engine.assemble(assemble).await.map_err(convert::refusal)?;
-    let measured = act(engine, spec).await;
-    let stopped = engine.stop(NAME).await.map_err(convert::refusal);
-    stopped.and(measured)
+    }
 }
 
 fn devices(spec: &BenchSpec) -> Vec<String> {
@@ -257,7 +281,7 @@ fn devices(spec: &BenchSpec) -> Vec<String> {
         (0..spec.member_count).map(|at| format!("{kind}{at}:{member_mib}MiB")).collect()
     };
     match &spec.members {
-        Members::Memory | Members::Late(_) => named("mem:m"),
+        Members::Memory => named("mem:m"),
         Members::Null => named("null:m"),
         Members::Devices(devices) => devices.clone(),
     }
@@ -287,25 +311,43 @@ async fn fill_span(engine: &Engine, spec: &BenchSpec) -> Result<u64, ApiError> {
 
 async fn measure(engine: &Engine, spec: &BenchSpec, span: u64) -> Result<BenchResult, ApiError> {
     let before = Look::at(engine).await?;
-    let mut running = Vec::new();
+    let clients = start_clients(engine, spec, span);
+    let efforts = clients.ended().await?;
+    let after = Look::at(engine).await?;
+    Ok(summary(spec, &efforts, &Looks { before, after }))
+}
+
+/// Clients at work: for each worker its own.
+struct Clients(Vec<tokio::task::JoinHandle<Result<Effort, Refusal>>>);
+
+type Effort = Result<ClientEffort, VolumeError>;
+
+/// Have clients ask for as long as the spec says.
+fn start_clients(engine: &Engine, spec: &BenchSpec, span: u64) -> Clients {
     let clients_on = if spec.clients_on == 0 { usize::MAX } else { spec.clients_on };
-    for worker in 0..engine.worker_count().min(clients_on) {
+    let workers = 0..engine.worker_count().min(clients_on);
+    let start = |worker| {
         let (engine, load, run_time) = (engine.clone(), spec.load, spec.run_time);
-        running.push(tokio::spawn(async move {
+        tokio::task::spawn(async move {
             let drive =
                 async move |volume| drive(volume, load, Part { worker, span }, run_time).await;
             engine.with_volume(worker, NAME, drive).await
-        }));
+        })
+    };
+    Clients(workers.map(start).collect())
+}
+
+impl Clients {
+    async fn ended(self) -> Result<Vec<ClientEffort>, ApiError> {
+        let mut efforts = Vec::new();
+        for worker in self.0 {
+            let effort = worker.await.map_err(|error| {
+                ApiError::new(codes::SYSTEM_FAULT, format!("a worker stopped: {error}"), "")
+            })?;
+            efforts.push(done(effort.map_err(convert::refusal)?)?);
+        }
+        Ok(efforts)
     }
-    let mut efforts = Vec::new();
-    for worker in running {
-        let effort = worker.await.map_err(|error| {
-            ApiError::new(codes::SYSTEM_FAULT, format!("a worker stopped: {error}"), "")
-        })?;
-        efforts.push(done(effort.map_err(convert::refusal)?)?);
-    }
-    let after = Look::at(engine).await?;
-    Ok(summary(spec, &efforts, &Looks { before, after }))
 }
 
 fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
@@ -316,13 +358,15 @@ fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{AnswerTimes, BenchSpec, Load, Members, run, run_rebuild};
+    use super::{AnswerTimes, BenchJob, BenchSpec, Load, Members, run, run_job};
     use ashlar_layout::Level;
+    use std::num::NonZeroU64;
     use std::time::Duration;
 
     fn spec(members: Members) -> BenchSpec {
         BenchSpec {
             members,
+            times: None,
             member_count: 6,
             level: Level::Raid6,
             parity: None,
@@ -367,19 +411,60 @@ mod tests {
     }
 
     #[test]
-    fn a_rebuild_reads_four_strips_of_each_stripe_and_writes_one() {
+    fn a_rebuild_reads_four_strips_of_each_stripe_and_writes_one_for_each_lost_member() {
         for members in [Members::Memory, Members::Null] {
             for lost in [1, 2] {
                 let spec = BenchSpec { lost, workers: 1, ..spec(members.clone()) };
-                let result = run_rebuild(&spec).expect("measured");
+                let result = run_job(&spec, BenchJob::Rebuild, false).expect("measured");
                 let strips = (16 << 20) / (4 * spec.strip_bytes);
                 assert_eq!(result.member_bytes, strips * spec.strip_bytes, "{result:?}");
-                let lost = u64::from(lost);
-                let counts = (result.member_reads, result.member_writes);
-                assert_eq!(counts, (4 * lost * strips, lost * strips), "{result:?}");
+                assert_eq!(result.member_writes, u64::from(lost) * strips, "{result:?}");
+                // The second may come when the first has begun.
+                let reads = 4 * strips..=4 * strips * u64::from(lost);
+                assert!(reads.contains(&result.member_reads), "{result:?}");
                 assert!(result.seconds > 0.0 && result.cpu_seconds > 0.0);
             }
         }
+    }
+
+    #[test]
+    fn a_scrub_and_a_resync_read_all_strips_and_write_none() {
+        for job in [BenchJob::Scrub, BenchJob::Resync] {
+            let spec = BenchSpec { workers: 1, ..spec(Members::Memory) };
+            let result = run_job(&spec, job, false).expect("measured");
+            let strips = (16 << 20) / (4 * spec.strip_bytes);
+            assert_eq!(result.member_bytes, strips * spec.strip_bytes, "{result:?}");
+            assert_eq!((result.member_reads, result.member_writes), (6 * strips, 0), "{result:?}");
+            let null = BenchSpec { members: Members::Null, ..spec };
+            let refusal = run_job(&null, job, false).expect_err("nothing is kept");
+            assert!(refusal.to_string().contains("forget"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn members_of_a_rate_pass_no_more_bytes_a_second() {
+        let times =
+            AnswerTimes { bytes_per_second: NonZeroU64::new(50_000_000), ..AnswerTimes::default() };
+        for (job, lost) in [(BenchJob::Rebuild, 2), (BenchJob::Scrub, 0), (BenchJob::Resync, 0)] {
+            let spec = BenchSpec { times: Some(times), lost, ..spec(Members::Memory) };
+            let result = run_job(&spec, job, false).expect("measured");
+            assert!(result.member_bytes_per_second <= 50e6, "{result:?}");
+        }
+    }
+
+    #[test]
+    fn clients_beside_a_job_are_measured_alone_before() {
+        let rate = NonZeroU64::new(20_000_000);
+        let times = AnswerTimes { bytes_per_second: rate, ..AnswerTimes::default() };
+        let late = BenchSpec { times: Some(times), ..spec(Members::Memory) };
+        let spec = BenchSpec { span_bytes: 192 << 20, workers: 1, ..late };
+        let result = run_job(&spec, BenchJob::Scrub, true).expect("measured");
+        let beside = result.clients.expect("there were clients");
+        assert!(beside.requests_per_second > 0.0, "{beside:?}");
+        assert!(beside.requests_per_second_alone > beside.requests_per_second, "{beside:?}");
+        let few = BenchSpec { span_bytes: 4 << 20, times: None, ..spec };
+        let refusal = run_job(&few, BenchJob::Scrub, true).expect_err("it ends at once");
+        assert!(refusal.to_string().contains("ended before"), "{refusal}");
     }
 
     #[test]
@@ -406,8 +491,9 @@ mod tests {
 
     #[test]
     fn a_request_takes_as_long_as_the_members_that_it_waits_for() {
-        let times = AnswerTimes { read: Duration::from_millis(3), write: Duration::from_millis(1) };
-        let late = spec(Members::Late(times));
+        let (read, write) = (Duration::from_millis(3), Duration::from_millis(1));
+        let times = AnswerTimes { read, write, bytes_per_second: None };
+        let late = BenchSpec { times: Some(times), ..spec(Members::Memory) };
         let read = Load { is_write: false, is_random: true, ..late.load };
         let read = run(&BenchSpec { load: read, ..late.clone() }).expect("measured");
         assert!(read.latency.us_p50 >= 3_000, "{read:?}");

@@ -16,6 +16,7 @@
 //! - `growing`  cells of an array that grows move to new members
 //! - `exposure`  how many losses stripes still survive, counted
 //! - `drive`    a job at work: stripes under way, and tried again
+//! - `pass`     rebuilds that go over the stripes together
 //! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
 //! - `compare`  the same for scrub and resync
@@ -39,6 +40,7 @@ mod job;
 pub(crate) mod jobs;
 mod meter;
 mod pace;
+mod pass;
 mod spare_filling;
 mod sparing;
 pub(crate) mod step;

@@ -61,6 +61,9 @@ async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
         },
         // Boxed: rare next to client requests, and its future is large.
         StripeWork::Step(step) => Answer::Stepped(Box::pin(step::take(local, step)).await),
+        StripeWork::RebuildEach(work) => {
+            Answer::SteppedEach(Box::pin(step::rebuild_each(local, work)).await)
+        }
         StripeWork::Settle => done(match local.log() {
             Some(log) if !log.settle_all(local).await => Err(VolumeErrorKind::Io),
             _ => Ok(()),

@@ -8,10 +8,11 @@ use ashlar_api::v1::array::{Policy, Switch};
 use ashlar_api::words::grouped;
 use ashlar_daemon::bench::via::{self, Figures, Via, ViaResult, ViaSpec};
 use ashlar_daemon::bench::{
-    self, AnswerTimes, BenchResult, BenchSpec, Load, Members, RebuildResult,
+    self, AnswerTimes, BenchJob, BenchResult, BenchSpec, JobResult, Load, Members,
 };
 use ashlar_layout::Level;
 use ashlar_units::ByteSize;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ use std::time::Duration;
     "\n\nExamples:
   ashlar bench -n 6 --write --random --bytes 4K --depth 32 --workers 1
   ashlar bench -n 6 --write --random --bytes 4K --workers 1 --policy bitmap
-  ashlar bench -n 6 --rebuild --span 4G --workers 1
+  ashlar bench -n 6 --job rebuild --span 4G --workers 1
+  ashlar bench -n 6 --member-rate 500M --beside scrub --random --span 16G
   ashlar bench --via nbd --random --depth 1 --turns 5"
 ))]
 pub struct Args {
@@ -43,8 +45,12 @@ pub struct Args {
     /// Let memory devices answer as late as drives: after so many microseconds to a read, and to
     /// any other command.
     #[arg(long, value_name = "READ:WRITE", value_parser = answer_times)]
-    #[arg(conflicts_with_all = ["null", "devices", "via"])]
+    #[arg(conflicts_with_all = ["devices", "via"])]
     latency_us: Option<AnswerTimes>,
+
+    /// Let memory or null devices read at most so many bytes a second, and write as many.
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["devices", "via"])]
+    member_rate: Option<ByteSize>,
 
     /// How many members to make: memory devices or, with --null, null members.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
@@ -118,9 +124,15 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     lost: u16,
 
-    /// Measure a rebuild instead of requests: of one member, or of as many as --lost says.
-    #[arg(long, conflicts_with_all = ["write", "reads", "fua", "random", "via", "seconds"])]
-    rebuild: bool,
+    /// Measure a background job instead of requests. A rebuild is of one member, or of as many as
+    /// --lost says. A resync follows a crash; its default policy is none.
+    #[arg(long, value_enum, value_name = "JOB")]
+    #[arg(conflicts_with_all = ["write", "reads", "fua", "random", "via", "seconds"])]
+    job: Option<JobName>,
+
+    /// Measure requests alone and then beside this background job, which must last longer.
+    #[arg(long, value_enum, value_name = "JOB", conflicts_with_all = ["job", "via"])]
+    beside: Option<JobName>,
 
     /// Size of the part of the volume to use. This part is written once before the measurement.
     #[arg(long, value_name = "SIZE", default_value = "256M")]
@@ -195,10 +207,31 @@ impl ViaName {
     }
 }
 
+/// The background jobs, as they are typed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum JobName {
+    /// Lost members are rebuilt.
+    Rebuild,
+    /// Parity is computed anew after a crash.
+    Resync,
+    /// Everything is read and compared.
+    Scrub,
+}
+
+impl JobName {
+    fn job(self) -> BenchJob {
+        match self {
+            JobName::Rebuild => BenchJob::Rebuild,
+            JobName::Resync => BenchJob::Resync,
+            JobName::Scrub => BenchJob::Scrub,
+        }
+    }
+}
+
 fn answer_times(written: &str) -> Result<AnswerTimes, String> {
     let parsed = written.split_once(':').and_then(|(read, write)| {
         let us = |count: &str| count.parse().ok().map(Duration::from_micros);
-        Some(AnswerTimes { read: us(read)?, write: us(write)? })
+        Some(AnswerTimes { read: us(read)?, write: us(write)?, bytes_per_second: None })
     });
     parsed.ok_or_else(|| "write two whole numbers, for example 80:15".to_owned())
 }
@@ -211,7 +244,18 @@ impl Args {
         if !self.devices.is_empty() {
             return Ok(Members::Devices(devices(&self.devices)?));
         }
-        Ok(self.latency_us.map_or(Members::Memory, Members::Late))
+        Ok(Members::Memory)
+    }
+
+    fn times(&self) -> Option<AnswerTimes> {
+        let rate = self.member_rate.and_then(|rate| NonZeroU64::new(rate.0));
+        let is_late = rate.is_some() || self.latency_us.is_some();
+        let times = self.latency_us.unwrap_or_default();
+        is_late.then_some(AnswerTimes { bytes_per_second: rate, ..times })
+    }
+
+    fn measured_job(&self) -> Option<JobName> {
+        self.job.or(self.beside)
     }
 
     fn spec(&self) -> Result<BenchSpec, Fault> {
@@ -226,6 +270,7 @@ impl Args {
         }
         Ok(BenchSpec {
             members: self.members()?,
+            times: self.times(),
             member_count: self.raid_devices,
             level: self.level,
             parity: self.parity,
@@ -235,7 +280,7 @@ impl Args {
             policy: self.policy,
             checksums: self.checksums,
             writes_whole: self.atomic_write,
-            lost: self.lost.max(self.rebuild.into()),
+            lost: self.lost.max((self.measured_job() == Some(JobName::Rebuild)).into()),
             load: Load {
                 is_write: self.write,
                 reads_percent: self.reads,
@@ -256,8 +301,9 @@ impl Args {
 
 pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     let spec = args.spec()?;
-    if args.rebuild {
-        return reach.print(&bench::run_rebuild(&spec)?, rebuild_text);
+    if let Some(job) = args.measured_job() {
+        let result = bench::run_job(&spec, job.job(), args.beside.is_some())?;
+        return reach.print(&result, job_text);
     }
     let Some(name) = args.via else {
         return reach.print(&bench::run(&spec)?, text);
@@ -276,14 +322,16 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     reach.print(&via::measure(&spec)?, via_text)
 }
 
-fn rebuild_text(result: &RebuildResult) -> String {
-    let bytes = result.member_bytes * u64::from(result.members);
-    format!(
-        "{:.2} GB/s into each of {} members, {:.2} s for {} MiB, {} workers, kernel {}\n\
+fn job_text(result: &JobResult) -> String {
+    let mut text = format!(
+        "{:.2} GB/s {} each of {} members, {:.2} GB/s over all, {:.2} s for {} MiB, {} workers, \
+         kernel {}\n\
          members {} reads, {} writes\n\
          CPU     {:.2} cores busy, {:.2} ns a byte",
         result.member_bytes_per_second / 1e9,
+        if result.job == "rebuild" { "into" } else { "of" },
         result.members,
+        result.moved_bytes_per_second / 1e9,
         result.seconds,
         grouped(result.member_bytes >> 20),
         result.workers,
@@ -291,8 +339,18 @@ fn rebuild_text(result: &RebuildResult) -> String {
         grouped(result.member_reads),
         grouped(result.member_writes),
         result.cpu_seconds / result.seconds,
-        result.cpu_seconds * 1e9 / bytes.max(1) as f64,
-    )
+        result.cpu_seconds * 1e9 / (result.member_bytes * u64::from(result.members)).max(1) as f64,
+    );
+    if let Some(clients) = &result.clients {
+        text += &format!(
+            "\nclients {:.0} requests/s, p95 {:.0} us; alone {:.0} requests/s, p95 {:.0} us",
+            clients.requests_per_second,
+            clients.us_p95,
+            clients.requests_per_second_alone,
+            clients.us_p95_alone,
+        );
+    }
+    text
 }
 
 /// An export beside the engine and its peers.

@@ -31,6 +31,12 @@ pub(super) async fn fill(volume: &ArrayVolume, span: u64) -> Result<(), VolumeEr
     Ok(())
 }
 
+/// Make all that was written last.
+pub(super) async fn flush(volume: &ArrayVolume) -> Result<(), VolumeError> {
+    let extent = Extent::new(0, 0);
+    volume.submit(Request { command: Command::Flush, extent, fua: false }).await.map(drop)
+}
+
 /// Which part of the load this worker has.
 #[derive(Clone, Copy)]
 pub(super) struct Part {

@@ -62,7 +62,14 @@ pub(super) struct Job {
     /// The geometry that it goes over: its numbers are numbers of this one. The table on the
     /// members says none, since an array has one there; a job of an array with two needs a field
     /// for it.
-    epoch: LayoutEpoch,
+    pub(super) epoch: LayoutEpoch,
+    /// Stripes that its own task has under way.
+    pub(super) own_steps: Cell<usize>,
+    /// Stripes that the task of another job has under way for it, and which job that is.
+    pub(super) carried: Cell<usize>,
+    pub(super) carrier: Cell<u64>,
+    /// It waits for another rebuild of its pass.
+    pub(super) waits: Cell<bool>,
     pub(super) is_paused: Cell<bool>,
     pub(super) is_cancelled: Cell<bool>,
     /// Of a job that goes from cell to cell: what it looks at is not counted.
@@ -136,6 +143,10 @@ impl Job {
             device_epoch,
             course: spec.course,
             epoch,
+            own_steps: Cell::new(0),
+            carried: Cell::new(0),
+            carrier: Cell::new(0),
+            waits: Cell::new(false),
             is_paused: Cell::new(spec.is_paused),
             is_cancelled: Cell::new(false),
             is_uncounted: Cell::new(false),
@@ -252,8 +263,27 @@ impl Job {
 
     /// The next stripe to begin, if there is one left in this pass.
     pub(super) fn next(&self, array: &Array) -> Option<Stripe> {
-        let number = self.next_number(array)?;
-        Some(array.layouts.stripe(StripeId::new(self.epoch, number)))
+        Some(self.stripe(array, self.next_number(array)?))
+    }
+
+    /// A stripe of the geometry that it goes over.
+    pub(super) fn stripe(&self, array: &Array, number: StripeNo) -> Stripe {
+        array.layouts.stripe(StripeId::new(self.epoch, number))
+    }
+
+    /// Where it looks for its next stripe.
+    pub(super) fn cursor(&self) -> StripeNo {
+        self.progress.borrow().cursor
+    }
+
+    /// The next stripe of its course, if there is one left.
+    pub(super) fn peek(&self, array: &Array) -> Option<StripeNo> {
+        self.course.next(maps(array, self.epoch), self.cursor())
+    }
+
+    /// The stripe is begun, or none of its own.
+    pub(super) fn pass_by(&self, stripe: StripeNo) {
+        self.progress.borrow_mut().cursor = StripeNo(stripe.0 + 1);
     }
 
     fn next_number(&self, array: &Array) -> Option<StripeNo> {

@@ -5,6 +5,8 @@
 
 use super::job::Job;
 use super::pace::{Aim, Pace, SAMPLE_EVERY, Sample};
+use super::pass;
+use super::step::TILE_BYTES;
 use crate::array::Array;
 use crate::local_array::LocalArray;
 use crate::metrics::LatencySummary;
@@ -38,8 +40,8 @@ impl Meter {
     /// For a job whose stripes lie on so many sets of members side by side.
     pub(super) fn new(local: &LocalArray, side_by_side: usize) -> Meter {
         let (geometry, tuning) = (local.array.geometry(), local.array.tuning.get());
-        let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.stripe_width());
-        let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
+        let tile_bytes = geometry.strip_bytes().min(TILE_BYTES) * to_u64(geometry.stripe_width());
+        let depth = (UNDER_WAY_BYTES / tile_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
         let aim = Aim {
             latency: tuning.job_latency_target,
             floor_bytes: tuning.job_floor_bytes,
@@ -87,6 +89,11 @@ impl Meter {
             };
         }
         drop(progress);
+        let bytes_per_s = job.progress.borrow().bytes_per_s;
+        for other in pass::led_by(local, job).iter().filter(|other| other.carried.get() > 0) {
+            other.progress.borrow_mut().bytes_per_s = bytes_per_s;
+            local.array.jobs.show(other.status());
+        }
         (self.sampled_at, self.sampled_bytes, self.latency) = (now, bytes, latency);
         local.array.jobs.show(job.status());
     }

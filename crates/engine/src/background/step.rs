@@ -26,15 +26,15 @@ use crate::scratch::Leave;
 use crate::slot::MemberDevice;
 use crate::stripe::StripRun;
 use crate::stripe::lock::Hold;
-use crate::stripe::work::{Step, StepReport, Work};
+use crate::stripe::work::{RebuildEach, Step, StepReport, Work};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{Geometry, RowRange, StripIo, Stripe, plan_decode};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
 /// Bytes of a strip that are worked on at once: long enough for the drives, short enough that a
 /// client write to the stripe does not wait for all of a large strip.
-const TILE_BYTES: u64 = 256 << 10;
+pub(super) const TILE_BYTES: u64 = 256 << 10;
 
 /// Do it.
 pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {
@@ -65,6 +65,53 @@ pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {
         }
     }
     report
+}
+
+/// Regenerate several strips, each on its slot's device: a report for each, strips rising.
+pub(crate) async fn rebuild_each(local: &Rc<LocalArray>, work: RebuildEach) -> Vec<StepReport> {
+    let RebuildEach { stripe, strips } = work;
+    let mut reports = vec![StepReport::default(); strips.count()];
+    for rows in tiles(local.array.geometry_of(stripe)) {
+        let _rows = local.locks.lock(stripe.id(), rows, Hold::Exclusive).await;
+        if !local.array.written.is_written(stripe) {
+            return reports;
+        }
+        let mut parts = strips.iter().zip(&mut reports).collect::<Vec<_>>();
+        parts.retain(|(_, report)| !report.is_target_gone);
+        refill_each(local, stripe, rows, &mut parts).await;
+    }
+    reports
+}
+
+/// One set of reads serves all of them; if that fails, each is filled by itself.
+async fn refill_each(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+    rows: RowRange,
+    parts: &mut [(StripIdx, &mut StepReport)],
+) {
+    let strips: StripSet = parts.iter().map(|(strip, _)| *strip).collect();
+    let mut reads = StepReport::default();
+    let decoded = decode_several(local, stripe, strips, rows, &mut reads).await;
+    for (_, report) in parts.iter_mut() {
+        // Each has its share of them.
+        report.bytes += reads.bytes / to_u64(strips.count());
+    }
+    let Some((decoded, _leave)) = decoded else {
+        for (strip, report) in parts.iter_mut() {
+            let slot = local.array.member_of(stripe, *strip);
+            let part = StripRun { stripe, strip: *strip, rows };
+            refill(local, Work::Rebuild { slot }, part, report).await;
+        }
+        return;
+    };
+    let pieces = strips.iter().zip(decoded);
+    let pieces = pieces.map(|(strip, bytes)| Piece::new(strip, rows, bytes.freeze())).collect();
+    let stored = write_rebuilt(local, stripe, pieces).await;
+    for (strip, report) in parts.iter_mut() {
+        report.bytes += rows.bytes();
+        report.is_target_gone |= !stored.contains(*strip);
+    }
 }
 
 /// The tiles of a stripe.
@@ -111,7 +158,8 @@ async fn decode_several(
     rows: RowRange,
     report: &mut StepReport,
 ) -> Option<(Vec<BufMut>, Leave)> {
-    let view = local.array.view(stripe);
+    // What is being filled is not read, whatever its slot says about the stripe.
+    let view = local.array.view(stripe).rebuilding(lost);
     let sources = plan_decode(local.array.geometry_of(stripe), lost, &view).ok()?;
     let bytes = to_usize(rows.bytes());
     let (mut buffers, leave) = local.scratch.take(sources.count() + lost.count(), bytes).await;
@@ -163,7 +211,10 @@ async fn refill_rows(
     let is_stored = match work {
         Work::Copy { slot } => write_replacement(local, slot, part, bytes.freeze()).await,
         Work::FillCells { .. } => write_cell(local, part, bytes.freeze()).await,
-        _ => write_rebuilt(local, part, bytes.freeze()).await,
+        _ => {
+            let piece = Piece::new(part.strip, part.rows, bytes.freeze());
+            write_rebuilt(local, part.stripe, vec![piece]).await.contains(part.strip)
+        }
     };
     report.is_target_gone |= !is_stored;
     Ok(())
@@ -216,22 +267,41 @@ async fn obtain(
     }
 }
 
-/// Store on the slot's device. False if it is not being rebuilt any more, or fails.
-async fn write_rebuilt(local: &Rc<LocalArray>, part: StripRun, content: Buf) -> bool {
-    let member = local.array.member_of(part.stripe, part.strip);
-    if local.array.slot(member).state() != SlotState::Rebuilding {
-        return false;
-    }
+/// Store on the devices of the slots, rising. Which strips were stored: not those whose slot is not
+/// being rebuilt any more, or whose device fails.
+async fn write_rebuilt(local: &Rc<LocalArray>, stripe: Stripe, pieces: Vec<Piece>) -> StripSet {
+    let mut stored = StripSet::EMPTY;
+    let ios = pieces.iter().map(|piece| StripIo { strip: piece.part.strip, rows: piece.part.rows });
     // A device whose checksums cannot be had goes.
-    let Ok(pins) = pin(local, part.stripe, one(part.strip, part.rows)).await else { return false };
+    let pins = match pin(local, stripe, ios).await {
+        Ok(pins) => pins,
+        Err(_) if pieces.len() == 1 => return stored,
+        Err(_) => {
+            // The others of them stay.
+            for piece in pieces {
+                stored = stored.or(Box::pin(write_rebuilt(local, stripe, vec![piece])).await);
+            }
+            return stored;
+        }
+    };
     let mut writes = Writes::noting(local, pins);
-    local.counts().job_member_writes.add(1);
-    writes.start(local, part.stripe, Piece::new(part.strip, part.rows, content));
+    for piece in pieces {
+        let member = local.array.member_of(stripe, piece.part.strip);
+        if local.array.slot(member).state() == SlotState::Rebuilding {
+            local.counts().job_member_writes.add(1);
+            stored = stored.with(piece.part.strip);
+            writes.start(local, stripe, piece);
+        }
+    }
     let failed = writes.finish(local).await;
-    let is_stored = failed.is_empty();
+    let is_stored = |strip: &StripIdx| {
+        let member = local.array.member_of(stripe, *strip);
+        failed.iter().all(|(device, _)| device.member != member)
+    };
+    let stored = stored.iter().filter(is_stored).collect();
     // Whether it can be put out or not: the stripe is not done.
     let _recorded = take_out_failed(local, failed).await;
-    is_stored
+    stored
 }
 
 /// Store where the spare table wants the strip: on the target of a lost cell, else on the devices

@@ -285,7 +285,7 @@ fn data_of(answer: Option<Answer>) -> Result<BufMut, VolumeErrorKind> {
     match answer {
         Some(Answer::Data(buffer)) => Ok(buffer),
         Some(Answer::Failed(kind)) => Err(kind),
-        Some(Answer::Done | Answer::Stepped(_)) => unreachable!("a read answers with data"),
+        Some(_) => unreachable!("a read answers with data"),
         None => Err(VolumeErrorKind::Stopped),
     }
 }

@@ -361,7 +361,7 @@ fn done(answer: Option<Answer>) -> Result<(), VolumeErrorKind> {
     match answer {
         Some(Answer::Done) => Ok(()),
         Some(Answer::Failed(kind)) => Err(kind),
-        Some(Answer::Data(_) | Answer::Stepped(_)) => unreachable!("a change answers done"),
+        Some(_) => unreachable!("a change answers done"),
         None => Err(VolumeErrorKind::Stopped),
     }
 }

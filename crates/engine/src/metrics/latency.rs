@@ -135,6 +135,18 @@ impl LatencySummary {
         }
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn and(&self, other: &LatencySummary) -> LatencySummary {
+        let buckets = self.buckets.iter().zip(&other.buckets);
+        LatencySummary {
+            buckets: buckets.map(|(one, other)| one + other).collect(),
+            max_ns: self.max_ns.max(other.max_ns),
+            sum_ns: self.sum_ns + other.sum_ns,
+            count: self.count + other.count,
+        }
+    }
+
     /// Values by power of two of microseconds: entry 0 counts those below 1 us, entry n those below
     /// 2^n us and not below half of that; the last entry counts everything longer, too. A value may
     /// be counted one entry too high if it is within a fifth of the border.

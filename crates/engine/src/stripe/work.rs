@@ -18,6 +18,8 @@ pub(crate) enum StripeWork {
     Reconstruct(StripeRead),
     /// One step of a background job.
     Step(Step),
+    /// The step of several rebuilds at once.
+    RebuildEach(RebuildEach),
     /// No record of the log that is there now is to count any more. Of the worker, not of a stripe.
     Settle,
     /// Tell the members that the blocks of these stripes are not needed.
@@ -33,6 +35,8 @@ pub(crate) enum Answer {
     Data(BufMut),
     /// What a job's step did.
     Stepped(StepReport),
+    /// What a step did for each of several rebuilds.
+    SteppedEach(Vec<StepReport>),
     /// Not done.
     Failed(VolumeErrorKind),
 }
@@ -90,6 +94,12 @@ impl Missing {
 pub(crate) struct Step {
     pub(crate) stripe: Stripe,
     pub(crate) work: Work,
+}
+
+/// One stripe's worth of several rebuilds: these strips are to be regenerated.
+pub(crate) struct RebuildEach {
+    pub(crate) stripe: Stripe,
+    pub(crate) strips: StripSet,
 }
 
 /// What is to be done to the stripe.
