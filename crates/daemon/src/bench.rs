@@ -8,6 +8,7 @@
 //! - `figures` what is reported
 //! - `hollow`  members that forget
 //! - `late`    members that answer as late as a drive
+//! - `places`  where requests go
 //! - `rebuild` members that are rebuilt instead of a load
 //! - [`via`]   the same through an export
 
@@ -15,10 +16,11 @@ mod clients;
 mod figures;
 mod hollow;
 mod late;
+mod places;
 mod rebuild;
 pub mod via;
 
-pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
+pub use figures::{BenchResult, BusiestOverMean, StripeWrites, WorkerShare};
 pub use late::AnswerTimes;
 pub use rebuild::RebuildResult;
 
@@ -87,6 +89,8 @@ pub struct BenchSpec {
     pub lost: u16,
     /// What each task asks for, one request after the other.
     pub load: Load,
+    /// How long a piece of a stream may wait for others; `None` is the default.
+    pub merge_wait: Option<Duration>,
     /// Workers that have clients; 0 means all.
     pub clients_on: usize,
     /// Size of a member in memory; `None`: much larger than the span.
@@ -135,6 +139,10 @@ pub struct Load {
     pub is_fua: bool,
     /// In random order, or one after the other.
     pub is_random: bool,
+    /// How many sequences there are on each worker, if the order is not random.
+    pub streams: usize,
+    /// Bytes of the volume before the first request.
+    pub start_bytes: u64,
     /// Bytes of each request.
     pub bytes: u64,
     /// Requests in flight on each worker.
@@ -186,6 +194,9 @@ fn on_own_engine<T>(
     config.signatures = config::foreign_signatures();
     if spec.workers > 0 {
         config.worker_count = spec.workers;
+    }
+    if let Some(wait) = spec.merge_wait {
+        config.tuning.merge_wait_max = wait;
     }
     make_room(&mut config, spec.load)?;
     let engine =
@@ -268,7 +279,7 @@ fn devices(spec: &BenchSpec) -> Vec<String> {
 async fn fill_span(engine: &Engine, spec: &BenchSpec) -> Result<u64, ApiError> {
     let volume_bytes = Look::at(engine).await?.array.geometry.volume_bytes();
     let span = volume_bytes.min(spec.span_bytes) / FILL_BYTES * FILL_BYTES;
-    if spec.load.bytes > span {
+    if spec.load.start_bytes.saturating_add(spec.load.bytes) > span {
         let message =
             format!("the volume has {volume_bytes} bytes; a request does not fit the span");
         return Err(ApiError::new(
@@ -289,11 +300,12 @@ async fn measure(engine: &Engine, spec: &BenchSpec, span: u64) -> Result<BenchRe
     let before = Look::at(engine).await?;
     let mut running = Vec::new();
     let clients_on = if spec.clients_on == 0 { usize::MAX } else { spec.clients_on };
-    for worker in 0..engine.worker_count().min(clients_on) {
+    let workers = engine.worker_count().min(clients_on);
+    for worker in 0..workers {
         let (engine, load, run_time) = (engine.clone(), spec.load, spec.run_time);
         running.push(tokio::spawn(async move {
-            let drive =
-                async move |volume| drive(volume, load, Part { worker, span }, run_time).await;
+            let part = Part { worker, workers, span };
+            let drive = async move |volume| drive(volume, load, part, run_time).await;
             engine.with_volume(worker, NAME, drive).await
         }));
     }
@@ -340,6 +352,7 @@ mod tests {
                 depth: 4,
                 ..Load::default()
             },
+            merge_wait: None,
             clients_on: 0,
             member_bytes: None,
             span_bytes: 16 << 20,
@@ -358,6 +371,7 @@ mod tests {
             is_random: true,
             bytes: 4096,
             depth: 4,
+            ..Load::default()
         };
         let result = run(&BenchSpec { load, ..spec(Members::Memory) }).expect("measured");
         assert!(result.requests > 0);
