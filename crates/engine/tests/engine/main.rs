@@ -54,5 +54,6 @@ mod second_reader;
 mod silence;
 mod slow;
 mod spares;
+mod streams;
 mod successors;
 mod trims;
