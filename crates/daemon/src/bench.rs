@@ -9,6 +9,7 @@
 //! - `hollow`  members that forget
 //! - `late`    members that answer as late as a drive
 //! - `jobs`    a background job instead of a load, or beside one
+//! - `places`  where requests go
 //! - [`via`]   the same through an export
 
 mod clients;
@@ -16,9 +17,10 @@ mod figures;
 mod hollow;
 mod jobs;
 mod late;
+mod places;
 pub mod via;
 
-pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
+pub use figures::{BenchResult, BusiestOverMean, StripeWrites, WorkerShare};
 pub use jobs::{BenchJob, ClientsBeside, JobResult, run_job};
 pub use late::AnswerTimes;
 
@@ -87,6 +89,8 @@ pub struct BenchSpec {
     pub lost: u16,
     /// What each task asks for, one request after the other.
     pub load: Load,
+    /// How long a piece of a stream may wait for others; `None` is the default.
+    pub merge_wait: Option<Duration>,
     /// Workers that have clients; 0 means all.
     pub clients_on: usize,
     /// Size of a member in memory; `None`: much larger than the span.
@@ -135,6 +139,10 @@ pub struct Load {
     pub is_fua: bool,
     /// In random order, or one after the other.
     pub is_random: bool,
+    /// How many sequences there are on each worker, if the order is not random.
+    pub streams: usize,
+    /// Bytes of the volume before the first request.
+    pub start_bytes: u64,
     /// Bytes of each request.
     pub bytes: u64,
     /// Requests in flight on each worker.
@@ -205,6 +213,9 @@ impl Home {
         config.signatures = config::foreign_signatures();
         if spec.workers > 0 {
             config.worker_count = spec.workers;
+        }
+        if let Some(wait) = spec.merge_wait {
+            config.tuning.merge_wait_max = wait;
         }
         make_room(&mut config, spec.load)?;
         let engine = Engine::start(config)
@@ -292,7 +303,7 @@ fn devices(spec: &BenchSpec) -> Vec<String> {
 async fn fill_span(engine: &Engine, spec: &BenchSpec) -> Result<u64, ApiError> {
     let volume_bytes = Look::at(engine).await?.array.geometry.volume_bytes();
     let span = volume_bytes.min(spec.span_bytes) / FILL_BYTES * FILL_BYTES;
-    if spec.load.bytes > span {
+    if spec.load.start_bytes.saturating_add(spec.load.bytes) > span {
         let message =
             format!("the volume has {volume_bytes} bytes; a request does not fit the span");
         return Err(ApiError::new(
@@ -325,16 +336,16 @@ type Effort = Result<ClientEffort, VolumeError>;
 /// Have clients ask for as long as the spec says.
 fn start_clients(engine: &Engine, spec: &BenchSpec, span: u64) -> Clients {
     let clients_on = if spec.clients_on == 0 { usize::MAX } else { spec.clients_on };
-    let workers = 0..engine.worker_count().min(clients_on);
+    let workers = engine.worker_count().min(clients_on);
     let start = |worker| {
         let (engine, load, run_time) = (engine.clone(), spec.load, spec.run_time);
         tokio::task::spawn(async move {
-            let drive =
-                async move |volume| drive(volume, load, Part { worker, span }, run_time).await;
+            let part = Part { worker, workers, span };
+            let drive = async move |volume| drive(volume, load, part, run_time).await;
             engine.with_volume(worker, NAME, drive).await
         })
     };
-    Clients(workers.map(start).collect())
+    Clients((0..workers).map(start).collect())
 }
 
 impl Clients {
@@ -384,6 +395,7 @@ mod tests {
                 depth: 4,
                 ..Load::default()
             },
+            merge_wait: None,
             clients_on: 0,
             member_bytes: None,
             span_bytes: 16 << 20,
@@ -402,6 +414,7 @@ mod tests {
             is_random: true,
             bytes: 4096,
             depth: 4,
+            ..Load::default()
         };
         let result = run(&BenchSpec { load, ..spec(Members::Memory) }).expect("measured");
         assert!(result.requests > 0);

@@ -10,7 +10,8 @@
 //! - `block_sums`   its checksums
 //! - `clock`        how long its stages take
 //! - `edges`        complete a write of partial blocks
-//! - `merge`        pieces of a sequential stream become full stripes; `streams`   which streams
+//! - `merge`        pieces of a sequential stream become full stripes; `streams`   which streams;
+//!   `joined`       their bytes
 //! - `gather`       read what a plan asks for
 //! - `parity`       compute what a plan stores besides the data
 //! - `log`          make the record durable before anything changes in place
@@ -31,11 +32,12 @@ mod edges;
 pub(crate) mod flush;
 pub(crate) mod gather;
 pub(crate) mod heal;
+mod joined;
 mod log;
 pub(crate) mod merge;
 mod parity;
 mod parity_only;
-mod payload;
+pub(crate) mod payload;
 pub(crate) mod read;
 pub(crate) mod reconstruct;
 pub(crate) mod store;

@@ -5,6 +5,7 @@ use crate::lists::Lists;
 use crate::log::update::Piece;
 use crate::rows::StripRows;
 use crate::stripe::work::Answer;
+use ashlar_iobuf::Buf;
 use ashlar_ring::Pending;
 
 /// The supplies of lists.
@@ -15,5 +16,6 @@ pub(crate) struct Pools {
     pub(crate) writes: Lists<StoreWrite>,
     pub(crate) parts: Lists<ReadPart>,
     pub(crate) pieces: Lists<Piece>,
+    pub(crate) strips: Lists<Buf>,
     pub(crate) answers: Lists<Pending<Answer>>,
 }

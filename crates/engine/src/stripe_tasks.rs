@@ -7,6 +7,7 @@
 
 use crate::background::{discard, step};
 use crate::datapath::merge::{self, Way};
+use crate::datapath::payload::Payload;
 use crate::datapath::write::write_stripe;
 use crate::datapath::{reconstruct, trim};
 use crate::local_array::LocalArray;
@@ -35,7 +36,10 @@ async fn work_on_stripes(worker: Rc<Worker>, seat: Rc<Seat>) {
                 StripeWork::Write(write) => {
                     let _changing = local.begin_change();
                     done(match merge::way(&local, &write) {
-                        Way::Alone => pin!(write_stripe(&local, write)).await,
+                        Way::Alone => {
+                            let payload = Payload::new(&local.array, write);
+                            pin!(write_stripe(&local, payload)).await
+                        }
                         way => pin!(merge::write(&local, write, way)).await,
                     })
                 }

@@ -112,6 +112,22 @@ pub struct Args {
     #[arg(long)]
     random: bool,
 
+    /// Number of sequential streams on each worker, between which --depth is divided. A mixed load
+    /// has as many streams of reads besides. Ignored with --random.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
+    streams: u16,
+
+    /// Offset of the first request: a multiple of 4K. Use it for requests that do not begin where a
+    /// stripe begins.
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    start: ByteSize,
+
+    /// Maximum time in microseconds that a piece of a sequential stream waits for the rest of its
+    /// stripe; 0 turns merging off [default: 500].
+    #[arg(long, value_name = "MICROSECONDS")]
+    merge_wait_us: Option<u64>,
+
     /// Size of each request, at most 1M.
     #[arg(short, long, value_name = "SIZE", default_value = "4K")]
     bytes: ByteSize,
@@ -259,13 +275,15 @@ impl Args {
     }
 
     fn spec(&self) -> Result<BenchSpec, Fault> {
-        let is_whole =
-            self.bytes.0 > 0 && self.bytes.0.is_multiple_of(4096) && self.bytes.0 <= 1 << 20;
+        let is_whole = self.bytes.0 > 0
+            && self.bytes.0.is_multiple_of(4096)
+            && self.bytes.0 <= 1 << 20
+            && self.start.0.is_multiple_of(4096);
         if !is_whole || self.depth == 0 {
             let message = format!("{} at depth {} cannot be asked for", self.bytes, self.depth);
             return Err(Fault::usage(
                 message,
-                "take a multiple of 4K up to 1M, and a depth of at least 1",
+                "take multiples of 4K, up to 1M a request, and a depth of at least 1",
             ));
         }
         Ok(BenchSpec {
@@ -286,9 +304,12 @@ impl Args {
                 reads_percent: self.reads,
                 is_fua: self.fua,
                 is_random: self.random,
+                streams: self.streams.into(),
+                start_bytes: self.start.0,
                 bytes: self.bytes.0,
                 depth: self.depth,
             },
+            merge_wait: self.merge_wait_us.map(Duration::from_micros),
             clients_on: 0,
             member_bytes: None,
             span_bytes: self.span.0,
@@ -402,7 +423,8 @@ fn text(result: &BenchResult) -> String {
     let mut text = format!(
         "{:.0} requests/s, {:.2} GB/s, {} workers, kernel {}\n\
          latency p50 {}, p99 {}, max {}\n\
-         members {:.2} reads, {:.2} writes a request\n\
+         members {:.2} reads, {:.2} writes a request; {:.2} bytes read, {:.2} written a byte\n\
+         stripes {:.1} % written whole, {} bands read first, {} pieces merged\n\
          log     {:.2} batches, {:.0} bytes a request, settled {} times\n\
          CPU     {:.2} cores busy, {:.0} ns a request",
         result.requests_per_second,
@@ -414,6 +436,11 @@ fn text(result: &BenchResult) -> String {
         microseconds(latency.us_max),
         result.member_reads_per_request,
         result.member_writes_per_request,
+        result.member_bytes_read_per_byte,
+        result.member_bytes_written_per_byte,
+        result.stripe_writes.full_percent(),
+        grouped(result.stripe_writes.read_modify + result.stripe_writes.reconstruct),
+        grouped(result.stripe_writes.merged),
         result.log_batches_per_request,
         result.log_bytes_per_request,
         result.log_settles,

@@ -4,13 +4,14 @@
 //! time includes the client's. Not here: the array, and the figures.
 
 use super::Load;
+use super::places::{Pattern, Places, seed_of};
 use ashlar_engine::ArrayVolume;
 use ashlar_ring::Handle;
 use ashlar_ring::local::Signal;
-use ashlar_units::{BLOCK_BYTES_USIZE, Extent, Nanos, to_u64, to_usize};
+use ashlar_units::{Extent, Nanos, to_usize};
 use ashlar_volume::{Command, Reply, Request, Volume, VolumeError};
 use rustix::time::ClockId;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(super) async fn flush(volume: &ArrayVolume) -> Result<(), VolumeError> {
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub(super) worker: usize,
+    /// Of so many that have clients.
+    pub(super) workers: usize,
     pub(super) span: u64,
 }
 
@@ -64,10 +67,10 @@ pub(super) async fn drive(
     let (total, running, failed) =
         (Rc::new(Cell::new(0)), Rc::new(Cell::new(load.depth)), Rc::new(Cell::new(None)));
     let ended = Signal::new();
-    for task in 0..load.depth {
-        let seed = to_u64(part.worker * load.depth + task + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let client =
-            Client { volume: volume.clone(), handle: handle.clone(), load, span: part.span, seed };
+    let places = Rc::new(RefCell::new(Places::of(pattern(load, part), seed_of(part.worker))));
+    for _ in 0..load.depth {
+        let places = Rc::clone(&places);
+        let client = Client { volume: volume.clone(), handle: handle.clone(), load, places };
         let (total, running, failed) = (Rc::clone(&total), Rc::clone(&running), Rc::clone(&failed));
         let ended = ended.clone();
         handle.spawn(async move {
@@ -86,6 +89,13 @@ pub(super) async fn drive(
     failed.get().map_or(Ok(ClientEffort { requests: total.get(), cpu }), Err)
 }
 
+/// The sequences of a worker begin where no other worker's do.
+fn pattern(load: Load, part: Part) -> Pattern {
+    let Load { is_random, streams, bytes, start_bytes, .. } = load;
+    let client = (part.worker, part.workers);
+    Pattern { is_random, streams, client, bytes, start_bytes, span_bytes: part.span }
+}
+
 /// CPU time so far.
 pub(super) fn cpu_time(clock: ClockId) -> Duration {
     let time = rustix::time::clock_gettime(clock);
@@ -98,33 +108,31 @@ struct Client {
     volume: ArrayVolume,
     handle: Handle,
     load: Load,
-    span: u64,
-    seed: u64,
+    places: Rc<RefCell<Places>>,
 }
 
 impl Client {
-    async fn ask_until(mut self, end: Nanos) -> Result<u64, VolumeError> {
-        let places = self.span / self.load.bytes;
-        let mut place = self.seed % places;
+    async fn ask_until(self, end: Nanos) -> Result<u64, VolumeError> {
         // One buffer each at any time: the pool was sized for that.
         let bytes = to_usize(self.load.bytes);
         let mut kept = None;
         let mut count = 0;
         while self.handle.turn_now() < end {
-            place = if self.load.is_random { self.random() % places } else { (place + 1) % places };
-            let extent = Extent::new(place * self.load.bytes, self.load.bytes);
             let mut buffer = match kept.take() {
                 Some(buffer) => buffer,
                 None => self.volume.buffer(bytes).await,
             };
-            let command = if self.is_read() {
-                Command::Read(buffer)
-            } else {
-                // As from an export: of its own each time, and not what lies there already.
-                for block in buffer.chunks_exact_mut(BLOCK_BYTES_USIZE) {
-                    block[..8].copy_from_slice(&self.random().to_le_bytes());
+            let (extent, is_read) = {
+                let mut places = self.places.borrow_mut();
+                let is_read = !self.load.is_write || places.is_among(self.load.reads_percent);
+                if !is_read {
+                    places.renew(&mut buffer);
                 }
-                Command::Write(buffer.freeze())
+                (Extent::new(places.next_offset(is_read), self.load.bytes), is_read)
+            };
+            let command = match is_read {
+                true => Command::Read(buffer),
+                false => Command::Write(buffer.freeze()),
             };
             let fua = self.load.is_fua && command.is_change();
             if let Reply::Data(buffer) =
@@ -139,17 +147,5 @@ impl Client {
             }
         }
         Ok(count)
-    }
-
-    fn is_read(&mut self) -> bool {
-        let percent = u64::from(self.load.reads_percent);
-        !self.load.is_write || (percent > 0 && self.random() % 100 < percent)
-    }
-
-    fn random(&mut self) -> u64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        self.seed
     }
 }

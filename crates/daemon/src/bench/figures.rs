@@ -8,7 +8,7 @@ use super::{BenchSpec, NAME};
 use crate::convert;
 use ashlar_api::ApiError;
 use ashlar_api::v1::latency::Latency;
-use ashlar_engine::{ArrayStatus, Engine};
+use ashlar_engine::{ArrayCounts, ArrayStatus, Engine, MemberCounts};
 use rustix::time::ClockId;
 use std::time::Duration;
 
@@ -31,13 +31,19 @@ pub struct BenchResult {
     pub member_reads_per_request: f64,
     /// Member writes for each request.
     pub member_writes_per_request: f64,
+    /// Bytes read from members for each byte of all requests.
+    pub member_bytes_read_per_byte: f64,
+    /// Bytes written to members for each byte of all requests, without the log's.
+    pub member_bytes_written_per_byte: f64,
+    /// How stripes were written.
+    pub stripe_writes: StripeWrites,
     /// Batches of the stripe intent log for each request.
     pub log_batches_per_request: f64,
     /// Bytes of those for each request.
     pub log_bytes_per_request: f64,
     /// Times that the log had to settle.
     pub log_settles: u64,
-    /// Time of each request.
+    /// Time of each request; of a mixed load, of each write.
     pub latency: Latency,
     /// Workers that were used.
     pub workers: usize,
@@ -47,6 +53,49 @@ pub struct BenchResult {
     pub busiest_over_mean: BusiestOverMean,
     /// The parity kernel.
     pub kernel: String,
+}
+
+/// How stripes were written, by bands of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct StripeWrites {
+    /// All data was new: nothing was read.
+    pub full: u64,
+    /// What the write replaces was read.
+    pub read_modify: u64,
+    /// What the write leaves was read.
+    pub reconstruct: u64,
+    /// Pieces of requests that went with a piece before them.
+    pub merged: u64,
+}
+
+impl StripeWrites {
+    /// Percent of them that needed no reads; 100 if there were none.
+    pub fn full_percent(&self) -> f64 {
+        let all = self.full + self.read_modify + self.reconstruct;
+        if all == 0 { 100.0 } else { self.full as f64 * 100.0 / all as f64 }
+    }
+
+    /// The difference of two such counts.
+    #[must_use]
+    pub(super) fn since(&self, before: &StripeWrites) -> StripeWrites {
+        StripeWrites {
+            full: self.full - before.full,
+            read_modify: self.read_modify - before.read_modify,
+            reconstruct: self.reconstruct - before.reconstruct,
+            merged: self.merged - before.merged,
+        }
+    }
+}
+
+impl From<&ArrayCounts> for StripeWrites {
+    fn from(counts: &ArrayCounts) -> Self {
+        StripeWrites {
+            full: counts.full_stripe_writes,
+            read_modify: counts.rmw_writes,
+            reconstruct: counts.rcw_writes,
+            merged: counts.merged_writes,
+        }
+    }
 }
 
 /// What one worker did while it was measured.
@@ -135,7 +184,14 @@ pub(super) fn summary(spec: &BenchSpec, efforts: &[ClientEffort], looks: &Looks)
     let bytes = requests * spec.load.bytes;
     let (counts, counts_before) = (&after.array.counts, &before.array.counts);
     let array = &after.array;
-    let latency = if spec.load.is_write { &array.write_latency } else { &array.read_latency };
+    let latency = match spec.load.is_write {
+        true => array.write_latency.since(&before.array.write_latency),
+        false => array.read_latency.since(&before.array.read_latency),
+    };
+    let grown = |figure: fn(&MemberCounts) -> u64| {
+        let sum = |look: &Look| look.array.members.iter().map(|it| figure(&it.counts)).sum::<u64>();
+        sum(after).saturating_sub(sum(before)) as f64 / bytes.max(1) as f64
+    };
     BenchResult {
         requests,
         bytes,
@@ -145,10 +201,13 @@ pub(super) fn summary(spec: &BenchSpec, efforts: &[ClientEffort], looks: &Looks)
         bytes_per_second: per_second(bytes),
         member_reads_per_request: per_request(counts.member_reads - counts_before.member_reads),
         member_writes_per_request: per_request(counts.member_writes - counts_before.member_writes),
+        member_bytes_read_per_byte: grown(|it| it.read_bytes),
+        member_bytes_written_per_byte: grown(|it| it.write_bytes),
+        stripe_writes: StripeWrites::from(counts).since(&counts_before.into()),
         log_batches_per_request: per_request(counts.log_batches - counts_before.log_batches),
         log_bytes_per_request: per_request(counts.log_bytes - counts_before.log_bytes),
         log_settles: counts.log_settles - counts_before.log_settles,
-        latency: convert::latency(latency),
+        latency: convert::latency(&latency),
         workers: shares.len(),
         busiest_over_mean: BusiestOverMean::of(&shares),
         shares,
@@ -158,7 +217,15 @@ pub(super) fn summary(spec: &BenchSpec, efforts: &[ClientEffort], looks: &Looks)
 
 #[cfg(test)]
 mod tests {
-    use super::{BusiestOverMean, WorkerShare};
+    use super::{BusiestOverMean, StripeWrites, WorkerShare};
+
+    #[test]
+    fn a_share_of_full_stripes_is_one_of_all_bands() {
+        let writes = StripeWrites { full: 3, read_modify: 1, ..StripeWrites::default() };
+        assert_eq!(writes.full_percent(), 75.0);
+        assert_eq!(StripeWrites::default().full_percent(), 100.0);
+        assert_eq!(writes.since(&writes), StripeWrites::default());
+    }
 
     #[test]
     fn the_busiest_worker_is_compared_with_the_mean() {

@@ -142,11 +142,11 @@ fn asked(spec: &ViaSpec) -> Result<Asked, ApiError> {
     };
     let bytes = u32::try_from(load.bytes).map_err(|error| malformed(error.to_string()))?;
     let span_bytes = spec.bench.span_bytes / FILL_BYTES * FILL_BYTES;
-    if u64::from(bytes) * 2 > span_bytes {
+    if load.start_bytes.saturating_add(u64::from(bytes) * 2) > span_bytes {
         return Err(malformed(format!("requests of {bytes} bytes do not fit the span")));
     }
-    let Load { is_write, is_random, depth, .. } = load;
-    Ok(Asked { is_write, is_random, bytes, depth, span_bytes })
+    let Load { is_write, is_random, streams, start_bytes, depth, .. } = load;
+    Ok(Asked { is_write, is_random, streams, start_bytes, bytes, depth, span_bytes })
 }
 
 /// The same load for the engine alone: on as many workers as the client reaches, and in total as
@@ -179,7 +179,9 @@ fn reach(via: Via, at: &str) -> io::Result<(Box<dyn Client>, Option<Loop>)> {
 /// Write the whole span once: what was never written costs nothing to read.
 fn fill(client: &mut dyn Client, asked: &Asked, what: &str) -> Result<(), ApiError> {
     let bytes = u32::try_from(FILL_BYTES).expect("1 MiB");
-    let once = Asked { is_write: true, is_random: false, bytes, depth: FILL_DEPTH, ..*asked };
+    let (depth, streams) = (FILL_DEPTH, 1);
+    let once = Asked { is_write: true, is_random: false, bytes, depth, streams, ..*asked };
+    let once = Asked { start_bytes: 0, ..once };
     let effort = client.drive(&once, Until::asked(asked.span_bytes / FILL_BYTES, FILL_MAX));
     let effort = effort.map_err(|error| fault(&format!("{what} cannot be filled"), error))?;
     interrupt::check()?;

@@ -20,19 +20,20 @@ use std::rc::Rc;
 /// The write as whole blocks.
 pub(super) async fn widen(
     local: &Rc<LocalArray>,
-    write: StripeWrite,
+    write: Payload,
 ) -> Result<Payload, VolumeErrorKind> {
     let wide = write.extent.widened_to(BLOCK_BYTES);
     let mut bytes = local.worker.wide.get(to_usize(wide.bytes)).await;
     let last = wide.end() - BLOCK_BYTES;
-    read_block(local, write.stripe, wide.offset, &mut bytes[..BLOCK_BYTES_USIZE]).await?;
+    let (stripe, new) = (write.stripe(), write.whole());
+    read_block(local, stripe, wide.offset, &mut bytes[..BLOCK_BYTES_USIZE]).await?;
     if last != wide.offset {
         let tail = to_usize(last - wide.offset);
-        read_block(local, write.stripe, last, &mut bytes[tail..]).await?;
+        read_block(local, stripe, last, &mut bytes[tail..]).await?;
     }
     let start = to_usize(write.extent.offset - wide.offset);
-    bytes[start..start + write.bytes.len()].copy_from_slice(&write.bytes);
-    let whole = StripeWrite { stripe: write.stripe, extent: wide, bytes: bytes.freeze() };
+    bytes[start..start + new.len()].copy_from_slice(new);
+    let whole = StripeWrite { stripe, extent: wide, bytes: bytes.freeze() };
     Ok(Payload::new(&local.array, whole))
 }
 

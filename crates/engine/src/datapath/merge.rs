@@ -6,32 +6,38 @@
 //! write that carried its bytes.
 //!
 //! The first write of a stripe that continues a stream leads. It waits while others join behind it,
-//! until the stripe is full, nothing joined for a quarter of the longest wait, or that wait is
-//! over. Then it copies the joined bytes together and writes them as one. If the leader is dropped,
-//! the joined writes continue on their own.
+//! until the stripe is full or the longest wait is over. If all changes under way wait like this,
+//! their clients may have to be answered before they send more: then a quarter of that wait in
+//! which nothing came is enough, and how much there was is remembered. The next time that so much
+//! waits, nobody waits any longer. The write that fills the stripe writes all of them as one, while
+//! their bytes are in the cache; else the leader does. If who writes is dropped, the others
+//! continue on their own.
 
+use super::joined::by_strip;
+use super::payload::Payload;
 use super::write::write_stripe;
-use crate::datapath::streams::{Batch, Merging};
+use crate::datapath::streams::{Batch, Merging, StreamAt, Told};
 use crate::local_array::LocalArray;
 use crate::stripe::work::StripeWrite;
 use ashlar_iobuf::Buf;
-use ashlar_layout::Stripe;
 use ashlar_ring::{Pending, within};
-use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, to_u64};
 use ashlar_volume::VolumeErrorKind;
-use smallvec::SmallVec;
 use std::pin::pin;
 use std::rc::Rc;
+
+/// Stripes with more data are not worth the memory of those who wait: buffers that clients need.
+const MERGED_BYTES_MAX: u64 = 4 << 20;
 
 /// How a write is stored.
 pub(crate) enum Way {
     /// By itself.
     Alone,
-    /// With the batch of its stripe, if it continues that. If not, it may lead, should a stream be
-    /// expected to follow it.
-    Joins { is_followed: bool },
-    /// First of a batch.
-    Leads,
+    /// With the batch of its stripe, if it continues that. If not, it may lead, should this stream
+    /// be expected to follow it.
+    Joins { followed_by: Option<StreamAt> },
+    /// First of a batch of this stream.
+    Leads(StreamAt),
 }
 
 /// The way of a write that comes now.
@@ -39,14 +45,17 @@ pub(crate) enum Way {
 pub(crate) fn way(local: &LocalArray, write: &StripeWrite) -> Way {
     let merging = &local.merging;
     let stripe_bytes = local.array.geometry_of(write.stripe).stripe_bytes();
-    let is_stream = merging.continues_stream(write, stripe_bytes);
+    let stream = merging.stream_of(write, stripe_bytes, local.changes_under_way.get());
     let is_mergeable = write.extent.bytes != stripe_bytes
         && write.extent.is_aligned_to(BLOCK_BYTES)
-        && stripe_bytes <= to_u64(local.worker.zeros.len());
-    let is_followed = is_stream && write.extent.end() < stripe_bytes;
-    match is_mergeable {
-        true if merging.has_batches() => Way::Joins { is_followed },
-        true if is_followed && merging.may_wait() => Way::Leads,
+        && stripe_bytes <= MERGED_BYTES_MAX;
+    if !is_mergeable {
+        return Way::Alone;
+    }
+    let followed_by = stream.filter(|_| write.extent.end() < stripe_bytes);
+    match followed_by {
+        _ if merging.has_batches() => Way::Joins { followed_by },
+        Some(stream) if merging.may_wait(stream) => Way::Leads(stream),
         _ => Way::Alone,
     }
 }
@@ -60,130 +69,166 @@ pub(crate) async fn write(
     write: StripeWrite,
     way: Way,
 ) -> Result<(), VolumeErrorKind> {
-    let is_followed = match way {
-        Way::Alone => return pin!(write_stripe(local, write)).await,
-        Way::Leads => return Box::pin(lead(local, write)).await,
-        Way::Joins { is_followed } => is_followed,
+    let followed_by = match way {
+        Way::Alone => return pin!(write_alone(local, write)).await,
+        Way::Leads(stream) => return Box::pin(lead(local, stream, write)).await,
+        Way::Joins { followed_by } => followed_by,
     };
     let (write, leads) = match join(local, write) {
-        Joined::Not(write) => (write, is_followed && local.merging.may_wait()),
+        Joined::Not(write) => (write, followed_by.filter(|stream| local.merging.may_wait(*stream))),
+        Joined::Fills(batch) => return Box::pin(write_batch(local, batch)).await,
         Joined::Waits(result, write) => match result.await {
             Some(result) => return result,
-            None => (write, false),
+            None => (write, None),
         },
     };
     match leads {
-        true => Box::pin(lead(local, write)).await,
-        false => pin!(write_stripe(local, write)).await,
+        Some(stream) => Box::pin(lead(local, stream, write)).await,
+        None => pin!(write_alone(local, write)).await,
     }
+}
+
+/// Store one write by itself.
+async fn write_alone(local: &Rc<LocalArray>, write: StripeWrite) -> Result<(), VolumeErrorKind> {
+    pin!(write_stripe(local, Payload::new(&local.array, write))).await
 }
 
 enum Joined {
     Waits(Pending<Result<(), VolumeErrorKind>>, StripeWrite),
+    /// It was the last, and goes with all of these.
+    Fills(Batch),
     Not(StripeWrite),
 }
 
 /// Go with the batch of the stripe if this write continues it.
 fn join(local: &LocalArray, write: StripeWrite) -> Joined {
-    let mut batches = local.merging.batches.borrow_mut();
-    let continues = |batch: &&mut Batch| {
-        batch.stripe == write.stripe && batch.extent.end() == write.extent.offset
-    };
-    let Some(batch) = batches.iter_mut().find(continues) else { return Joined::Not(write) };
-    let (completion, result) = local.merging.results.pair();
-    batch.extent.bytes += write.extent.bytes;
-    batch.joined.push((write.bytes.clone(), completion));
-    if batch.extent.end() == local.array.geometry_of(batch.stripe).stripe_bytes()
-        && let Some(full) = batch.full.take()
-    {
-        full.complete(());
-    }
+    let merging = &local.merging;
+    let mut batches = merging.batches.borrow_mut();
+    let continues =
+        |batch: &Batch| batch.stripe == write.stripe && batch.extent.end() == write.extent.offset;
+    let Some(at) = batches.iter().position(continues) else { return Joined::Not(write) };
+    let batch = &mut batches[at];
     local.counts().merged_writes.add(1);
+    batch.extent.bytes += write.extent.bytes;
+    let is_full = batch.extent.end() == local.array.geometry_of(batch.stripe).stripe_bytes();
+    if is_full && batch.leader.is_some() {
+        batch.last = Some(write.bytes);
+        return Joined::Fills(batches.swap_remove(at));
+    }
+    let (completion, result) = merging.results.pair();
+    batch.joined.push((write.bytes.clone(), completion));
+    drop(batches);
+    merging.note_arrival(local.changes_under_way.get());
     Joined::Waits(result, write)
 }
 
-/// Wait for others, then write for all.
-async fn lead(local: &Rc<LocalArray>, write: StripeWrite) -> Result<(), VolumeErrorKind> {
-    let StripeWrite { stripe, extent, bytes } = write;
+/// Wait for others. Then the write that fills the stripe has written for all, or this one does.
+async fn lead(
+    local: &Rc<LocalArray>,
+    stream: StreamAt,
+    write: StripeWrite,
+) -> Result<(), VolumeErrorKind> {
     let merging = &local.merging;
-    if merging.batch_bytes(stripe) != 0 {
-        return write_stripe(local, StripeWrite { stripe, extent, bytes }).await;
+    if merging.has_batch_of(write.stripe) {
+        return write_alone(local, write).await;
     }
-    let (full, is_full) = merging.fulls.pair();
-    let batch = Batch { stripe, extent, joined: SmallVec::new(), full: Some(full) };
-    merging.batches.borrow_mut().push(batch);
-    let leader = Leader { merging, stripe, is_done: false };
-    wait_for_others(local, stripe, is_full).await;
-    let batch = leader.take_batch();
-    merging.note_wait(!batch.joined.is_empty());
-    write_batch(local, batch, extent, bytes).await
+    let (told, mut tells) = merging.tells.pair();
+    let number = merging.begin_batch(&write, told);
+    merging.note_arrival(local.changes_under_way.get());
+    let leader = Leader { merging, number };
+    let heard = wait_for_others(local, &mut tells).await;
+    if let Some(Some(Told::Go)) = heard {
+        // For writes that are here already: there may be more than ever before.
+        local.worker.handle.yield_now().await;
+    }
+    let batch = merging.take_batch(number);
+    drop(leader);
+    match (batch, heard) {
+        (Some(batch), _) => {
+            merging.note_wait(stream, !batch.joined.is_empty());
+            write_batch(local, batch).await
+        }
+        (None, heard) => {
+            merging.note_wait(stream, true);
+            let told = match heard {
+                Some(told) => told,
+                None => tells.await,
+            };
+            match told {
+                Some(Told::Stored(result)) => result,
+                // Who took the batch is gone.
+                _ => write_alone(local, write).await,
+            }
+        }
+    }
 }
 
 /// A leader that waits for others. It takes its batch away even if it is dropped while waiting.
 struct Leader<'m> {
     merging: &'m Merging,
-    stripe: Stripe,
-    is_done: bool,
-}
-
-impl Leader<'_> {
-    fn take_batch(mut self) -> Batch {
-        self.is_done = true;
-        self.merging.take_batch(self.stripe)
-    }
+    number: u64,
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        if !self.is_done {
-            drop(self.merging.take_batch(self.stripe));
-        }
+        drop(self.merging.take_batch(self.number));
     }
 }
 
-async fn wait_for_others(local: &Rc<LocalArray>, stripe: Stripe, mut is_full: Pending<()>) {
-    let quarter = local.merging.wait_max.get() / 4;
-    let mut seen = local.merging.batch_bytes(stripe);
-    for _ in 0..4 {
-        let was_full = within(&local.worker.handle, quarter, &mut is_full).await.is_some();
-        let now = local.merging.batch_bytes(stripe);
-        if was_full || now == seen {
-            return;
-        }
-        seen = now;
-    }
-}
-
-async fn write_batch(
+/// What the leader of a batch is told, if it is told anything in time.
+async fn wait_for_others(
     local: &Rc<LocalArray>,
-    batch: Batch,
-    first_extent: Extent,
-    first: Buf,
-) -> Result<(), VolumeErrorKind> {
-    let stripe = batch.stripe;
-    // Never wait for a buffer here: those who joined hold buffers of the same pool.
-    let together = local.worker.payload.try_get(to_usize(batch.extent.bytes));
-    if let (Some(mut together), false) = (together, batch.joined.is_empty()) {
-        together[..first.len()].copy_from_slice(&first);
-        let mut at = first.len();
-        for (bytes, _) in &batch.joined {
-            together[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
+    tells: &mut Pending<Told>,
+) -> Option<Option<Told>> {
+    let quarter = local.merging.wait_max.get() / 4;
+    let mut seen = local.merging.arrivals();
+    for _ in 0..4 {
+        if let Some(told) = within(&local.worker.handle, quarter, &mut *tells).await {
+            return Some(told);
         }
-        let whole = StripeWrite { stripe, extent: batch.extent, bytes: together.freeze() };
-        let result = write_stripe(local, whole).await;
-        for (_, completion) in batch.joined {
-            completion.complete(result);
+        let before = std::mem::replace(&mut seen, local.merging.arrivals());
+        if before == seen {
+            local.merging.note_silence(local.changes_under_way.get());
         }
+    }
+    None
+}
+
+/// Write a batch that was taken, and tell everyone else of it.
+async fn write_batch(local: &Rc<LocalArray>, batch: Batch) -> Result<(), VolumeErrorKind> {
+    if let Some(together) = together(local, &batch) {
+        let result = pin!(write_stripe(local, together)).await;
+        let left = local.changes_under_way.get().saturating_sub(batch.writes());
+        batch.tell(result);
+        local.merging.note_end(left);
         return result;
     }
-    let result =
-        write_stripe(local, StripeWrite { stripe, extent: first_extent, bytes: first }).await;
-    let mut offset = first_extent.end();
-    for (bytes, completion) in batch.joined {
+    let Batch { stripe, extent, first, leader, joined, last, .. } = batch;
+    let mut offset = extent.offset;
+    let mut next = |bytes: Buf| {
         let extent = Extent::new(offset, to_u64(bytes.len()));
         offset = extent.end();
-        completion.complete(write_stripe(local, StripeWrite { stripe, extent, bytes }).await);
+        write_alone(local, StripeWrite { stripe, extent, bytes })
+    };
+    let mut result = next(first).await;
+    if let Some(leader) = leader {
+        leader.complete(Told::Stored(result));
+    }
+    for (bytes, completion) in joined {
+        completion.complete(next(bytes).await);
+    }
+    if let Some(bytes) = last {
+        result = next(bytes).await;
     }
     result
+}
+
+/// All of a batch as one; `None` if nobody joined, or there is no memory for it.
+fn together(local: &LocalArray, batch: &Batch) -> Option<Payload> {
+    if batch.joined.is_empty() && batch.last.is_none() {
+        return None;
+    }
+    let strip_bytes = local.array.geometry_of(batch.stripe).strip_bytes();
+    let strips = by_strip(local, batch.extent, strip_bytes, batch.parts())?;
+    Some(Payload::of_strips(&local.array, batch.stripe, batch.extent, strips))
 }

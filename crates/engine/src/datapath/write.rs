@@ -22,7 +22,6 @@ use crate::local_array::LocalArray;
 use crate::log::updates::Update;
 use crate::metrics::WriteStage;
 use crate::stripe::lock::{Hold, RowGuard};
-use crate::stripe::work::StripeWrite;
 use ashlar_layout::{
     RowRange, Stripe, StripeView, Unreachable, WriteKind, WritePlan, plan_first_write, plan_write,
     rows_touched,
@@ -57,26 +56,26 @@ use std::rc::Rc;
 /// not be recorded; `NoSpace` if the members have none.
 pub(crate) async fn write_stripe(
     local: &Rc<LocalArray>,
-    write: StripeWrite,
+    payload: Payload,
 ) -> Result<(), VolumeErrorKind> {
-    let stripe = write.stripe;
+    let stripe = payload.stripe();
+    // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients
+    // wrote all of it.
+    let asked = payload.extent;
     let mut clock = StageClock::start(local);
-    let (_rows, is_written) = lock_rows(local, stripe, write.extent).await;
+    let (_rows, is_written) = lock_rows(local, stripe, asked).await;
     clock.lap(local, WriteStage::Lock);
     let (_intent, is_durable) = begin_in_region(local, stripe);
     if !is_durable {
         Box::pin(make_durable(local, stripe)).await?;
     }
     clock.lap(local, WriteStage::Intent);
-    // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients
-    // wrote all of it.
-    let asked = write.extent;
-    let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
-        Payload::new(&local.array, write)
+    let payload = if asked.is_aligned_to(BLOCK_BYTES) {
+        payload
     } else {
         // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every
         // write.
-        Box::pin(edges::widen(local, write)).await?
+        Box::pin(edges::widen(local, payload)).await?
     };
     // What failed of a gather that was before the general way's, as in it.
     let mut unread = None;

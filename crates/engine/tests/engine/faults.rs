@@ -1,19 +1,14 @@
 //! Faults of single members, and what a client and the other members see of them.
 
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, read, submit};
-use ashlar_device::{Access, CommandKind, FaultKind, MemDevice, OpenRefusal, Opened, Opener};
-use ashlar_engine::{ArrayState, ArrayVolume, Engine, EngineConfig, SlotState, event_names};
+use ashlar_device::{CommandKind, FaultKind};
+use ashlar_engine::{ArrayState, ArrayVolume, Engine, SlotState, event_names};
 use ashlar_layout::Level;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::{ConsistencyPolicy, SuperblockCopies};
-use ashlar_ring::{Executor, Schedule, VirtualReactor};
 use ashlar_sim::{Latency, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
 use ashlar_volume::{Command, Request, Volume};
-use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 const SPAN: u64 = 1 << 20;
@@ -201,55 +196,6 @@ async fn cost_of(engine: &Engine, extent: Extent) -> (u64, u64) {
     write.await.expect("runs");
     let after = engine.status().await.expect("runs").arrays[0].counts;
     (after.member_reads - before.member_reads, after.member_writes - before.member_writes)
-}
-
-/// Members in memory, by name.
-#[derive(Default)]
-struct MemoryOpener(Mutex<HashMap<String, MemDevice>>);
-
-impl Opener for MemoryOpener {
-    fn open(&self, path: &str, _: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
-        let mut devices = self.0.lock().expect("one thread");
-        let make = || MemDevice::new(path, crate::world::DISK_BYTES);
-        Ok(Arc::new(devices.entry(path.to_owned()).or_insert_with(make).clone()))
-    }
-}
-
-#[test]
-fn a_sequential_stream_in_small_pieces_becomes_full_stripes() {
-    // In order, as in life: a seeded schedule would shuffle the stream before it reaches its owner.
-    let mut executor = Executor::new(Box::new(VirtualReactor::new()), Schedule::InOrder);
-    let handle = executor.handle();
-    executor.block_on(async {
-        let config = EngineConfig {
-            worker_count: 1,
-            payload_bytes: 4 << 20,
-            ..EngineConfig::new(Arc::new(MemoryOpener::default()))
-        };
-        let engine = Engine::on_executor(config, &handle).expect("memory for pools");
-        let shape = crate::world::shape(Level::Raid6, 6, None, None);
-        engine.create(create_spec(shape)).await.expect("created");
-        engine.assemble(assemble_spec(6)).await.expect("assembled");
-        let stream = engine.with_volume(0, "tank", async move |volume| {
-            let mut pieces = Vec::new();
-            // Four stripes; no more pieces than the pool has buffers.
-            for offset in (0..256 << 10).step_by(8 << 10) {
-                let buffer = volume.buffer(8 << 10).await.freeze();
-                let extent = Extent::new(offset, 8 << 10);
-                pieces.push(Box::pin(submit(&volume, Command::Write(buffer), extent, false)));
-            }
-            poll_fn(|context| {
-                pieces.retain_mut(|piece| piece.as_mut().poll(context).is_pending());
-                if pieces.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
-        });
-        stream.await.expect("runs");
-        let counts = engine.status().await.expect("runs").arrays[0].counts;
-        assert!(counts.merged_writes > 24, "{} of 32 pieces merged", counts.merged_writes);
-        let part = counts.rmw_writes + counts.rcw_writes;
-        assert_eq!(part, 1, "only the first stripe came before the stream was known");
-    });
 }
 
 /// Reads were right or errors, and an event said that the array had failed, but the status went on

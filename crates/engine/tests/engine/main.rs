@@ -56,5 +56,6 @@ mod second_reader;
 mod silence;
 mod slow;
 mod spares;
+mod streams;
 mod successors;
 mod trims;

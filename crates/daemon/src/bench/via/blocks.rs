@@ -3,7 +3,8 @@
 //! What must stay true: nothing is cached between the client and what it measures.
 
 use super::Client;
-use super::load::{Asked, Effort, Places, Until};
+use super::load::{Asked, Effort, Until};
+use crate::bench::places::Places;
 use ashlar_iobuf::BufMut;
 use ashlar_ring::local::Signal;
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule};
@@ -56,7 +57,7 @@ impl Client for Blocks {
             handle: executor.handle(),
             file: Arc::clone(&self.file),
             asked: *asked,
-            places: RefCell::new(Places::of(asked)),
+            places: RefCell::new(asked.places()),
             until: Cell::new(until),
             effort: RefCell::default(),
             failed: Cell::new(None),
@@ -97,7 +98,7 @@ impl Shared {
     async fn ask(&self) -> io::Result<()> {
         let mut buffer = BufMut::zeroed(self.asked.bytes_usize());
         while self.allows_one() {
-            let offset = self.places.borrow_mut().next_offset();
+            let offset = self.places.borrow_mut().next_offset(!self.asked.is_write);
             let since;
             let count;
             if self.asked.is_write {

@@ -4,10 +4,11 @@
 //! What must stay true: the daemon and all that it made here are gone when this is dropped.
 
 use super::{Via, ViaSpec};
-use crate::bench::{BenchSpec, NAME};
+use crate::bench::{BenchSpec, NAME, StripeWrites};
 use ashlar_api::v1::array::{Create, Declustering};
 use ashlar_api::v1::export::{FuseAttach, UblkAttach};
 use ashlar_api::v1::status::{GetStatus, WorkerStatus};
+use ashlar_api::v1::tuning::{SetTuning, Tuning};
 use ashlar_api::{ApiError, Call, Client, ClientError, codes};
 use ashlar_units::to_u64;
 use rustix::process::{Pid, Signal, kill_process};
@@ -149,6 +150,9 @@ impl Daemon {
         let mut daemon = Daemon { process, client, at: String::new() };
         daemon.until_served()?;
         daemon.call(&create(spec))?;
+        if let Some(wait) = spec.merge_wait {
+            daemon.call(&set_merge_wait(wait))?;
+        }
         daemon.at = match via {
             Via::Nbd => nbd.display().to_string(),
             Via::NvmeTcp => format!("127.0.0.1:{port}"),
@@ -196,10 +200,19 @@ impl Daemon {
 
     /// What its workers counted and the CPU time of its threads so far.
     pub(super) fn look(&self) -> Result<ExportLook, ApiError> {
-        let workers = self.call(&GetStatus {})?.workers;
+        let status = self.call(&GetStatus {})?;
+        let array = status.arrays.iter().find(|array| array.name == NAME);
+        let array = array.ok_or_else(|| ApiError::no_array(NAME))?;
+        let counters = &array.counters;
+        let stripe_writes = StripeWrites {
+            full: counters.full_stripe_writes,
+            read_modify: counters.rmw_writes,
+            reconstruct: counters.rcw_writes,
+            merged: counters.merged_writes,
+        };
         let cpu = cpu_time(&self.process.0)
             .map_err(|error| fault("the daemon's CPU time cannot be read", error))?;
-        Ok(ExportLook { workers, cpu })
+        Ok(ExportLook { workers: status.workers, stripe_writes, cpu })
     }
 
     /// Let go of the volume, so that the daemon ends at once.
@@ -219,6 +232,7 @@ impl Daemon {
 /// What there is to be seen of a daemon at one moment.
 pub(super) struct ExportLook {
     pub(super) workers: Vec<WorkerStatus>,
+    pub(super) stripe_writes: StripeWrites,
     pub(super) cpu: Duration,
 }
 
@@ -259,6 +273,12 @@ fn create(spec: &BenchSpec) -> Create {
         dry_run: false,
         not_remembered: true,
     }
+}
+
+fn set_merge_wait(wait: Duration) -> SetTuning {
+    let merge_wait_us = u64::try_from(wait.as_micros()).ok();
+    let tuning = Tuning { merge_wait_us, ..Tuning::default() };
+    SetTuning { array: NAME.to_owned(), tuning, not_remembered: true, forget: false }
 }
 
 fn nvme_config(folder: &Folder, port: u16) -> String {

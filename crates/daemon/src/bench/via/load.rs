@@ -4,7 +4,8 @@
 //! compared differs in the way to the volume alone.
 
 use super::interrupt;
-use ashlar_units::{BLOCK_BYTES_USIZE, to_u64};
+use crate::bench::places::{Pattern, Places, seed_of};
+use ashlar_units::to_u64;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -13,11 +14,15 @@ use tokio::time::Instant;
 pub(super) struct Asked {
     pub(super) is_write: bool,
     pub(super) is_random: bool,
+    /// How many sequences, if the order is not random.
+    pub(super) streams: usize,
+    /// Bytes of the volume before the first request.
+    pub(super) start_bytes: u64,
     /// Bytes of each request.
     pub(super) bytes: u32,
     /// Requests under way at any time.
     pub(super) depth: usize,
-    /// Bytes of the volume that are used; a multiple of `bytes`.
+    /// Bytes of the volume that are used.
     pub(super) span_bytes: u64,
 }
 
@@ -25,6 +30,14 @@ impl Asked {
     /// Bytes of each request, as sizes in memory are counted.
     pub(super) fn bytes_usize(&self) -> usize {
         usize::try_from(self.bytes).expect("at most 1 MiB")
+    }
+
+    /// The places of all requests, from the start.
+    pub(super) fn places(&self) -> Places {
+        let Asked { is_random, streams, start_bytes, span_bytes, .. } = *self;
+        let (client, bytes) = ((0, 1), self.bytes.into());
+        let pattern = Pattern { is_random, streams, client, bytes, start_bytes, span_bytes };
+        Places::of(pattern, seed_of(0))
     }
 }
 
@@ -51,44 +64,6 @@ impl Until {
         let is_allowed = self.requests > 0 && Instant::now() < self.end && !interrupt::is_asked();
         self.requests -= u64::from(is_allowed);
         is_allowed
-    }
-}
-
-/// Where the next request goes, and what a write stores.
-pub(super) struct Places {
-    asked: Asked,
-    at: u64,
-    seed: u64,
-}
-
-impl Places {
-    /// From the start.
-    pub(super) fn of(asked: &Asked) -> Places {
-        Places { asked: *asked, at: 0, seed: 0x9E37_79B9_7F4A_7C15 }
-    }
-
-    /// The offset of the next request, in bytes.
-    pub(super) fn next_offset(&mut self) -> u64 {
-        let places = self.asked.span_bytes / u64::from(self.asked.bytes);
-        self.at = match self.asked.is_random {
-            true => self.random() % places,
-            false => (self.at + 1) % places,
-        };
-        self.at * u64::from(self.asked.bytes)
-    }
-
-    /// Make every block of a payload another one than it was.
-    pub(super) fn renew(&mut self, payload: &mut [u8]) {
-        for block in payload.chunks_exact_mut(BLOCK_BYTES_USIZE) {
-            block[..8].copy_from_slice(&self.random().to_le_bytes());
-        }
-    }
-
-    fn random(&mut self) -> u64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        self.seed
     }
 }
 
@@ -131,24 +106,9 @@ impl Effort {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Effort, Places, Until};
+    use super::{Effort, Until};
     use std::time::Duration;
     use tokio::time::Instant;
-
-    const ASKED: Asked =
-        Asked { is_write: true, is_random: true, bytes: 8192, depth: 4, span_bytes: 1 << 20 };
-
-    #[test]
-    fn requests_lie_within_the_span_and_reach_all_of_it() {
-        for is_random in [true, false] {
-            let mut places = Places::of(&Asked { is_random, ..ASKED });
-            let mut seen: Vec<u64> = (0..4096).map(|_| places.next_offset()).collect();
-            seen.sort_unstable();
-            seen.dedup();
-            let all: Vec<u64> = (0..128).map(|place| place * 8192).collect();
-            assert_eq!(seen, all, "random: {is_random}");
-        }
-    }
 
     #[test]
     fn as_many_requests_are_allowed_as_were_to_be_asked_for() {
@@ -157,16 +117,6 @@ mod tests {
         assert_eq!(allowed, 3);
         assert!(!Until::after(Duration::ZERO).allows_one());
         assert!(Until::after(Duration::from_secs(3600)).allows_one());
-    }
-
-    #[test]
-    fn a_payload_is_never_what_it_was() {
-        let mut places = Places::of(&ASKED);
-        let mut payload = vec![0; 8192];
-        places.renew(&mut payload);
-        let first = payload.clone();
-        places.renew(&mut payload);
-        assert!(first[..8] != payload[..8] && first[4096..4104] != payload[4096..4104]);
     }
 
     #[test]

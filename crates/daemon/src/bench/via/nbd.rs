@@ -4,7 +4,8 @@
 //! that the client costs every server the same and little. Not here: TLS, structured replies.
 
 use super::Client;
-use super::load::{Asked, Effort, Places, Until};
+use super::load::{Asked, Effort, Until};
+use crate::bench::places::Places;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -81,7 +82,7 @@ impl Sending {
         let Asked { is_write, bytes, .. } = self.asked;
         let kind = if is_write { WRITE } else { READ };
         let number = u64::try_from(handle).map_err(io::Error::other)?;
-        self.bytes.extend(head(kind, number, self.places.next_offset(), bytes));
+        self.bytes.extend(head(kind, number, self.places.next_offset(!self.asked.is_write), bytes));
         if is_write {
             self.places.renew(&mut self.payload);
             self.bytes.extend(&self.payload);
@@ -101,7 +102,7 @@ impl Client for Nbd {
     fn drive(&mut self, asked: &Asked, mut until: Until) -> io::Result<Effort> {
         let mut sending = Sending {
             asked: *asked,
-            places: Places::of(asked),
+            places: asked.places(),
             payload: vec![0; asked.bytes_usize()],
             bytes: Vec::new(),
             since: vec![Instant::now(); asked.depth],

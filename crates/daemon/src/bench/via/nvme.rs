@@ -5,7 +5,8 @@
 
 use super::Client;
 use super::child::SUBSYSTEM;
-use super::load::{Asked, Effort, Places, Until};
+use super::load::{Asked, Effort, Until};
+use crate::bench::places::Places;
 use ashlar_nvme_protocol::command::{
     Connect, ConnectData, DYNAMIC_CONTROLLER, FabricsCommand, io_opcode,
 };
@@ -265,7 +266,7 @@ impl Client for Nvme {
         }
         let mut running = Running {
             asked: *asked,
-            places: Places::of(asked),
+            places: asked.places(),
             payload: vec![0; asked.bytes_usize()],
             since: vec![Instant::now(); asked.depth],
         };
@@ -311,7 +312,7 @@ impl Running {
         let Asked { is_write, bytes, .. } = self.asked;
         let (opcode, answer) =
             if is_write { (io_opcode::WRITE, 0) } else { (io_opcode::READ, bytes) };
-        let entry = command(opcode, self.places.next_offset(), bytes);
+        let entry = command(opcode, self.places.next_offset(!self.asked.is_write), bytes);
         if is_write {
             self.places.renew(&mut self.payload);
         }

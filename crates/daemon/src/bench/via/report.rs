@@ -70,6 +70,8 @@ pub struct ExportFigures {
     pub hops_per_request: f64,
     /// Operations asked of the kernel for each request.
     pub operations_per_request: f64,
+    /// Percent of the stripe writes that needed no reads.
+    pub full_stripe_percent: f64,
 }
 
 /// A peer.
@@ -114,6 +116,7 @@ pub(super) fn engine_turn(result: &BenchResult) -> EngineFigures {
 /// The export in one turn; what is beyond the engine is not known yet.
 pub(super) fn export_turn(effort: &mut Effort, looks: &ExportLooks) -> ExportFigures {
     let requests = effort.requests();
+    let stripe_writes = looks.after.stripe_writes.since(&looks.before.stripe_writes);
     ExportFigures {
         figures: figures(effort),
         cpu_ns_per_request: per(looks.cpu_nanos(), requests),
@@ -126,6 +129,7 @@ pub(super) fn export_turn(effort: &mut Effort, looks: &ExportLooks) -> ExportFig
         look_ns_per_request: per(looks.grown(|it| it.look_ns), requests),
         hops_per_request: per(looks.grown(|it| it.hops), requests),
         operations_per_request: per(looks.grown(|it| it.operations), requests),
+        full_stripe_percent: stripe_writes.full_percent(),
     }
 }
 
@@ -151,6 +155,7 @@ pub(super) fn result(spec: &ViaSpec, turns: &[Turn]) -> ViaResult {
         look_ns_per_request: of(|turn| turn.export.look_ns_per_request),
         hops_per_request: of(|turn| turn.export.hops_per_request),
         operations_per_request: of(|turn| turn.export.operations_per_request),
+        full_stripe_percent: of(|turn| turn.export.full_stripe_percent),
     };
     let names = turns.first().map_or(&[][..], |turn| &turn.others);
     let peers = (0..names.len()).map(|at| peer(turns, at));

@@ -6,7 +6,8 @@
 //! Not here: several queues, indirect descriptors, requests of several spans.
 
 use super::Client;
-use super::load::{Asked, Effort, Places, Until};
+use super::load::{Asked, Effort, Until};
+use crate::bench::places::Places;
 use ashlar_iobuf::{Access, SharedMapping};
 use ashlar_units::{to_u64, to_usize};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -192,7 +193,7 @@ impl Vhost {
         let Asked { is_write, bytes, .. } = running.asked;
         let mut head = [0; 16];
         head[..4].copy_from_slice(&(if is_write { WRITES } else { READS }).to_le_bytes());
-        let sector = running.places.next_offset() / SECTOR_BYTES;
+        let sector = running.places.next_offset(!is_write) / SECTOR_BYTES;
         head[8..].copy_from_slice(&sector.to_le_bytes());
         within(self.memory.store(HEADS_AT + slot * 16, &head))?;
         within(self.memory.store(STATUS_AT + slot, &[0xff]))?;
@@ -269,7 +270,7 @@ impl Client for Vhost {
         }
         let mut running = Running {
             asked: *asked,
-            places: Places::of(asked),
+            places: asked.places(),
             payload: vec![0; asked.bytes_usize()],
             since: vec![Instant::now(); asked.depth],
         };
