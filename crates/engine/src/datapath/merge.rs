@@ -16,7 +16,7 @@
 use super::joined::by_strip;
 use super::payload::Payload;
 use super::write::write_stripe;
-use crate::datapath::streams::{Batch, Merging, StreamAt, Told};
+use crate::datapath::streams::{Batch, BatchNews, Merging, StreamAt};
 use crate::local_array::LocalArray;
 use crate::stripe::work::StripeWrite;
 use ashlar_iobuf::Buf;
@@ -137,7 +137,7 @@ async fn lead(
     merging.note_arrival(local.changes_under_way.get());
     let leader = Leader { merging, number };
     let heard = wait_for_others(local, &mut tells).await;
-    if let Some(Some(Told::Go)) = heard {
+    if let Some(Some(BatchNews::Go)) = heard {
         // For writes that are here already: there may be more than ever before.
         local.worker.handle.yield_now().await;
     }
@@ -155,7 +155,7 @@ async fn lead(
                 None => tells.await,
             };
             match told {
-                Some(Told::Stored(result)) => result,
+                Some(BatchNews::Stored(result)) => result,
                 // Who took the batch is gone.
                 _ => write_alone(local, write).await,
             }
@@ -178,8 +178,8 @@ impl Drop for Leader<'_> {
 /// What the leader of a batch is told, if it is told anything in time.
 async fn wait_for_others(
     local: &Rc<LocalArray>,
-    tells: &mut Pending<Told>,
-) -> Option<Option<Told>> {
+    tells: &mut Pending<BatchNews>,
+) -> Option<Option<BatchNews>> {
     let quarter = local.merging.wait_max.get() / 4;
     let mut seen = local.merging.arrivals();
     for _ in 0..4 {
@@ -212,7 +212,7 @@ async fn write_batch(local: &Rc<LocalArray>, batch: Batch) -> Result<(), VolumeE
     };
     let mut result = next(first).await;
     if let Some(leader) = leader {
-        leader.complete(Told::Stored(result));
+        leader.complete(BatchNews::Stored(result));
     }
     for (bytes, completion) in joined {
         completion.complete(next(bytes).await);

@@ -35,7 +35,7 @@ pub(crate) struct Merging {
     streams: RefCell<Streams>,
     pub(super) batches: RefCell<SmallVec<[Batch; 8]>>,
     pub(super) results: Completions<Result<(), VolumeErrorKind>>,
-    pub(super) tells: Completions<Told>,
+    pub(super) tells: Completions<BatchNews>,
     next_batch: Cell<u64>,
     /// Writes that began to wait so far.
     arrivals: Cell<u64>,
@@ -194,7 +194,7 @@ fn place_of(stripe: StripeId, offset: u64, stripe_bytes: u64) -> u64 {
 pub(super) type Joiner = (Buf, Completion<Result<(), VolumeErrorKind>>);
 
 /// What the leader of a batch is told.
-pub(super) enum Told {
+pub(super) enum BatchNews {
     /// To wait no longer.
     Go,
     /// The write that filled the stripe has written for all.
@@ -209,7 +209,7 @@ pub(super) struct Batch {
     /// The bytes of its leader.
     pub(super) first: Buf,
     /// `None`: told to go.
-    pub(super) leader: Option<Completion<Told>>,
+    pub(super) leader: Option<Completion<BatchNews>>,
     pub(super) joined: SmallVec<[Joiner; 8]>,
     /// The bytes of the write that filled the stripe, if that writes for all.
     pub(super) last: Option<Buf>,
@@ -230,7 +230,7 @@ impl Batch {
     /// It was written: tell all but the one that wrote it.
     pub(super) fn tell(self, result: Result<(), VolumeErrorKind>) {
         if let Some(leader) = self.leader {
-            leader.complete(Told::Stored(result));
+            leader.complete(BatchNews::Stored(result));
         }
         for (_, completion) in self.joined {
             completion.complete(result);
@@ -301,7 +301,7 @@ impl Merging {
     }
 
     /// This write waits from now on, for others to join it. The number of the batch.
-    pub(super) fn begin_batch(&self, write: &StripeWrite, leader: Completion<Told>) -> u64 {
+    pub(super) fn begin_batch(&self, write: &StripeWrite, leader: Completion<BatchNews>) -> u64 {
         let number = self.next_batch.get();
         self.next_batch.set(number + 1);
         self.batches.borrow_mut().push(Batch {
@@ -358,7 +358,7 @@ impl Merging {
     fn release_all(&self) {
         for batch in self.batches.borrow_mut().iter_mut() {
             if let Some(leader) = batch.leader.take() {
-                leader.complete(Told::Go);
+                leader.complete(BatchNews::Go);
             }
         }
     }
