@@ -76,7 +76,7 @@ pub(crate) async fn write(
     };
     let (write, leads) = match join(local, write) {
         Joined::Not(write) => (write, followed_by.filter(|stream| local.merging.may_wait(*stream))),
-        Joined::Fills(batch) => return Box::pin(write_batch(local, batch)).await,
+        Joined::Fills(batch) => return Box::pin(write_batch(local, *batch)).await,
         Joined::Waits(result, write) => match result.await {
             Some(result) => return result,
             None => (write, None),
@@ -96,7 +96,7 @@ async fn write_alone(local: &Rc<LocalArray>, write: StripeWrite) -> Result<(), V
 enum Joined {
     Waits(Pending<Result<(), VolumeErrorKind>>, StripeWrite),
     /// It was the last, and goes with all of these.
-    Fills(Batch),
+    Fills(Box<Batch>),
     Not(StripeWrite),
 }
 
@@ -113,7 +113,7 @@ fn join(local: &LocalArray, write: StripeWrite) -> Joined {
     let is_full = batch.extent.end() == local.array.geometry_of(batch.stripe).stripe_bytes();
     if is_full && batch.leader.is_some() {
         batch.last = Some(write.bytes);
-        return Joined::Fills(batches.swap_remove(at));
+        return Joined::Fills(Box::new(batches.swap_remove(at)));
     }
     let (completion, result) = merging.results.pair();
     batch.joined.push((write.bytes.clone(), completion));
