@@ -1,6 +1,6 @@
 //! A file whose bytes are in the kernel's memory (tmpfs), on one worker.
 //!
-//! Such a file waits for no device, so a command is a copy. io_uring cannot tell: this file system
+//! Such a file waits for no device but swap, so a command is a copy. io_uring cannot tell: this file system
 //! has no non-blocking reads, and the kernel would hand each command to a thread of its own, one
 //! write of a file at a time. Here a command is one system call of the worker.
 //!
