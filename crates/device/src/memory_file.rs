@@ -1,8 +1,8 @@
 //! A file whose bytes are in the kernel's memory (tmpfs), on one worker.
 //!
-//! Such a file waits for no device but swap, so a command is a copy. io_uring cannot tell: this file system
-//! has no non-blocking reads, and the kernel would hand each command to a thread of its own, one
-//! write of a file at a time. Here a command is one system call of the worker.
+//! Such a file waits for no device but swap, so a command is a copy. io_uring cannot tell: this
+//! file system has no non-blocking reads, and the kernel would hand each command to a thread of its
+//! own, one write of a file at a time. Here a command is one system call of the worker.
 //!
 //! What must stay true: a command is done within `submit`; a file that was cut short is never
 //! written to again. Not here: durability. Nothing on such a file outlives the host.
