@@ -473,8 +473,11 @@ mod tests {
         let spec = BenchSpec { span_bytes: 192 << 20, workers: 1, ..late };
         let result = run_job(&spec, BenchJob::Scrub, true).expect("measured");
         let beside = result.clients.expect("there were clients");
-        assert!(beside.requests_per_second > 0.0, "{beside:?}");
-        assert!(beside.requests_per_second_alone > beside.requests_per_second, "{beside:?}");
+        assert!(beside.requests_per_second_alone > 0.0 && beside.us_p95_alone > 0.0, "{beside:?}");
+        assert!(beside.requests_per_second > 0.0 && beside.us_p95 > 0.0, "{beside:?}");
+        // Both counts are of the same time: what six members pass at most, they pass together.
+        let moved = result.moved_bytes_per_second + beside.requests_per_second * 4096.0;
+        assert!(result.member_reads > 0 && moved <= 6.0 * 20e6, "{result:?}");
         let few = BenchSpec { span_bytes: 4 << 20, times: None, ..spec };
         let refusal = run_job(&few, BenchJob::Scrub, true).expect_err("it ends at once");
         assert!(refusal.to_string().contains("ended before"), "{refusal}");
