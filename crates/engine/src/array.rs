@@ -567,7 +567,7 @@ impl Array {
     }
 
     /// Workers that own stripes: all of them, or as many as have a log ring in the log.
-    fn owners(&self) -> usize {
+    pub(crate) fn owners(&self) -> usize {
         self.log.as_ref().map_or(self.counters.len(), |log| log.log_rings)
     }
 
@@ -601,16 +601,20 @@ impl Array {
         self.may_be_parity_only.store(true, Ordering::Release);
     }
 
-    /// The worker that owns a stripe.
+    /// The worker that owns a stripe. Each owner has one region of each round: of as many
+    /// neighbouring regions as there are owners.
     pub(crate) fn owner_of(&self, stripe: Stripe) -> usize {
         let owners = self.owners();
         if owners == 1 {
             return 0;
         }
-        let region = self.intent.region_of(stripe).0;
-        // Multiplying by the golden ratio spreads neighbouring regions evenly over the workers.
-        let spread = (region + to_u64(self.identity.id.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        to_usize((spread >> 32) % to_u64(owners))
+        let region = to_usize(self.intent.region_of(stripe).0);
+        let (round, at) = (region / owners, region % owners);
+        // Another owner begins each round, or regions a round apart would all be one owner's.
+        let seed = to_u64(round + self.identity.id.0);
+        let spread = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let first = to_usize((spread * to_u64(owners)) >> 32);
+        if at + first < owners { at + first } else { at + first - owners }
     }
 
     /// Whether some stripe needs this member, because too many of its other strips lie on slots

@@ -20,7 +20,7 @@
 //! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
 //! - `compare`  the same for scrub and resync
-//! - `course`   which stripes a job visits
+//! - `course`   which stripes a job visits; `order` in which order
 //! - `discard`  what clients gave back goes back to the members
 //! - `pace`     the governor; `meter` feeds it
 //! - `table`    jobs in the superblock; what happens when a job ends
@@ -39,6 +39,7 @@ mod growing;
 mod job;
 pub(crate) mod jobs;
 mod meter;
+mod order;
 mod pace;
 mod pass;
 mod spare_filling;
@@ -61,7 +62,7 @@ use crate::local_array::LocalArray;
 use crate::stripe::work::Work;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
-use ashlar_units::MemberIdx;
+use ashlar_units::{MemberIdx, to_u64};
 use course::{Course, Reach};
 use job::{Job, JobSpec};
 use std::future::Future;
@@ -223,9 +224,16 @@ fn not_recorded(array: &Array) -> Refusal {
     )
 }
 
+/// One for each owner of stripes, but one if a drive rotates: it would seek between them.
+fn regions_side_by_side(local: &LocalArray) -> u64 {
+    let slots = (0..local.array.slots.len()).map(MemberIdx::from_at);
+    let rotates = slots.filter_map(|slot| local.device(slot)).any(|it| it.facts().is_rotational);
+    if rotates { 1 } else { to_u64(local.array.owners()) }
+}
+
 /// Begin a job; it is among the running ones when this returns.
 fn start(local: &Rc<LocalArray>, spec: JobSpec) -> Rc<Job> {
-    let job = Rc::new(Job::new(&local.array, spec));
+    let job = Rc::new(Job::new(&local.array, spec, regions_side_by_side(local)));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
     local.array.jobs.show(job.status());
     let mut fields = job.fields();

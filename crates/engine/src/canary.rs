@@ -54,6 +54,10 @@ canaries! {
     RowsShared,
     /// The checkpoint of a job counts stripes that are under way as done.
     CheckpointAhead,
+    /// A job that visits regions side by side counts as if it went from stripe to stripe.
+    RegionsCountedEarly,
+    /// Of members that are rebuilt together the last one is not written.
+    RebuiltTogetherLastLeft,
     /// A device that is being filled is read as if it were whole.
     RebuiltTooSoon,
     /// A resync looks and writes nothing.

@@ -56,6 +56,11 @@ impl IntentMap {
         to_u64(self.regions.len())
     }
 
+    /// Stripes of a region.
+    pub(crate) fn stripes_per_region(&self) -> u64 {
+        self.stripes_per_region
+    }
+
     /// The region of a stripe.
     ///
     /// # Panics

@@ -85,12 +85,12 @@ pub(super) async fn visit_all(
     work: impl Fn(StripSet) -> Work,
     onward: impl Fn() -> Onward,
 ) -> Visited {
-    let Visitor { local, cells, .. } = by;
+    let Visitor { local, cells, job } = by;
     let parts = cells.map().parts();
     let mut waiting = by_group(cells, origins);
     let rows_left = to_u64(waiting.len()) * parts.cell_rows;
     let side_by_side = parts.members.div_ceil(parts.data_strips + parts.parity_strips);
-    let meter = Meter::new(local, side_by_side);
+    let meter = Meter::new(local, job, side_by_side);
     let (under_way, undone) = (Vec::new(), BTreeSet::new());
     let mut visit = Visit { by, meter, rows_left, under_way, undone };
     let run = parts.cell_rows.div_ceil(RUNS_OF_CELL);

@@ -1,4 +1,4 @@
-//! Which stripes a job visits, in which order.
+//! Which stripes a job visits.
 //!
 //! What must stay true: the job visits every stripe that needs it. This includes a stripe whose
 //! first write was planned before the job's device was attached. Such a write enters its region
@@ -12,6 +12,7 @@
 //!
 //! Pure but for the two maps, which change under it.
 
+use super::order::{VisitNo, VisitOrder};
 use crate::intent::{IntentMap, RegionNo};
 use crate::written::WrittenMap;
 use ashlar_layout::Geometry;
@@ -48,21 +49,69 @@ pub(crate) struct Maps<'a> {
 }
 
 impl Course {
-    /// The first stripe to visit at or after `from`.
-    pub(crate) fn next(&self, maps: Maps<'_>, from: StripeNo) -> Option<StripeNo> {
-        let stripe_count = maps.geometry.stripe_count();
+    /// The first visit at or after `from`, of a stripe that is not below `checkpoint`.
+    pub(super) fn next(
+        &self,
+        maps: Maps<'_>,
+        order: VisitOrder,
+        from: VisitNo,
+        checkpoint: StripeNo,
+    ) -> Option<VisitNo> {
+        let end = StripeNo(maps.geometry.stripe_count());
+        let mut from = from;
+        loop {
+            let (start, window_end) = order.window_around(from);
+            // Windows without a wanted stripe are passed over at once.
+            let first = self.next_in(maps, (start.max(checkpoint), end))?;
+            if first >= window_end {
+                from = order.window_of(first);
+                continue;
+            }
+            let found = self.next_in_window(maps, order, from, checkpoint);
+            if found.is_some() {
+                return found;
+            }
+            from = VisitNo(window_end.0);
+        }
+    }
+
+    /// The same in the window of `from`.
+    fn next_in_window(
+        &self,
+        maps: Maps<'_>,
+        order: VisitOrder,
+        from: VisitNo,
+        checkpoint: StripeNo,
+    ) -> Option<VisitNo> {
+        let mut found: Option<VisitNo> = None;
+        for (begin, end) in order.parts_from(from) {
+            // The first visit of this part is later than one that was found.
+            if found.is_some_and(|found| begin < end && order.visit_of(begin) > found) {
+                break;
+            }
+            let stripe = self.next_in(maps, (begin.max(checkpoint), end));
+            let visit = stripe.map(|stripe| order.visit_of(stripe));
+            found = [found, visit].into_iter().flatten().min();
+        }
+        found
+    }
+
+    /// The first stripe to visit from the first of these on, below the second.
+    fn next_in(&self, maps: Maps<'_>, (from, below): (StripeNo, StripeNo)) -> Option<StripeNo> {
+        let end = below.0.min(maps.geometry.stripe_count());
         let mut at = from.0;
-        while at < stripe_count {
+        while at < end {
             let part = self.part(maps, at);
+            let part_end = part.end.min(end);
             let found = match (&part.wanted, self.must_look_at_all(maps, part.region)) {
                 (false, _) => None,
                 (true, true) => Some(StripeNo(at)),
-                (true, false) => maps.written.next_written_in(at..part.end),
+                (true, false) => maps.written.next_written_in(at..part_end),
             };
             match found {
                 Some(stripe) if self.has_strip(maps, stripe) => return Some(stripe),
                 Some(stripe) => at = stripe.0 + 1,
-                None => at = part.end,
+                None => at = part_end,
             }
         }
         None
@@ -121,7 +170,7 @@ struct Stretch {
 
 #[cfg(test)]
 mod tests {
-    use super::{Course, Maps, Reach};
+    use super::{Course, Maps, Reach, VisitNo, VisitOrder};
     use crate::intent::{IntentMap, RegionNo};
     use crate::written::WrittenMap;
     use ashlar_layout::{Geometry, Level, Shape};
@@ -146,14 +195,20 @@ mod tests {
         (geometry, written, intent)
     }
 
-    fn walk(course: &Course, maps: Maps<'_>) -> Vec<u64> {
+    fn walk_in(order: VisitOrder, course: &Course, maps: Maps<'_>, checkpoint: u64) -> Vec<u64> {
         let mut seen = Vec::new();
-        let mut from = StripeNo(0);
-        while let Some(stripe) = course.next(maps, from) {
-            seen.push(stripe.0);
-            from = StripeNo(stripe.0 + 1);
+        let checkpoint = StripeNo(checkpoint);
+        let mut from = order.window_of(checkpoint);
+        while let Some(visit) = course.next(maps, order, from, checkpoint) {
+            assert!(visit >= from, "{order:?}");
+            seen.push(order.stripe_of(visit).0);
+            from = VisitNo(visit.0 + 1);
         }
         seen
+    }
+
+    fn walk(course: &Course, maps: Maps<'_>) -> Vec<u64> {
+        walk_in(VisitOrder::new(1, 4), course, maps, 0)
     }
 
     #[test]
@@ -190,6 +245,14 @@ mod tests {
                 };
                 let wanted: Vec<u64> = (0..STRIPES).filter(is_wanted).collect();
                 assert_eq!(walk(&course, maps), wanted, "{course:?}");
+                for (regions, checkpoint) in (1..=11).zip([0, 1, 5, 16, 39].into_iter().cycle()) {
+                    let order = VisitOrder::new(regions, 4);
+                    let mut wanted = wanted.clone();
+                    wanted.retain(|stripe| *stripe >= checkpoint);
+                    wanted.sort_by_key(|stripe| order.visit_of(StripeNo(*stripe)));
+                    let seen = walk_in(order, &course, maps, checkpoint);
+                    assert_eq!(seen, wanted, "{course:?} {order:?} from {checkpoint}");
+                }
                 if slot.is_none() {
                     assert_eq!(course.count(maps, StripeNo(0)), to_u64(wanted.len()));
                 }

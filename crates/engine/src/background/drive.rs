@@ -57,7 +57,7 @@ enum Filled {
 /// Visit stripes until the job ends. All stripes it began have ended then.
 pub(super) async fn drive(local: &Rc<LocalArray>, job: &Rc<Job>, changed: &Signal) -> End {
     let mut under_way = UnderWay::new();
-    let mut meter = Meter::new(local, 1);
+    let mut meter = Meter::new(local, job, 1);
     loop {
         let change = changed.changed();
         let ended = end_of(local, job);
@@ -79,7 +79,7 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Rc<Job>, changed: &Signa
             if !is_led || pass::is_led(local, job) {
                 wait(job, is_led, change).await;
             }
-            meter = Meter::new(local, 1);
+            meter = Meter::new(local, job, 1);
             continue;
         }
         let filled = fill(local, job, meter.pace, changed, &mut under_way).await;

@@ -9,6 +9,7 @@
 
 use super::board::JobStatus;
 use super::course::{Course, Maps};
+use super::order::{VisitNo, VisitOrder};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::event::names;
@@ -19,7 +20,7 @@ use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
 use ashlar_ondisk::{JobKind, JobRecord};
 use ashlar_units::{MemberIdx, StripeNo, to_u64};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 /// Lost stripes that a status names.
@@ -59,6 +60,9 @@ pub(super) struct Job {
     /// Of the device it writes to.
     pub(super) device_epoch: Option<DeviceEpoch>,
     course: Course,
+    pub(super) order: VisitOrder,
+    /// It does not visit what is below: the stripes that were done when it was started.
+    checkpoint: StripeNo,
     /// The geometry that it goes over: its numbers are numbers of this one. The table on the
     /// members says none, since an array has one there; a job of an array with two needs a field
     /// for it.
@@ -93,14 +97,17 @@ pub(super) enum End {
 /// How far a job is.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The next stripe to look at.
-    cursor: StripeNo,
+    /// The next visit.
+    cursor: VisitNo,
     /// Everything below was visited.
     done_below: StripeNo,
     /// Stripes that were visited and not done.
     lost: BTreeSet<StripeNo>,
     /// Lost stripes to be tried again.
     retries: VecDeque<StripeNo>,
+    /// Mismatches in stripes that were visited and that `done_below` does not cover: after a
+    /// restart they are found again.
+    mismatches_ahead: BTreeMap<StripeNo, u64>,
     pub(super) done_stripes: u64,
     total_stripes: u64,
     /// Stripes that earlier starts did, and stripes that are behind those that are looked at now.
@@ -112,7 +119,8 @@ pub(super) struct Progress {
 }
 
 impl Job {
-    pub(super) fn new(array: &Array, spec: JobSpec) -> Job {
+    /// It visits so many regions side by side.
+    pub(super) fn new(array: &Array, spec: JobSpec, regions: u64) -> Job {
         let device_epoch = match spec.work {
             Work::Rebuild { slot } => Some(array.slot(slot).device_epoch()),
             Work::Copy { slot } => Some(array.slot(slot).replacement_device_epoch()),
@@ -129,8 +137,9 @@ impl Job {
         let left = if is_repaired { 0 } else { spec.mismatches };
         let report = StepReport { mismatches: spec.mismatches, left, ..StepReport::default() };
         let (epoch, checkpoint) = (spec.checkpoint.epoch(), spec.checkpoint.number());
+        let order = VisitOrder::new(regions, array.intent.stripes_per_region());
         let progress = Progress {
-            cursor: checkpoint,
+            cursor: order.window_of(checkpoint),
             done_below: checkpoint,
             total_stripes: spec.course.count(maps(array, epoch), checkpoint),
             report,
@@ -142,6 +151,8 @@ impl Job {
             member: spec.member,
             device_epoch,
             course: spec.course,
+            order,
+            checkpoint,
             epoch,
             own_steps: Cell::new(0),
             carried: Cell::new(0),
@@ -204,10 +215,11 @@ impl Job {
         JobRecord {
             member: self.member,
             slot: self.slot(),
-            checkpoint: progress.checkpoint_as_told(),
+            checkpoint: progress.checkpoint_as_told(self.order),
             paused: self.is_paused.get(),
             repair: self.work == Work::Scrub { is_repairing: true },
-            mismatches: progress.report.mismatches,
+            mismatches: progress.report.mismatches
+                - progress.mismatches_ahead.values().sum::<u64>(),
             ..JobRecord::new(self.kind())
         }
     }
@@ -271,30 +283,31 @@ impl Job {
         array.layouts.stripe(StripeId::new(self.epoch, number))
     }
 
-    /// Where it looks for its next stripe.
-    pub(super) fn cursor(&self) -> StripeNo {
+    /// Its next visit, if it is not through.
+    pub(super) fn cursor(&self) -> VisitNo {
         self.progress.borrow().cursor
     }
 
-    /// The next stripe of its course, if there is one left.
-    pub(super) fn peek(&self, array: &Array) -> Option<StripeNo> {
-        self.course.next(maps(array, self.epoch), self.cursor())
+    /// The next visit of its course, if there is one left.
+    pub(super) fn peek(&self, array: &Array) -> Option<VisitNo> {
+        self.course.next(maps(array, self.epoch), self.order, self.cursor(), self.checkpoint)
     }
 
-    /// The stripe is begun, or none of its own.
-    pub(super) fn pass_by(&self, stripe: StripeNo) {
-        self.progress.borrow_mut().cursor = StripeNo(stripe.0 + 1);
+    /// The stripe of the visit is begun, or none of its own.
+    pub(super) fn pass_by(&self, visit: VisitNo) {
+        self.progress.borrow_mut().cursor = VisitNo(visit.0 + 1);
     }
 
     fn next_number(&self, array: &Array) -> Option<StripeNo> {
+        let next = self.peek(array);
         let mut progress = self.progress.borrow_mut();
-        let maps = maps(array, self.epoch);
-        let Some(number) = self.course.next(maps, progress.cursor) else {
-            progress.cursor = StripeNo(maps.geometry.stripe_count());
+        let Some(visit) = next else {
+            let stripe_count = array.layouts.of(self.epoch).geometry.stripe_count();
+            progress.cursor = self.order.end_of(stripe_count);
             return progress.retries.pop_front();
         };
-        progress.cursor = StripeNo(number.0 + 1);
-        Some(number)
+        progress.cursor = VisitNo(visit.0 + 1);
+        Some(self.order.stripe_of(visit))
     }
 
     /// A stripe was visited; `next` is the oldest one still under way.
@@ -317,6 +330,9 @@ impl Job {
             progress.lost.insert(stripe);
         }
         progress.report.add(report);
+        if report.mismatches > 0 && is_first_visit {
+            progress.mismatches_ahead.insert(stripe, report.mismatches);
+        }
         if !is_done && is_first_visit && !report.is_target_gone {
             self.say_lost(array, stripe, report.lost_blocks);
         }
@@ -336,8 +352,11 @@ impl Job {
 
     /// Everything below the oldest stripe under way, or else the cursor, was visited.
     fn advance(&self, array: &Array, progress: &mut Progress, next: Option<StripeNo>) {
-        let visited = next.unwrap_or(progress.cursor).min(progress.cursor);
-        progress.done_below = progress.done_below.max(visited);
+        let next = next.map_or(progress.cursor, |stripe| self.order.visit_of(stripe));
+        let visited = self.order.visited_below(next.min(progress.cursor));
+        let stripe_count = array.layouts.of(self.epoch).geometry.stripe_count();
+        progress.done_below = progress.done_below.max(visited.min(StripeNo(stripe_count)));
+        progress.mismatches_ahead = progress.mismatches_ahead.split_off(&progress.done_below);
         if let Some(slot) = self.slot().filter(|slot| self.speaks_for(array, *slot)) {
             array.slot(slot).set_lost(&progress.lost);
             let below = StripeId::new(self.epoch, progress.done_below);
@@ -370,8 +389,11 @@ impl Job {
 }
 
 impl Progress {
-    fn checkpoint_as_told(&self) -> StripeNo {
-        if sings(Canary::CheckpointAhead) { self.cursor } else { self.checkpoint() }
+    fn checkpoint_as_told(&self, order: VisitOrder) -> StripeNo {
+        match sings(Canary::CheckpointAhead) {
+            true => order.visited_below(self.cursor),
+            false => self.checkpoint(),
+        }
     }
 
     fn checkpoint(&self) -> StripeNo {

@@ -19,6 +19,8 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
 const UNDER_WAY_BYTES: u64 = 12 << 20;
 /// Stripes under way there at full depth: at least, and at most.
 const DEPTH_RANGE: (u64, u64) = (2, 32);
+/// The same for each owner that the job's stripes are spread over.
+const STRIPES_OF_OWNER: u64 = 2;
 
 /// Samples in a row without a client request after which no client is there. After fewer they may
 /// be waiting for drives that are slower than a sample is long, and that is no reason to hurry.
@@ -38,10 +40,12 @@ pub(super) struct Meter {
 
 impl Meter {
     /// For a job whose stripes lie on so many sets of members side by side.
-    pub(super) fn new(local: &LocalArray, side_by_side: usize) -> Meter {
+    pub(super) fn new(local: &LocalArray, job: &Job, side_by_side: usize) -> Meter {
         let (geometry, tuning) = (local.array.geometry(), local.array.tuning.get());
         let tile_bytes = geometry.strip_bytes().min(TILE_BYTES) * to_u64(geometry.stripe_width());
         let depth = (UNDER_WAY_BYTES / tile_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
+        // While an owner computes one, the next one is read.
+        let depth = depth.max(STRIPES_OF_OWNER * job.order.regions());
         let aim = Aim {
             latency: tuning.job_latency_target,
             floor_bytes: tuning.job_floor_bytes,

@@ -1,6 +1,6 @@
 //! Rebuilds of several members go over the stripes together: one set of reads serves all of them.
 //!
-//! What must stay true: each rebuild still visits its stripes in order. Of two that are near each
+//! What must stay true: each rebuild still visits its stripes in its order. Of two that are near each
 //! other the one behind leads, and the other waits for it. When they are at the same stripe, the
 //! leader begins each stripe for both. Nobody begins a stripe that another rebuild of the pass has
 //! not begun, or ended, before. A rebuild that is far behind goes its own way: the other would end
@@ -9,11 +9,12 @@
 //! Not here: the loop (`drive.rs`), the work on a stripe (`step.rs`).
 
 use super::job::Job;
+use super::order::VisitNo;
 use super::table;
 use crate::local_array::LocalArray;
 use crate::stripe::work::Work;
 use ashlar_layout::Stripe;
-use ashlar_units::{MemberIdx, StripeNo};
+use ashlar_units::MemberIdx;
 use std::rc::Rc;
 
 /// Rebuilds are near each other if they are less than this part of all stripes apart, or less than
@@ -50,12 +51,13 @@ pub(super) fn leads(local: &LocalArray, leader: &Job, other: &Job) -> bool {
     }
     let (at, other_at) = (leader.cursor(), other.cursor());
     let stripes = local.array.layouts.of(leader.epoch).geometry.stripe_count();
+    let end = leader.order.end_of(stripes);
     if at == other_at {
         // The one that is at work stays so.
         let rank = |job: &Job| (job.own_steps.get() == 0, job.id);
-        return at.0 < stripes && rank(leader) < rank(other);
+        return at < end && rank(leader) < rank(other);
     }
-    at < other_at && other_at.0 < stripes && other_at.0 - at.0 < NEAR_MIN.max(stripes / NEAR)
+    at < other_at && other_at < end && other_at.0 - at.0 < NEAR_MIN.max(stripes / NEAR)
 }
 
 /// Whether both are rebuilds that run, of members that have stripes in common.
@@ -68,7 +70,7 @@ fn may_go_together(local: &LocalArray, one: &Job, other: &Job) -> bool {
     };
     let mut sets = local.array.layouts.of(one.epoch).geometry.failure_sets();
     one.id != other.id
-        && one.epoch == other.epoch
+        && (one.epoch, one.order) == (other.epoch, other.order)
         && runs(one)
         && runs(other)
         && sets.any(|set| set.contains(&slot.at()) && set.contains(&other_slot.at()))
@@ -112,12 +114,13 @@ pub(super) fn next(local: &LocalArray, job: &Rc<Job>) -> Next {
         return Next::Held;
     }
     let wanted = |job: &Rc<Job>| (job.peek(array), Rc::clone(job));
-    let wants: Vec<(Option<StripeNo>, Rc<Job>)> =
+    let wants: Vec<(Option<VisitNo>, Rc<Job>)> =
         std::iter::once(job).chain(&reached).map(wanted).collect();
-    let at = wants.iter().filter_map(|(stripe, _)| *stripe).min().unwrap_or(own);
+    let at = wants.iter().filter_map(|(visit, _)| *visit).min().unwrap_or(own);
     for (_, job) in wants.iter().filter(|(_, job)| job.cursor() <= at) {
         job.pass_by(at);
     }
-    let want_it = wants.into_iter().filter(|(stripe, _)| *stripe == Some(at));
-    Next::Stripe(job.stripe(array, at), want_it.map(|(_, job)| job).collect())
+    let want_it = wants.into_iter().filter(|(visit, _)| *visit == Some(at));
+    let stripe = job.stripe(array, job.order.stripe_of(at));
+    Next::Stripe(stripe, want_it.map(|(_, job)| job).collect())
 }

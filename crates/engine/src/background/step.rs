@@ -11,6 +11,7 @@
 
 use super::compare;
 use crate::blame::take_out_failed;
+use crate::canary::{Canary, sings};
 use crate::checksums::block_of;
 use crate::checksums::pins::{Noted, one, pin};
 use crate::coordinator;
@@ -106,8 +107,11 @@ async fn refill_each(
         return;
     };
     let pieces = strips.iter().zip(decoded);
-    let pieces = pieces.map(|(strip, bytes)| Piece::new(strip, rows, bytes.freeze())).collect();
+    let mut pieces: Vec<Piece> =
+        pieces.map(|(strip, bytes)| Piece::new(strip, rows, bytes.freeze())).collect();
+    let left = sings(Canary::RebuiltTogetherLastLeft).then(|| pieces.pop()).flatten();
     let stored = write_rebuilt(local, stripe, pieces).await;
+    let stored = left.map_or(stored, |left| stored.with(left.part.strip));
     for (strip, report) in parts.iter_mut() {
         report.bytes += rows.bytes();
         report.is_target_gone |= !stored.contains(*strip);

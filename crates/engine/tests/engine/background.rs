@@ -9,10 +9,11 @@ use crate::world::jobs::{
     last, ms, on_array, others, raid5, raid6, started, status, steps, until_all_in_sync,
     until_idle, world_for,
 };
-use crate::world::{DISK_BYTES, Model, shapes};
+use crate::world::{DISK_BYTES, Model, assemble_spec, create_spec, engine, shapes};
 use ashlar_device::{CommandKind, FaultKind};
-use ashlar_engine::{SlotState, event_names as names};
+use ashlar_engine::{CreateSpec, Engine, SlotState, event_names as names};
 use ashlar_ondisk::JobKind;
+use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Latency, SimDisk};
 use ashlar_units::{Extent, MemberIdx};
 use std::time::Duration;
@@ -34,6 +35,47 @@ fn a_rebuilt_member_stands_in_for_any_others_on_every_level() {
             audit(&engine, steps(&engine, 0, model, 40).await).await;
         });
     }
+}
+
+/// Neighbouring stripes are one worker's, so a job visits the regions of several side by side.
+#[test]
+fn a_rebuild_has_stripes_of_every_worker_under_way() {
+    const WORKERS: usize = 3;
+    let (mut world, disks, _) = world_for(250, &raid6());
+    let opener = world.opener();
+    let run = async move |handle: Handle| {
+        let engine = engine(opener, &handle, WORKERS);
+        let spec = CreateSpec { region_bytes: Some(4 << 20), ..create_spec(raid6()) };
+        engine.create(spec).await.expect("created");
+        engine.assemble(assemble_spec(disks.len())).await.expect("assembled");
+        filled_to_the_brim(&engine).await;
+        engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+        let slow = Latency { read: ms(20)..=ms(20), ..Latency::default() };
+        disks.iter().for_each(|disk| disk.set_latency(slow.clone()));
+        let before = pieces(&engine).await;
+        engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+        loop {
+            let rebuild = job(&engine, JobKind::Rebuild).await.expect("it is slow");
+            if rebuild.done_stripes * 3 >= rebuild.total_stripes {
+                break;
+            }
+            handle.sleep(ms(5)).await;
+        }
+        let now = pieces(&engine).await;
+        let did: Vec<u64> = now.iter().zip(before).map(|(now, before)| now - before).collect();
+        let (least, most) = (did.iter().min().copied(), did.iter().max().copied());
+        assert!(least.zip(most).is_some_and(|(least, most)| least * 3 > most * 2), "{did:?}");
+        until_all_in_sync(&engine, &handle).await;
+        others(&disks, 2).for_each(SimDisk::vanish);
+        is_as_filled(&engine).await;
+    };
+    world.run(run).done();
+}
+
+/// Pieces of stripe work that each worker did.
+async fn pieces(engine: &Engine) -> Vec<u64> {
+    let status = engine.status().await.expect("running");
+    status.workers.iter().map(|worker| worker.pieces).collect()
 }
 
 #[test]
