@@ -13,7 +13,8 @@
 # Needs root and the packages linux-source-6.12 gcc make bc bison flex xz-utils libclang-dev mdadm nvme-cli fio
 # jq. ASHLAR names the
 # program (default: target/release/ashlar). `exports` prints rows: load, our rate, the peer's, median of the ratios, least
-# and greatest. `md` prints a load and its requests (rebuild: bytes) a second.
+# and greatest. `md` prints a load, its requests (rebuild: bytes) a second,
+# and three percentiles of their time.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 FOLDER=$(realpath "${1:?a folder for the kernel}") PART=${2:?exports or md}
@@ -143,12 +144,13 @@ ublk() {
   race "ublk over libublk's null" "$device" /dev/ublkb7
 }
 
-load_md() { # load_md NAME KIND SIZE DEPTH: its requests a second
-  local iops
-  iops=$(fio --name=load --filename=/dev/md0 --rw="$2" --bs="$3" --iodepth="$4" --iodepth_batch_submit=16 \
+load_md() { # load_md NAME KIND SIZE DEPTH: its requests a second; in us their 50th, 99th and 99.9th percentile
+  fio --name=load --filename=/dev/md0 --rw="$2" --bs="$3" --iodepth="$4" --iodepth_batch_submit=16 \
     --iodepth_batch_complete_max=16 --ioengine=io_uring --direct=1 --time_based --runtime="$SECONDS_EACH" --ramp_time=1 \
-    --size=256M --norandommap --output-format=json | jq '.jobs[0] | .read.iops + .write.iops | floor')
-  echo "md|$1|$iops"
+    --size=256M --norandommap --percentile_list=50:99:99.9 --output-format=json |
+    jq -r --arg load "$1" '.jobs[0] | [.read, .write] | max_by(.iops) | .clat_ns.percentile as $ns
+      | [.iops, ($ns["50.000000", "99.000000", "99.900000"] / 1000)] | map(floor | tostring)
+      | "md|\($load)|" + join("|")'
 }
 
 md() { # RAID 6 4+2, strips of 64 KiB, no bitmap
@@ -159,13 +161,18 @@ md() { # RAID 6 4+2, strips of 64 KiB, no bitmap
   echo 4096 >/sys/block/md0/md/stripe_cache_size
   fio --name=fill --filename=/dev/md0 --rw=write --bs=1M --size=256M --direct=1 >/dev/null
   load_md "random 4 KiB reads" randread 4k 32
+  load_md "random 4 KiB reads, depth 1" randread 4k 1
+  load_md "random 4 KiB writes, depth 1" randwrite 4k 1
   load_md "random 4 KiB writes" randwrite 4k 32
   load_md "full-stripe writes" write 256k 32
   load_md "1 MiB reads" read 1M 8
   mdadm --fail /dev/md0 /dev/nullb1 2>/dev/null
   load_md "random 4 KiB reads, one out" randread 4k 32
+  load_md "random 4 KiB writes, one out" randwrite 4k 32
   load_md "1 MiB reads, one out" read 1M 8
   mdadm --fail /dev/md0 /dev/nullb2 2>/dev/null
+  load_md "random 4 KiB reads, two out" randread 4k 32
+  load_md "random 4 KiB writes, two out" randwrite 4k 32
   load_md "1 MiB reads, two out" read 1M 8
   mdadm --remove /dev/md0 /dev/nullb1 /dev/nullb2 2>/dev/null
   echo 10000000 >/sys/block/md0/md/sync_speed_min

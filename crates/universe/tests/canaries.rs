@@ -28,8 +28,8 @@ fn limits_for(planted: Planted) -> Limits {
     let logged = Wish { policy: log, class: everything, ..Wish::default() };
     let aimed = |aim| Wish { aim: Some(aim), ..logged };
     let wish = match canary {
-        Canary::CheckpointAhead => aimed(Aim::SlowRebuilds),
-        Canary::IdentityMixed => aimed(Aim::Rebuilds),
+        Canary::CheckpointAhead | Canary::RegionsCountedEarly => aimed(Aim::SlowRebuilds),
+        Canary::IdentityMixed | Canary::RebuiltTogetherLastLeft => aimed(Aim::Rebuilds),
         Canary::RelaxedWhileDegraded | Canary::DegradedPlanUnsettled => aimed(Aim::Stripes),
         Canary::ReplayBeforeLossRecorded | Canary::ReplayNotFlushed => aimed(Aim::Starts),
         Canary::RepairNotLogged => aimed(Aim::Repairs),

@@ -414,15 +414,15 @@ fn via_text(result: &ViaResult) -> String {
 }
 
 /// Whole microseconds; what took less is not nothing.
-fn microseconds(us: u64) -> String {
-    if us == 0 { "under 1 us".to_owned() } else { format!("{} us", grouped(us)) }
+fn microseconds(us: f64) -> String {
+    format!("{us:.1} us")
 }
 
 fn text(result: &BenchResult) -> String {
     let latency = result.latency;
     let mut text = format!(
         "{:.0} requests/s, {:.2} GB/s, {} workers, kernel {}\n\
-         latency p50 {}, p99 {}, max {}\n\
+         latency p50 {}, p99 {}, p99.9 {}\n\
          members {:.2} reads, {:.2} writes a request; {:.2} bytes read, {:.2} written a byte\n\
          stripes {:.1} % written whole, {} bands read first, {} pieces merged\n\
          log     {:.2} batches, {:.0} bytes a request, settled {} times\n\
@@ -433,7 +433,7 @@ fn text(result: &BenchResult) -> String {
         result.kernel,
         microseconds(latency.us_p50),
         microseconds(latency.us_p99),
-        microseconds(latency.us_max),
+        microseconds(latency.us_p999),
         result.member_reads_per_request,
         result.member_writes_per_request,
         result.member_bytes_read_per_byte,

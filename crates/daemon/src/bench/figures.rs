@@ -7,8 +7,7 @@ use super::clients::{ClientEffort, cpu_time};
 use super::{BenchSpec, NAME};
 use crate::convert;
 use ashlar_api::ApiError;
-use ashlar_api::v1::latency::Latency;
-use ashlar_engine::{ArrayCounts, ArrayStatus, Engine, MemberCounts};
+use ashlar_engine::{ArrayCounts, ArrayStatus, Engine, LatencySummary, MemberCounts};
 use rustix::time::ClockId;
 use std::time::Duration;
 
@@ -44,7 +43,7 @@ pub struct BenchResult {
     /// Times that the log had to settle.
     pub log_settles: u64,
     /// Time of each request; of a mixed load, of each write.
-    pub latency: Latency,
+    pub latency: Percentiles,
     /// Workers that were used.
     pub workers: usize,
     /// What each of them did.
@@ -53,6 +52,24 @@ pub struct BenchResult {
     pub busiest_over_mean: BusiestOverMean,
     /// The parity kernel.
     pub kernel: String,
+}
+
+/// Times that so many of the requests did not exceed, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Percentiles {
+    /// 50 of 100.
+    pub us_p50: f64,
+    /// 99 of 100.
+    pub us_p99: f64,
+    /// 999 of 1000.
+    pub us_p999: f64,
+}
+
+impl From<&LatencySummary> for Percentiles {
+    fn from(summary: &LatencySummary) -> Percentiles {
+        let us = |per_mille| summary.quantile_ns(per_mille) as f64 / 1e3;
+        Percentiles { us_p50: us(500), us_p99: us(990), us_p999: us(999) }
+    }
 }
 
 /// How stripes were written, by bands of rows.
@@ -207,7 +224,7 @@ pub(super) fn summary(spec: &BenchSpec, efforts: &[ClientEffort], looks: &Looks)
         log_batches_per_request: per_request(counts.log_batches - counts_before.log_batches),
         log_bytes_per_request: per_request(counts.log_bytes - counts_before.log_bytes),
         log_settles: counts.log_settles - counts_before.log_settles,
-        latency: convert::latency(&latency),
+        latency: Percentiles::from(&latency),
         workers: shares.len(),
         busiest_over_mean: BusiestOverMean::of(&shares),
         shares,

@@ -106,8 +106,8 @@ pub(super) fn engine_turn(result: &BenchResult) -> EngineFigures {
     EngineFigures {
         figures: Figures {
             requests_per_second: result.requests_per_second,
-            us_p50: result.latency.us_p50 as f64,
-            us_p99: result.latency.us_p99 as f64,
+            us_p50: result.latency.us_p50,
+            us_p99: result.latency.us_p99,
         },
         cpu_ns_per_request: result.cpu_seconds * 1e9 / result.requests.max(1) as f64,
     }
