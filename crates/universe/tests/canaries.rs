@@ -94,6 +94,7 @@ fn first_seed(planted: Planted) -> u64 {
         Canary::TornBatchTaken => 110,
         Canary::CopySpeaksOn => 31_180,
         Canary::GrowthLeftOut => 255,
+        Canary::RebuiltTogetherLastLeft => 600,
         Canary::OlderCopyTrusted => 900,
         Canary::KeptNotCarriedOver => 565,
         Canary::DoubtLeft => 185,
