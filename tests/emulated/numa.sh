@@ -17,7 +17,7 @@ serve_placed() { # serve_placed ARGUMENT...: the daemon, with workers that are b
 cores_of_workers() { # what the kernel lets each run on, in order
   local task name
   for task in /proc/"$DAEMON"/task/*; do
-    read -r name <"$task/comm"
+    { read -r name <"$task/comm"; } 2>/dev/null || continue # It has ended meanwhile.
     case $name in ashlar-worker-*) echo "${name##*-} $(awk '/^Cpus_allowed_list:/ { print $2 }' "$task/status")" ;; esac
   done | sort -n | awk '{ printf "%s%s", (NR > 1 ? " " : ""), $2 }'
 }

@@ -2,7 +2,9 @@
 //!
 //! What must stay true: the stripes of a group of cells lie on the same members, so groups are open
 //! side by side: enough of them that every member of the array has work. Each has its turn for a
-//! run of rows, which drives that rotate read in one go. An open group is ended, unless nothing is
+//! run of rows, which drives that rotate read in one go. Stripes near each other are one worker's,
+//! so on other drives groups begin at different rows, and the owners of these rows alternate. An
+//! open group is ended, unless nothing is
 //! wanted any more; whoever asks gets to know which cells were never begun.
 //!
 //! Not here: which cells, and what follows (`spare_filling.rs`, `growing.rs`).
@@ -47,10 +49,13 @@ pub(super) struct Visited {
     pub(super) left: BTreeSet<CellAt>,
 }
 
-/// Cells of one group, and the row that is next.
+/// Cells of one group.
 struct OpenGroup {
     origins: Rc<[CellAt]>,
-    row: u64,
+    /// The row that it began with; those before it come last.
+    first_row: u64,
+    /// Rows that were begun.
+    begun: u64,
 }
 
 /// A step under way.
@@ -87,58 +92,89 @@ pub(super) async fn visit_all(
 ) -> Visited {
     let Visitor { local, cells, job } = by;
     let parts = cells.map().parts();
-    let mut waiting = by_group(cells, origins);
+    let run = parts.cell_rows.div_ceil(RUNS_OF_CELL);
+    let mut waiting = by_turns(by, by_group(cells, origins), run);
     let rows_left = to_u64(waiting.len()) * parts.cell_rows;
     let side_by_side = parts.members.div_ceil(parts.data_strips + parts.parity_strips);
     let meter = Meter::new(local, job, side_by_side);
     let (under_way, undone) = (Vec::new(), BTreeSet::new());
     let mut visit = Visit { by, meter, rows_left, under_way, undone };
-    let run = parts.cell_rows.div_ceil(RUNS_OF_CELL);
     let mut open: VecDeque<OpenGroup> = VecDeque::new();
     loop {
         let now = if local.array.is_stopping() { Onward::Stop } else { onward() };
         let most = visit.groups_at_once(run, side_by_side);
         while now == Onward::Begin
             && open.len() < most
-            && let Some(origins) = waiting.pop_front()
+            && let Some(group) = waiting.pop_front()
         {
-            open.push_back(OpenGroup { origins, row: 0 });
+            open.push_back(group);
         }
         if now == Onward::Stop {
             break;
         }
         let Some(group) = open.pop_front() else { break };
-        let end = parts.cell_rows.min(group.row + run);
-        for row in group.row..end {
+        let end = parts.cell_rows.min(group.begun + run);
+        for nth in group.begun..end {
+            let row = (group.first_row + nth) % parts.cell_rows;
             visit.begin_step(&group.origins, row, &work).await;
         }
         if end < parts.cell_rows {
-            open.push_back(OpenGroup { row: end, ..group });
+            open.push_back(OpenGroup { begun: end, ..group });
         }
     }
     while !visit.under_way.is_empty() {
         visit.end_step().await;
     }
-    let left = waiting.into_iter().chain(open.into_iter().map(|group| group.origins));
-    Visited { undone: visit.undone, left: left.flat_map(|it| it.to_vec()).collect() }
+    let left = waiting.into_iter().chain(open);
+    Visited { undone: visit.undone, left: left.flat_map(|it| it.origins.to_vec()).collect() }
 }
 
 /// The cells, those of one group together, in order.
-fn by_group(cells: &SpareCells, origins: impl Iterator<Item = CellAt>) -> VecDeque<Rc<[CellAt]>> {
+fn by_group(
+    cells: &SpareCells,
+    origins: impl Iterator<Item = CellAt>,
+) -> impl Iterator<Item = Rc<[CellAt]>> {
     let map = cells.map();
     let mut groups: BTreeMap<GroupAt, Vec<CellAt>> = BTreeMap::new();
     for origin in origins {
         let (group, _) = map.group_of(origin).expect("a data cell is of a group");
         groups.entry(group).or_default().push(origin);
     }
-    groups.into_values().map(Rc::from).collect()
+    groups.into_values().map(Rc::from)
+}
+
+/// The groups in the order in which they are opened, each with the row that it begins with, which
+/// is a multiple of the run.
+fn by_turns(
+    by: Visitor<'_>,
+    groups: impl Iterator<Item = Rc<[CellAt]>>,
+    run: u64,
+) -> VecDeque<OpenGroup> {
+    let Visitor { local, cells, job } = by;
+    if job.order.regions() == 1 {
+        return groups.map(|origins| OpenGroup { origins, first_row: 0, begun: 0 }).collect();
+    }
+    let runs = cells.map().parts().cell_rows.div_ceil(run);
+    let mut of_owner = vec![0_u64; local.array.owners()];
+    let mut turns: Vec<((u64, usize), OpenGroup)> = Vec::new();
+    for (nth, origins) in (0_u64..).zip(groups) {
+        // The golden ratio keeps any few of them apart.
+        let first_row = (nth * runs * 618 / 1000) % runs * run;
+        let (stripe, _) = strips_in(local, cells, &origins, first_row);
+        let owner = local.array.owner_of(stripe);
+        of_owner[owner] += 1;
+        turns.push(((of_owner[owner], owner), OpenGroup { origins, first_row, begun: 0 }));
+    }
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, group)| group).collect()
 }
 
 impl Visit<'_> {
-    /// So many groups are open that runs of rows fill the depth, and every member has some.
+    /// So many groups are open that runs of rows fill the depth, and every member and every owner
+    /// of stripes has some.
     fn groups_at_once(&self, run: u64, side_by_side: usize) -> usize {
         let of_depth = to_u64(self.meter.pace.depth).div_ceil(run);
-        (OPEN_GROUPS * side_by_side).max(to_usize(of_depth))
+        (OPEN_GROUPS * side_by_side).max(to_usize(of_depth.max(self.by.job.order.regions())))
     }
 
     /// Hand the step of a row to the stripe's owner, when the pace allows one more.

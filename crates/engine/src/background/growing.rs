@@ -99,8 +99,7 @@ fn start(local: &Rc<LocalArray>) -> Rc<Job> {
     let work = Work::MoveCells { strips: StripSet::EMPTY };
     let course = Course { slot: None, reach: Reach::Written };
     let is_paused = listed.is_some_and(|job| job.paused);
-    let job =
-        Rc::new(Job::new(&local.array, JobSpec { is_paused, ..JobSpec::new(work, course) }, 1));
+    let job = Rc::new(Job::new(local, JobSpec { is_paused, ..JobSpec::new(work, course) }));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
     let map = local.array.spare_cells.as_ref().map(|cells| cells.map());
     if let Some((map, at)) = map.and_then(|map| Some((map, map.growth()?))) {

@@ -45,11 +45,11 @@ impl Meter {
         let tile_bytes = geometry.strip_bytes().min(TILE_BYTES) * to_u64(geometry.stripe_width());
         let depth = (UNDER_WAY_BYTES / tile_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
         // While an owner computes one, the next one is read.
-        let depth = depth.max(STRIPES_OF_OWNER * job.order.regions());
+        let depth = (depth * to_u64(side_by_side)).max(STRIPES_OF_OWNER * job.order.regions());
         let aim = Aim {
             latency: tuning.job_latency_target,
             floor_bytes: tuning.job_floor_bytes,
-            depth_max: to_usize(depth) * side_by_side,
+            depth_max: to_usize(depth),
         };
         let now = local.worker.handle.turn_now();
         Meter {

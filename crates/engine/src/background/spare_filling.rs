@@ -208,7 +208,7 @@ fn must_wait(local: &LocalArray, job: Option<&Job>) -> bool {
 fn start(local: &Rc<LocalArray>) -> Rc<Job> {
     let work = Work::FillCells { strips: StripSet::EMPTY };
     let course = Course { slot: None, reach: Reach::Written };
-    let job = Rc::new(Job::new(&local.array, JobSpec::new(work, course), 1));
+    let job = Rc::new(Job::new(local, JobSpec::new(work, course)));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
     local.array.jobs.show(job.status());
     local.array.record(names::JOB_STARTED, job.fields());

@@ -10,7 +10,7 @@ use crate::world::jobs::{
 };
 use crate::world::{
     DISK_BYTES, Model, add_disks, assemble_dirty, assemble_spec, create_spec, declustered, engine,
-    read, submit,
+    names, read, submit,
 };
 use ashlar_engine::{CreateSpec, Engine, LostMember, NewDevice, SlotState};
 use ashlar_layout::{DeclusteredShape, Level, Shape};
@@ -76,6 +76,37 @@ fn a_lost_member_is_rebuilt_into_spares_and_two_more_may_go() {
             is_as_filled(&engine).await;
         })
         .done();
+}
+
+/// Stripes near each other are one worker's, so steps are taken for rows that are not.
+#[test]
+fn every_worker_takes_part_in_a_rebuild_into_spares() {
+    const WORKERS: usize = 8;
+    let mut world = SimWorld::new(929);
+    let options = DiskOptions::sized(32 << 20);
+    let names = names(two_spares().members);
+    let disks: Vec<SimDisk> =
+        names.iter().map(|name| world.add_disk(name, options.clone())).collect();
+    let opener = world.opener();
+    let run = async move |handle: Handle| {
+        let engine = engine(opener, &handle, WORKERS);
+        let spec = CreateSpec { region_bytes: Some(6 << 20), ..create_spec(two_spares()) };
+        engine.create(spec).await.expect("created");
+        engine.assemble(assemble_spec(disks.len())).await.expect("assembled");
+        filled_to_the_brim(&engine).await;
+        let slow = Latency { read: ms(20)..=ms(20), ..Latency::default() };
+        disks.iter().for_each(|disk| disk.set_latency(slow.clone()));
+        engine.fail("tank", MemberIdx(4)).await.expect("it may go");
+        let mut seen = [0; WORKERS + 1];
+        while status(&engine).await.tolerates < 2 {
+            handle.sleep(ms(7)).await;
+            let workers = engine.status().await.expect("running").workers;
+            seen[workers.iter().filter(|worker| worker.in_flight > 0).count()] += 1;
+        }
+        let at_work: usize = seen[1..].iter().sum();
+        assert!(seen[WORKERS] * 10 >= at_work * 7, "so many workers had work: {seen:?}");
+    };
+    world.run(run).done();
 }
 
 #[test]
