@@ -1,10 +1,10 @@
 //! Rebuilds of several members go over the stripes together: one set of reads serves all of them.
 //!
 //! What must stay true: each rebuild still visits its stripes in its order. Of two that are near
-//! each other the one behind leads, and the other waits for it. When they are at the same stripe, the
-//! leader begins each stripe for both. Nobody begins a stripe that another rebuild of the pass has
-//! not begun, or ended, before. A rebuild that is far behind goes its own way: the other would end
-//! late.
+//! each other the one behind leads, and the other waits for it. When they are at the same stripe,
+//! the leader begins each stripe for both. Nobody begins a stripe that another rebuild of the pass
+//! has not begun, or ended, before. A rebuild that is far behind goes its own way: the other would
+//! end late.
 //!
 //! Not here: the loop (`drive.rs`), the work on a stripe (`step.rs`).
 
