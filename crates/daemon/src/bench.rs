@@ -516,6 +516,9 @@ mod tests {
         // Three are read side by side, then logged, then written.
         let written = run(&late).expect("measured");
         assert!(written.latency.us_p50 >= 5_000.0, "{written:?}");
+        // Members that answer within the call take time, too.
+        let at_once = run(&spec(Members::Memory)).expect("measured");
+        assert!(at_once.latency.us_p50 > 0.1, "{at_once:?}");
     }
 
     #[test]

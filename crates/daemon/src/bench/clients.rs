@@ -18,6 +18,11 @@ use std::time::Duration;
 /// Piece in which the span is filled before anything is measured, in bytes.
 pub(super) const FILL_BYTES: u64 = 1 << 20;
 
+/// One of so many requests of a client is timed: two looks at the clock for each would be a tenth
+/// of a read. The engine's own times go from turn to turn of its worker, which is 0 for a request
+/// whose members answer within the call.
+const TIMED_OF: u64 = 16;
+
 /// Write the whole span once.
 pub(super) async fn fill(volume: &ArrayVolume, span: u64) -> Result<(), VolumeError> {
     for offset in (0..span).step_by(to_usize(FILL_BYTES)) {
@@ -48,9 +53,10 @@ pub(super) struct Part {
 }
 
 /// What the clients of one worker did, and the CPU time that its thread had meanwhile.
-#[derive(Clone, Copy)]
 pub(super) struct ClientEffort {
     pub(super) requests: u64,
+    /// Times of one in [`TIMED_OF`] requests (of a mixed load: that write), in nanoseconds.
+    pub(super) nanos: Vec<u32>,
     pub(super) cpu: Duration,
 }
 
@@ -66,11 +72,14 @@ pub(super) async fn drive(
     let end = handle.now().after(run_time);
     let (total, running, failed) =
         (Rc::new(Cell::new(0)), Rc::new(Cell::new(load.depth)), Rc::new(Cell::new(None)));
+    let nanos = Rc::new(RefCell::new(Vec::new()));
     let ended = Signal::new();
     let places = Rc::new(RefCell::new(Places::of(pattern(load, part), seed_of(part.worker))));
     for _ in 0..load.depth {
         let places = Rc::clone(&places);
-        let client = Client { volume: volume.clone(), handle: handle.clone(), load, places };
+        let (volume, handle_of_client) = (volume.clone(), handle.clone());
+        let nanos = Rc::clone(&nanos);
+        let client = Client { volume, handle: handle_of_client, load, places, nanos };
         let (total, running, failed) = (Rc::clone(&total), Rc::clone(&running), Rc::clone(&failed));
         let ended = ended.clone();
         handle.spawn(async move {
@@ -86,7 +95,8 @@ pub(super) async fn drive(
         ended.changed().await;
     }
     let cpu = cpu_time(ClockId::ThreadCPUTime).saturating_sub(cpu);
-    failed.get().map_or(Ok(ClientEffort { requests: total.get(), cpu }), Err)
+    let nanos = nanos.take();
+    failed.get().map_or(Ok(ClientEffort { requests: total.get(), nanos, cpu }), Err)
 }
 
 /// The sequences of a worker begin where no other worker's do.
@@ -109,6 +119,7 @@ struct Client {
     handle: Handle,
     load: Load,
     places: Rc<RefCell<Places>>,
+    nanos: Rc<RefCell<Vec<u32>>>,
 }
 
 impl Client {
@@ -135,9 +146,15 @@ impl Client {
                 false => Command::Write(buffer.freeze()),
             };
             let fua = self.load.is_fua && command.is_change();
-            if let Reply::Data(buffer) =
-                self.volume.submit(Request { command, extent, fua }).await?
-            {
+            let is_timed = count % TIMED_OF == TIMED_OF / 2 && is_read != self.load.is_write;
+            let since = is_timed.then(|| self.handle.now());
+            let reply = self.volume.submit(Request { command, extent, fua }).await?;
+            if let Some(since) = since {
+                let nanos =
+                    u32::try_from(self.handle.now().since(since).as_nanos()).unwrap_or(u32::MAX);
+                self.nanos.borrow_mut().push(nanos);
+            }
+            if let Reply::Data(buffer) = reply {
                 kept = Some(buffer);
             }
             count += 1;

@@ -7,7 +7,7 @@ use super::clients::{ClientEffort, cpu_time};
 use super::{BenchSpec, NAME};
 use crate::convert;
 use ashlar_api::ApiError;
-use ashlar_engine::{ArrayCounts, ArrayStatus, Engine, LatencySummary, MemberCounts};
+use ashlar_engine::{ArrayCounts, ArrayStatus, Engine, MemberCounts};
 use rustix::time::ClockId;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct BenchResult {
     pub log_bytes_per_request: f64,
     /// Times that the log had to settle.
     pub log_settles: u64,
-    /// Time of each request; of a mixed load, of each write.
+    /// Times of requests, one in 16; of a mixed load, of writes.
     pub latency: Percentiles,
     /// Workers that were used.
     pub workers: usize,
@@ -54,7 +54,7 @@ pub struct BenchResult {
     pub kernel: String,
 }
 
-/// Times that so many of the requests did not exceed, in microseconds.
+/// Times that so many of the requests did not exceed, in microseconds, of those that were timed.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Percentiles {
     /// 50 of 100.
@@ -65,9 +65,14 @@ pub struct Percentiles {
     pub us_p999: f64,
 }
 
-impl From<&LatencySummary> for Percentiles {
-    fn from(summary: &LatencySummary) -> Percentiles {
-        let us = |per_mille| summary.quantile_ns(per_mille) as f64 / 1e3;
+impl Percentiles {
+    fn of(efforts: &[ClientEffort]) -> Percentiles {
+        let mut nanos: Vec<u32> = efforts.iter().flat_map(|effort| effort.nanos.clone()).collect();
+        nanos.sort_unstable();
+        let last = nanos.len().saturating_sub(1);
+        let us = |per_mille| {
+            nanos.get(last * per_mille / 1000).map_or(0.0, |nanos| f64::from(*nanos) / 1e3)
+        };
         Percentiles { us_p50: us(500), us_p99: us(990), us_p999: us(999) }
     }
 }
@@ -200,11 +205,6 @@ pub(super) fn summary(spec: &BenchSpec, efforts: &[ClientEffort], looks: &Looks)
     let per_second = |count: u64| count as f64 / wall.as_secs_f64();
     let bytes = requests * spec.load.bytes;
     let (counts, counts_before) = (&after.array.counts, &before.array.counts);
-    let array = &after.array;
-    let latency = match spec.load.is_write {
-        true => array.write_latency.since(&before.array.write_latency),
-        false => array.read_latency.since(&before.array.read_latency),
-    };
     let grown = |figure: fn(&MemberCounts) -> u64| {
         let sum = |look: &Look| look.array.members.iter().map(|it| figure(&it.counts)).sum::<u64>();
         sum(after).saturating_sub(sum(before)) as f64 / bytes.max(1) as f64
@@ -224,11 +224,11 @@ pub(super) fn summary(spec: &BenchSpec, efforts: &[ClientEffort], looks: &Looks)
         log_batches_per_request: per_request(counts.log_batches - counts_before.log_batches),
         log_bytes_per_request: per_request(counts.log_bytes - counts_before.log_bytes),
         log_settles: counts.log_settles - counts_before.log_settles,
-        latency: Percentiles::from(&latency),
+        latency: Percentiles::of(efforts),
         workers: shares.len(),
         busiest_over_mean: BusiestOverMean::of(&shares),
         shares,
-        kernel: array.kernel.to_owned(),
+        kernel: after.array.kernel.to_owned(),
     }
 }
 
