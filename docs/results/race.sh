@@ -33,7 +33,7 @@ bench() { # bench POLICY: each load once; rates, and in us percentiles of their 
     # shellcheck disable=SC2086 # Several options.
     taskset -c 0 "$ASHLAR" bench -n 6 --workers 1 --policy "$1" --seconds "$SECONDS_EACH" --json $options </dev/null |
       jq -r --arg load "$load" --arg policy "$1" '[.requests_per_second, (.latency | .us_p50, .us_p99, .us_p999)]
-        | map(floor | tostring) | "\($policy)|\($load)|" + join("|")'
+        | map(. * 10 | round / 10 | tostring) | "\($policy)|\($load)|" + join("|")'
   done <<<"$LOADS"
 }
 

@@ -147,9 +147,9 @@ ublk() {
 load_md() { # load_md NAME KIND SIZE DEPTH: its requests a second; in us their 50th, 99th and 99.9th percentile
   fio --name=load --filename=/dev/md0 --rw="$2" --bs="$3" --iodepth="$4" --iodepth_batch_submit=16 \
     --iodepth_batch_complete_max=16 --ioengine=io_uring --direct=1 --time_based --runtime="$SECONDS_EACH" --ramp_time=1 \
-    --size=256M --norandommap --percentile_list=50:99:99.9 --output-format=json |
-    jq -r --arg load "$1" '.jobs[0] | [.read, .write] | max_by(.iops) | .clat_ns.percentile as $ns
-      | [.iops, ($ns["50.000000", "99.000000", "99.900000"] / 1000)] | map(floor | tostring)
+    --size=256M --norandommap --lat_percentiles=1 --clat_percentiles=0 --percentile_list=50:99:99.9 --output-format=json |
+    jq -r --arg load "$1" '.jobs[0] | [.read, .write] | max_by(.iops) | .lat_ns.percentile as $ns
+      | [.iops, ($ns["50.000000", "99.000000", "99.900000"] / 1000)] | map(. * 10 | round / 10 | tostring)
       | "md|\($load)|" + join("|")'
 }
 
