@@ -62,7 +62,7 @@ use crate::local_array::LocalArray;
 use crate::stripe::work::Work;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
-use ashlar_units::MemberIdx;
+use ashlar_units::{MemberIdx, to_u64};
 use course::{Course, Reach};
 use job::{Job, JobSpec};
 use std::future::Future;
@@ -224,9 +224,16 @@ fn not_recorded(array: &Array) -> Refusal {
     )
 }
 
+/// One for each owner of stripes, but one if a drive rotates: it would seek between them.
+fn regions_side_by_side(local: &LocalArray) -> u64 {
+    let slots = (0..local.array.slots.len()).map(MemberIdx::from_at);
+    let rotates = slots.filter_map(|slot| local.device(slot)).any(|it| it.facts().is_rotational);
+    if rotates { 1 } else { to_u64(local.array.owners()) }
+}
+
 /// Begin a job; it is among the running ones when this returns.
 fn start(local: &Rc<LocalArray>, spec: JobSpec) -> Rc<Job> {
-    let job = Rc::new(Job::new(local, spec));
+    let job = Rc::new(Job::new(&local.array, spec, regions_side_by_side(local)));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
     local.array.jobs.show(job.status());
     let mut fields = job.fields();

@@ -17,7 +17,7 @@
 use super::cell_visits::{Onward, Visitor, visit_all};
 use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
-use super::{spawn, table};
+use super::{regions_side_by_side, spawn, table};
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::{map_writer, record, spare_states};
@@ -99,7 +99,8 @@ fn start(local: &Rc<LocalArray>) -> Rc<Job> {
     let work = Work::MoveCells { strips: StripSet::EMPTY };
     let course = Course { slot: None, reach: Reach::Written };
     let is_paused = listed.is_some_and(|job| job.paused);
-    let job = Rc::new(Job::new(local, JobSpec { is_paused, ..JobSpec::new(work, course) }));
+    let spec = JobSpec { is_paused, ..JobSpec::new(work, course) };
+    let job = Rc::new(Job::new(&local.array, spec, regions_side_by_side(local)));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
     let map = local.array.spare_cells.as_ref().map(|cells| cells.map());
     if let Some((map, at)) = map.and_then(|map| Some((map, map.growth()?))) {

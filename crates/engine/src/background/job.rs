@@ -14,7 +14,6 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::intent::RegionNo;
-use crate::local_array::LocalArray;
 use crate::slot::DeviceEpoch;
 use crate::stripe::work::{StepReport, Work};
 use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
@@ -120,8 +119,8 @@ pub(super) struct Progress {
 }
 
 impl Job {
-    pub(super) fn new(local: &LocalArray, spec: JobSpec) -> Job {
-        let array = &local.array;
+    /// It visits so many regions side by side.
+    pub(super) fn new(array: &Array, spec: JobSpec, regions: u64) -> Job {
         let device_epoch = match spec.work {
             Work::Rebuild { slot } => Some(array.slot(slot).device_epoch()),
             Work::Copy { slot } => Some(array.slot(slot).replacement_device_epoch()),
@@ -138,7 +137,6 @@ impl Job {
         let left = if is_repaired { 0 } else { spec.mismatches };
         let report = StepReport { mismatches: spec.mismatches, left, ..StepReport::default() };
         let (epoch, checkpoint) = (spec.checkpoint.epoch(), spec.checkpoint.number());
-        let regions = regions_side_by_side(local);
         let order = VisitOrder::new(regions, array.intent.stripes_per_region());
         let progress = Progress {
             cursor: order.window_of(checkpoint),
@@ -418,13 +416,6 @@ impl StepReport {
         self.left += other.left;
         self.lost_blocks += other.lost_blocks;
     }
-}
-
-/// One for each owner of stripes, but one if a drive rotates: it would seek between them.
-fn regions_side_by_side(local: &LocalArray) -> u64 {
-    let slots = (0..local.array.slots.len()).map(MemberIdx::from_at);
-    let rotates = slots.filter_map(|slot| local.device(slot)).any(|it| it.facts().is_rotational);
-    if rotates { 1 } else { to_u64(local.array.owners()) }
 }
 
 fn maps(array: &Array, epoch: LayoutEpoch) -> Maps<'_> {

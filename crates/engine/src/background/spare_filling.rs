@@ -16,7 +16,7 @@
 use super::cell_visits::{Onward, Visitor, visit_all};
 use super::course::{Course, Reach};
 use super::job::{Job, JobSpec};
-use super::{notify, spawn, table};
+use super::{notify, regions_side_by_side, spawn, table};
 use crate::canary::{Canary, sings};
 use crate::coordinator::messages::everywhere;
 use crate::coordinator::{record, spare_states};
@@ -208,7 +208,8 @@ fn must_wait(local: &LocalArray, job: Option<&Job>) -> bool {
 fn start(local: &Rc<LocalArray>) -> Rc<Job> {
     let work = Work::FillCells { strips: StripSet::EMPTY };
     let course = Course { slot: None, reach: Reach::Written };
-    let job = Rc::new(Job::new(local, JobSpec::new(work, course)));
+    let regions = regions_side_by_side(local);
+    let job = Rc::new(Job::new(&local.array, JobSpec::new(work, course), regions));
     local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
     local.array.jobs.show(job.status());
     local.array.record(names::JOB_STARTED, job.fields());
