@@ -81,7 +81,7 @@ fn a_lost_member_is_rebuilt_into_spares_and_two_more_may_go() {
 /// Stripes near each other are one worker's, so steps are taken for rows that are not.
 #[test]
 fn every_worker_takes_part_in_a_rebuild_into_spares() {
-    const WORKERS: usize = 8;
+    const WORKERS: usize = 4;
     let mut world = SimWorld::new(929);
     let options = DiskOptions::sized(32 << 20);
     let names = names(two_spares().members);
