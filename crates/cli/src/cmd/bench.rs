@@ -413,7 +413,7 @@ fn via_text(result: &ViaResult) -> String {
     lines.join("\n")
 }
 
-/// Whole microseconds; what took less is not nothing.
+/// A time as it is printed: a read of memory takes less than a microsecond.
 fn microseconds(us: f64) -> String {
     format!("{us:.1} us")
 }
