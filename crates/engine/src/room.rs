@@ -6,8 +6,9 @@
 //!   is put out for it, and new writes of clients wait before they take anything.
 //! - A member that alone has no space goes out like a failed one, but not at once: the others may
 //!   be about to report the same.
-//! - Such a write may leave blocks half old and half new. Until that is put right, reads go to the
-//!   stripe's owner, who has its rows locked.
+//! - Such a write may leave blocks half old and half new. From when its worker knows until that is
+//!   put right, reads go to the stripe's owner, who has its rows locked. A read that is answered
+//!   before has crossed a write under way: it may show pieces of it.
 //! - If the operator does not want to wait any more, the waiting writes end with errors. Still no
 //!   member is put out for them.
 //!

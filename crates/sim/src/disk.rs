@@ -166,6 +166,11 @@ impl SimDisk {
         self.with(|disk| disk.faults.is_silent = true);
     }
 
+    /// Whether nothing completes.
+    pub fn is_silent(&self) -> bool {
+        self.with(|disk| disk.faults.is_silent)
+    }
+
     /// Undoes [`fall_silent`](Self::fall_silent): what it was asked meanwhile completes now, in any
     /// order.
     pub fn speak(&self) {

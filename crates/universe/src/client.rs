@@ -341,6 +341,7 @@ pub(crate) async fn read(
     // What lay in the buffer must not come back as data.
     buffer.fill(POISON);
     let begun = stage.ledger().begin_read();
+    let knew_at_begin = stage.knows_of_half_written();
     let place = stage.place(extent);
     let request = Request { command: Command::Read(buffer), extent: place, fua: false };
     let buffer = match volume.submit(request).await {
@@ -352,7 +353,10 @@ pub(crate) async fn read(
         }
     };
     // Whole units only: a unit may be larger than what was asked for.
-    let observed = stage.ledger().observe(begun, extent, &buffer);
+    let observed = match knew_at_begin && stage.knows_of_half_written() {
+        true => stage.ledger().observe(begun, extent, &buffer),
+        false => stage.ledger().observe_crossing(begun, extent, &buffer),
+    };
     if let Err(wrong) = observed {
         let unit = stage.config().unit_bytes;
         let at = stage.place(Extent::new(wrong.unit * unit, unit)).offset;

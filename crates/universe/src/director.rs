@@ -5,7 +5,7 @@
 //! command is compared with the allowed answers.
 
 use crate::config::Class;
-use crate::drive_slot::{DriveSlots, Trouble, out_of_sync};
+use crate::drive_slot::{DriveSlot, DriveSlots, Trouble, out_of_sync};
 use crate::menu::Act;
 use crate::stage::{Stage, seconds};
 use ashlar_device::{CommandKind, FaultKind};
@@ -99,6 +99,7 @@ impl Director<'_> {
         self.say("no space under any device");
         self.stage.mark("fault.no_room");
         self.drive_slots.all.iter().for_each(|drive_slot| drive_slot.disk.fill_up());
+        self.stage.ledger().set_no_space(true);
         let may_crash = matches!(self.stage.config().class, Class::Crashes | Class::Everything);
         if may_crash && self.random.percent(20) {
             let stop = if self.random.percent(50) { Stop::PowerCut } else { Stop::Kill };
@@ -109,6 +110,7 @@ impl Director<'_> {
             self.stage.mark("array.is_paused");
         }
         self.drive_slots.make_room();
+        self.stage.ledger().set_no_space(false);
         self.say("there is space again");
     }
 
@@ -277,10 +279,14 @@ impl Director<'_> {
             .all
             .iter()
             .filter(|drive_slot| is_meant(drive_slot.slot.or(drive_slot.target_of)));
-        // One that was silent, and speaks by now, would not go on with the others.
-        let drive_slots =
-            drive_slots.filter(|drive_slot| drive_slot.trouble != Some(Trouble::Silent));
-        drive_slots.for_each(|drive_slot| drive_slot.disk.fall_silent());
+        // One that was silent would not go on with the others. If it speaks by now, the others may
+        // be too few to be waited for.
+        let (silent, others): (Vec<&DriveSlot>, Vec<&DriveSlot>) =
+            drive_slots.partition(|drive_slot| drive_slot.trouble == Some(Trouble::Silent));
+        if silent.iter().any(|drive_slot| !drive_slot.disk.is_silent()) {
+            return;
+        }
+        others.iter().for_each(|drive_slot| drive_slot.disk.fall_silent());
         let magnitude = 8 + self.random.below(9);
         let time = Duration::from_millis(self.random.below(1 << magnitude));
         self.say(&format!("all (or else {group:?}): {is_all}, stand still for {time:?}"));

@@ -121,6 +121,8 @@ pub struct Ledger {
     writes: u64,
     /// A device fails writes in this life.
     writes_fail: bool,
+    /// Until then devices had no space; [`NEVER`]: they have none.
+    no_space_until: u64,
     /// Stripes that the log may call in doubt at the next start, counted in the window.
     maybe_in_doubt: BTreeSet<usize>,
     /// Units with a change that was not flushed when the host stopped, since the last start that
@@ -173,6 +175,7 @@ impl Ledger {
             now: 0,
             writes: 0,
             writes_fail: false,
+            no_space_until: 0,
             maybe_in_doubt: BTreeSet::new(),
             unflushed: BTreeSet::new(),
             readers: Vec::new(),
@@ -186,6 +189,11 @@ impl Ledger {
     /// was not answered.
     pub fn writes_may_fail(&mut self) {
         self.writes_fail = true;
+    }
+
+    /// Devices have no space from now on, or have some again: see [`Self::observe_crossing`].
+    pub fn set_no_space(&mut self, has_none: bool) {
+        self.no_space_until = if has_none { NEVER } else { self.tick() };
     }
 
     /// A moment of its own.
@@ -324,6 +332,7 @@ impl Ledger {
     pub fn crashed(&mut self, crash: Crash, was_rebuilt: bool) {
         let now = self.tick();
         self.writes_fail = false;
+        self.no_space_until = 0;
         self.readers.clear();
         for (unit, states) in self.units.iter_mut().enumerate() {
             for state in states.iter_mut().filter(|state| state.is_relaxed_if_whole) {
@@ -355,6 +364,31 @@ impl Ledger {
     /// # Errors
     /// The first unit that is wrong.
     pub fn observe(&mut self, begun: u64, extent: Extent, bytes: &[u8]) -> Result<(), Box<Wrong>> {
+        self.observe_unless_crossed(begun, extent, bytes, self.writes_fail)
+    }
+
+    /// As [`Self::observe`], of a read while the engine knew of no write without space. One may
+    /// have begun all the same: what its device had written by then may be there in pieces.
+    ///
+    /// # Errors
+    /// The first unit that is wrong.
+    pub fn observe_crossing(
+        &mut self,
+        begun: u64,
+        extent: Extent,
+        bytes: &[u8],
+    ) -> Result<(), Box<Wrong>> {
+        let may_cross = self.writes_fail || begun < self.no_space_until;
+        self.observe_unless_crossed(begun, extent, bytes, may_cross)
+    }
+
+    fn observe_unless_crossed(
+        &mut self,
+        begun: u64,
+        extent: Extent,
+        bytes: &[u8],
+        may_cross: bool,
+    ) -> Result<(), Box<Wrong>> {
         let now = self.tick();
         self.end_read(begun);
         let size = to_usize(self.unit_bytes);
@@ -382,7 +416,7 @@ impl Ledger {
                     self.keep_found(unit, *newest, part);
                     self.settle(unit, &shown, (begun, now));
                 }
-                None if self.writes_fail && uncertain::is_crossed(states, seen, begun) => {}
+                None if may_cross && uncertain::is_crossed(states, seen, begun) => {}
                 None => return Err(Box::new(self.wrong(unit, begun, part))),
             }
         }

@@ -146,6 +146,11 @@ impl Stage {
         lock(&self.0.array).clone()
     }
 
+    /// Whether the engine knows of writes that met no space, and may lie half written.
+    pub(crate) fn knows_of_half_written(&self) -> bool {
+        lock(&self.0.array).as_ref().is_some_and(|array| array.has_half_written())
+    }
+
     /// Growths that operators have begun.
     pub(crate) fn growths(&self) -> usize {
         self.0.growths.load(Ordering::Relaxed)

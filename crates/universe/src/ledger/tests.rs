@@ -212,6 +212,27 @@ fn a_read_that_crossed_a_failing_write_may_show_pieces_of_it_and_a_later_one_not
     assert!(ledger.observe(begun, block, &torn).is_err());
 }
 
+/// Seed 6902 of the universes: a device tears a write that meets no space, and a read ends before
+/// the write's worker knows.
+#[test]
+fn a_read_that_crossed_a_write_without_space_may_show_pieces_unless_the_engine_knew() {
+    let mut ledger = Ledger::new(1, 4096, Payload::Tags, None);
+    let block = Extent { offset: 0, bytes: 4096 };
+    ledger.set_no_space(true);
+    let write = ledger.begin(Change::Write, block, 1);
+    let mut torn = vec![0; 4096];
+    content::fill(Payload::Tags, 0, write.id, &mut torn);
+    torn[512..].fill(0);
+    let begun = ledger.begin_read();
+    assert!(ledger.clone().observe(begun, block, &torn).is_err(), "it was to wait");
+    assert!(ledger.clone().observe_crossing(begun, block, &torn).is_ok());
+    ledger.set_no_space(false);
+    assert!(ledger.clone().observe_crossing(begun, block, &torn).is_ok());
+    ledger.readers.clear();
+    let begun = ledger.begin_read();
+    assert!(ledger.observe_crossing(begun, block, &torn).is_err(), "there was space");
+}
+
 #[test]
 fn a_kill_loses_nothing_that_was_answered_and_a_power_cut_after_it_may() {
     const KILL: Crash = Crash::Kill { discards_stay: false };
