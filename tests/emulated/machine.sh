@@ -8,17 +8,19 @@ export LC_ALL=C.UTF-8 SYSTEMD_COLORS=0 STEP
 UNITS=(ashlar)
 CUT=
 
-failed() { # failed WORDS...: all that may tell why; the machine is switched off
+failed() { # failed WORDS...: all that may tell why, what tells most at the end; the machine is switched off
   trap - ERR
   set +e
-  echo "STEP $STEP FAILED: $*"
   systemctl --no-pager --lines=0 status "${UNITS[@]}"
   systemctl --no-pager list-jobs
-  journalctl --no-pager -b -o short-monotonic "${UNITS[@]/#/--unit=}" | tail -60
   timeout 20 ashlar status --members
   ls -l /dev/ashlar /dev/disk/by-id
   findmnt
-  dmesg | tail -30
+  timeout 20 ashlar events | tail -15
+  # Of many errors in a row the first one tells.
+  dmesg | tail -60 | head -25
+  journalctl --no-pager -b -o short-monotonic "${UNITS[@]/#/--unit=}" | tail -25
+  echo "STEP $STEP FAILED: $*"
   sync
   poweroff -ff
 }
