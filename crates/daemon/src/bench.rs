@@ -30,6 +30,7 @@ use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig, Refusal};
 use ashlar_layout::{DeclusteredShape, Level, Shape};
+use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::affinity;
 use ashlar_units::{MemberIdx, to_u64};
 use ashlar_volume::VolumeError;
@@ -177,6 +178,7 @@ fn on_own_engine<T>(
 struct Home {
     runtime: tokio::runtime::Runtime,
     hollow: Arc<HollowOpener>,
+    paths: PathOpener,
     opener: Arc<dyn Opener>,
 }
 
@@ -191,15 +193,16 @@ impl Home {
             .build()
             .map_err(|error| system_fault("no resources for an event loop", &error))?;
         let hollow = Arc::new(HollowOpener::new());
+        let paths = PathOpener::new();
         let opener: Arc<dyn Opener> = match &spec.members {
             Members::Null => Arc::<HollowOpener>::clone(&hollow),
-            Members::Memory | Members::Devices(_) => Arc::new(PathOpener::new()),
+            Members::Memory | Members::Devices(_) => Arc::new(paths.clone()),
         };
         let opener = match spec.times {
             Some(times) => Arc::new(LateOpener::new(opener, times)),
             None => opener,
         };
-        Ok(Home { runtime, hollow, opener })
+        Ok(Home { runtime, hollow, paths, opener })
     }
 
     /// An engine for as long as `act` runs. Arrays that run then are left as after a crash.
@@ -229,7 +232,17 @@ impl Home {
     async fn start_new(&self, engine: &Engine, spec: &BenchSpec) -> Result<(), ApiError> {
         let created = engine.create(create_spec(spec)).await.map_err(convert::refusal)?;
         self.hollow.forget_from(created.data_offset);
+        if convert::policy(spec.policy, spec.level) == ConsistencyPolicy::Log {
+            self.take_memory(spec, created.data_offset);
+        }
         start(engine, spec).await
+    }
+
+    /// Members in memory have that of their log from the start. It would else come with the first
+    /// pass through the log, and be measured: in virtual machines it is slow.
+    fn take_memory(&self, spec: &BenchSpec, bytes: u64) {
+        let of_paths = (0..spec.member_count).filter_map(|at| self.paths.memory(&format!("m{at}")));
+        of_paths.chain(self.hollow.kept()).for_each(|device| device.take_memory(bytes));
     }
 }
 

@@ -58,6 +58,19 @@ impl MemDevice {
         to_u64(used) * to_u64(PAGE_BYTES)
     }
 
+    /// Takes the memory of its first `bytes` bytes now; what they hold stays.
+    pub fn take_memory(&self, bytes: u64) {
+        let bytes = to_usize(bytes.min(self.0.facts.size_bytes));
+        for part in parts(0, bytes) {
+            let mut page = exclusive(&self.0.pages[part.page]);
+            let page = page.get_or_insert_with(|| self.0.new_page());
+            // The kernel gives memory with the first write.
+            for byte in page.iter_mut().step_by(4096) {
+                *byte = std::hint::black_box(*byte);
+            }
+        }
+    }
+
     /// Fills `target` with what is at `offset`, without a worker.
     ///
     /// # Panics

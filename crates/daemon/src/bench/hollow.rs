@@ -34,6 +34,11 @@ impl HollowOpener {
     pub fn forget_from(&self, offset: u64) {
         self.head_bytes.store(offset, Ordering::Relaxed);
     }
+
+    /// What keeps the ends of all that were opened.
+    pub fn kept(&self) -> Vec<MemDevice> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
 }
 
 impl Opener for HollowOpener {

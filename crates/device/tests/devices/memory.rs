@@ -29,6 +29,19 @@ fn memory_reads_what_was_written_across_pages() {
 }
 
 #[test]
+fn memory_that_is_taken_at_once_keeps_what_it_holds() {
+    let memory = MemDevice::new("mem:a", MIB);
+    memory.poke(100, b"held");
+    memory.take_memory(130 * 1024);
+    assert_eq!(memory.used_bytes(), 192 * 1024);
+    memory.take_memory(u64::MAX);
+    assert_eq!(memory.used_bytes(), MIB);
+    let mut held = [1; 6];
+    memory.peek(99, &mut held);
+    assert_eq!(&held, b"\0held\0");
+}
+
+#[test]
 fn memory_never_written_reads_zeros_and_takes_no_memory() {
     run(async |handle, supply| {
         let memory = MemDevice::new("mem:a", 1 << 34);
