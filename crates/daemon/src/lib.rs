@@ -73,6 +73,7 @@ mod repeats;
 mod scrape;
 mod seats;
 pub mod serve;
+mod system_program;
 pub mod udev;
 mod unit;
 mod waits;

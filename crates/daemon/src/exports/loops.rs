@@ -5,10 +5,10 @@
 
 use super::mounts::Mount;
 use crate::aside::aside;
+use crate::system_program::command;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// Where block devices are listed.
@@ -63,9 +63,8 @@ fn take_size(device: &str) -> io::Result<()> {
 /// What util-linux's losetup says, or that it is not here.
 pub fn set_up(file: &str, sector_bytes: u32) -> io::Result<String> {
     let sector_bytes = sector_bytes.to_string();
-    let output = Command::new("losetup")
+    let output = command("losetup")
         .args(["--find", "--show", "--direct-io=on", "--sector-size", &sector_bytes, file])
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
         .map_err(|error| {
             io::Error::other(format!("losetup (package util-linux) cannot be run: {error}"))
@@ -86,10 +85,7 @@ fn let_go(device: &str) -> io::Result<()> {
 }
 
 fn losetup(arguments: &[&str]) -> io::Result<()> {
-    let output = Command::new("losetup")
-        .args(arguments)
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .output()?;
+    let output = command("losetup").args(arguments).output()?;
     if output.status.success() {
         return Ok(());
     }

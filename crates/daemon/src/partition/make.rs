@@ -8,6 +8,7 @@
 use super::{EDGE_BYTES, TYPE, check, drive, partition_bytes, refused, table};
 use crate::erase::HeldDevice;
 use crate::look::{self, Label};
+use crate::system_program::command;
 use crate::udev;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Access, FileDevice};
@@ -19,8 +20,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where administrators' programs are.
-const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// How often to look for the partition's node, and how long to wait between.
 const LOOKS: u32 = 50;
 const POLL: Duration = Duration::from_millis(100);
@@ -236,15 +235,14 @@ fn by_its_link(made: &Made) -> String {
 }
 
 fn sfdisk() -> Command {
-    let mut sfdisk = Command::new("sfdisk");
-    sfdisk.env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut sfdisk = command("sfdisk");
+    sfdisk.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::piped());
     sfdisk
 }
 
 /// Tell the kernel of partitions. It may know already. What the program said.
 fn partx(action: &str, path: &str) -> String {
-    let mut partx = Command::new("partx");
-    let told = partx.env("PATH", PATH).env("LC_ALL", "C").args([action, path]).output();
+    let told = command("partx").env("LC_ALL", "C").args([action, path]).output();
     match told {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => format!("partx cannot be run: {error}"),

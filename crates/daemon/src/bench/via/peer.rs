@@ -10,6 +10,7 @@ use super::load::Asked;
 use super::nbd::Nbd;
 use super::vhost::Vhost;
 use super::{Client, Via};
+use crate::system_program::command;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,6 @@ const START_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 /// A file system in memory.
 const TMPFS: &str = "/dev/shm";
-/// Where programs of the system are.
-const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A peer, with what it needs to be there.
 pub(super) struct OtherExporter {
@@ -49,7 +48,7 @@ pub(super) fn peers(via: Via, asked: &Asked, folder: &Folder) -> Vec<OtherExport
 
 fn nbdkit(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
     let socket = folder.path("nbdkit.sock");
-    let mut command = Command::new("nbdkit");
+    let mut command = command("nbdkit");
     command.arg("--foreground").arg("--unix").arg(&socket);
     command.args(["memory", &asked.span_bytes.to_string()]);
     socket_peer("nbdkit memory", command, || Ok(Box::new(Nbd::connect(&socket, "")?)))
@@ -57,7 +56,7 @@ fn nbdkit(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
 
 fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
     let socket = folder.path("qemu-nbd.sock");
-    let mut command = Command::new("qemu-nbd");
+    let mut command = command("qemu-nbd");
     command.args(["--persistent", "--export-name", "", "--socket"]).arg(&socket);
     let image = format!("driver=null-co,size={},read-zeroes=off", asked.span_bytes);
     command.args(["--image-opts", &image]);
@@ -78,7 +77,7 @@ fn qemu_vhost_file(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> 
 }
 
 fn qemu_vhost(name: &'static str, disk: &str, socket: &Path) -> io::Result<OtherExporter> {
-    let mut command = Command::new("qemu-storage-daemon");
+    let mut command = command("qemu-storage-daemon");
     let export = "type=vhost-user-blk,id=export,node-name=disk,writable=on,addr.type=unix";
     command.arg("--blockdev").arg(format!("{disk},node-name=disk"));
     command.arg("--export").arg(format!("{export},addr.path={}", socket.display()));
@@ -91,7 +90,7 @@ fn socket_peer(
     mut command: Command,
     connect: impl Fn() -> io::Result<Box<dyn Client>>,
 ) -> io::Result<OtherExporter> {
-    command.env("PATH", PATH).stderr(std::process::Stdio::null());
+    command.stderr(std::process::Stdio::null());
     let mut process = Process::start(&mut command)?;
     let end = Instant::now() + START_MAX;
     loop {
@@ -143,7 +142,7 @@ impl Loop {
     /// Over a file that is there, with direct I/O.
     pub(super) fn over(file: &Path) -> io::Result<Loop> {
         let options = ["--find", "--show", "--direct-io=on", "--sector-size", "4096"];
-        let output = Command::new("losetup").env("PATH", PATH).args(options).arg(file).output()?;
+        let output = command("losetup").args(options).arg(file).output()?;
         if !output.status.success() {
             let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(io::Error::other(told));
@@ -160,7 +159,6 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let mut losetup = Command::new("losetup");
-        let _kept = losetup.env("PATH", PATH).arg("--detach").arg(&self.device).output();
+        let _kept = command("losetup").arg("--detach").arg(&self.device).output();
     }
 }
