@@ -201,6 +201,32 @@ fn a_loop_device_that_nobody_uses_outlives_a_killed_daemon_and_is_detached_by_it
     assert!(!loop_is_there(&world, &device));
 }
 
+/// The kernel copies requests into the daemon's memory while it is being killed.
+#[test]
+fn a_daemon_that_is_killed_at_the_first_writes_after_an_attach_costs_nobody_an_error() {
+    let test = "a_daemon_that_is_killed_at_the_first_writes_after_an_attach_costs_nobody_an_error";
+    let Some(InUse { mut world, file, .. }) = in_use(test) else { return };
+    drop(file);
+    world.ok(&["detach", "tank0"]);
+    for round in 0..20 {
+        let device = world.ok(&["attach", "--via", "loop", "tank0"]).trim().to_owned();
+        let write = |at: u32| {
+            let (to, seek) = (format!("of={device}"), format!("seek={}", 5 * at));
+            let rest = ["if=/dev/zero", "bs=1M", "count=4", "oflag=direct"];
+            began(Command::new("timeout").args(["60", "dd", &to, &seek]).args(rest))
+        };
+        let writers: Vec<Child> = (0..4).map(write).collect();
+        std::thread::sleep(Duration::from_millis(round % 8));
+        world.kill();
+        world.start(&MEMBERS);
+        for mut writer in writers {
+            let end = writer.wait().expect("our own child");
+            assert!(end.success(), "round {round}: a write failed or hangs ({end})");
+        }
+        world.ok(&["detach", "tank0"]);
+    }
+}
+
 /// Whether a thread of the daemon waits for a file system in user space.
 fn waits_for_a_file_system(world: &World) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", world.id())).expect("it runs");

@@ -346,6 +346,10 @@ impl LogRing {
             payload().map(|piece| &piece.bytes[..]),
         );
         let place = ring.place(to_u64(bytes), promised, newest_update, settled_below);
+        if place.gives_back {
+            // Nothing is settled by this, so nobody else would tell who waits for it.
+            self.common.changed.notify_all();
+        }
         let counts = self.common.counts();
         counts.log_batches.add(1);
         counts.log_bytes.add(to_u64(bytes));

@@ -54,6 +54,8 @@ pub(super) struct Place {
     pub(super) number: u64,
     /// Bytes from the log ring's start.
     pub(super) offset: u64,
+    /// It takes less than was promised: the rest can be promised to others now.
+    pub(super) gives_back: bool,
 }
 
 impl RingSpace {
@@ -159,7 +161,7 @@ impl RingSpace {
         self.announced = self.announced.max(settled_below);
         let bytes = wasted + bytes;
         self.batches.push_back(Placed { bytes, newest_update, settled_below, is_whole: false });
-        Place { number, offset }
+        Place { number, offset, gives_back: bytes < promised }
     }
 
     /// The batch is whole on the device. True if that freed space.
@@ -217,6 +219,16 @@ mod tests {
         assert!(ring.set_whole(notice.number));
         assert!(ring.can_promise(8 * BLOCK));
         assert!(!ring.wants_notice(4) && ring.oldest() == Some(4));
+    }
+
+    #[test]
+    fn what_a_batch_of_several_records_does_not_need_comes_back_at_once() {
+        let mut ring = RingSpace::new(32 * BLOCK, 4 * BLOCK);
+        (0..6).for_each(|_| ring.promise(4 * BLOCK));
+        assert!(!ring.can_promise(4 * BLOCK));
+        assert!(ring.place(19 * BLOCK, 24 * BLOCK, 6, 1).gives_back);
+        assert!(ring.can_promise(4 * BLOCK), "although nothing is settled, or whole");
+        assert!(!put(&mut ring, 4 * BLOCK, 7, 1).gives_back);
     }
 
     #[test]

@@ -11,11 +11,12 @@
 //! coordinator takes their members out if need be, under its gate, whose holders wait for devices
 //! alone. Their writes in place wait for devices. So they end.
 //!
-//! Then settling can pass them. It needs a flush by the coordinator, which means devices and the
-//! gate again. It also needs a batch on each device that is short of space, and the ring keeps room
-//! for that. It needs no row lock, no scratch buffer and no place in the line. So space comes back,
-//! and the first in line gets it. If settling fails (the array is lost), all waiting updates get an
-//! error.
+//! What their batches do not need of what was promised comes back at once, and the first in line is
+//! told. Then settling can pass them. It needs a flush by the coordinator, which means devices and
+//! the gate again. It also needs a batch on each device that is short of space, and the ring keeps
+//! room for that. It needs no row lock, no scratch buffer and no place in the line. So space comes
+//! back, and the first in line gets it. If settling fails (the array is lost), all waiting updates
+//! get an error.
 //!
 //! A ring cannot pass its oldest failed batch. If a record's batch fails, the update puts the
 //! device out. A batch without records belongs to no update. So an update that waits for space on a
