@@ -263,12 +263,6 @@ impl Array {
         (waiting != 0).then(|| Pause { slots: self.room.full(), waiting })
     }
 
-    /// Whether blocks on members may be half written, for a write met no room: reads wait then for
-    /// the stripe's owner.
-    pub fn has_half_written(&self) -> bool {
-        self.room.has_torn()
-    }
-
     /// Whether blocks have checksums.
     pub fn keeps_checksums(&self) -> bool {
         self.checksums.is_some()

@@ -96,6 +96,14 @@ impl Drop for Patience<'_> {
     }
 }
 
+impl Array {
+    /// Whether blocks on members may be half written, for a write met no room: reads wait then for
+    /// the stripe's owner.
+    pub fn has_half_written(&self) -> bool {
+        self.room.has_torn()
+    }
+}
+
 /// Whether some stripe of the member lacks more than it can do without, full members included.
 fn is_short(array: &Array, member: MemberIdx) -> bool {
     let lacks = |other| array.slot(other).state() != SlotState::InSync || array.room.is_full(other);
