@@ -158,8 +158,8 @@ pub fn new_payload() -> BufMut {
 /// Memory that is there before the kernel copies a request into it. While a process is being
 /// killed, the kernel gives it no new pages: a request that is copied then would end with EIO
 /// instead of waiting for the next daemon (`fuse_copy_fill`, `get_user_pages`).
-/// After a fork of this process each page would have to be given anew: its users start children
-/// without one.
+/// A fork of this process would make the kernel give each page anew. So whoever serves starts its
+/// children by `posix_spawn`.
 fn resident(bytes: usize) -> BufMut {
     let mut memory = BufMut::zeroed(bytes);
     for page in memory.chunks_mut(PAGE_BYTES) {
