@@ -21,8 +21,8 @@ use crate::member::{SlotEvent, SlotState};
 use crate::metrics::{
     ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounts, MemberTally, StageLatencies,
 };
-use crate::room::{Pause, Room};
-use crate::slot::{DeviceEpoch, Slot};
+use crate::room::Room;
+use crate::slot::{DeviceEpoch, Slot, SlotCounts};
 use crate::spare::SparePools;
 use crate::spare_cells::{SpareCells, Spot};
 use crate::watch::silence::Silence;
@@ -32,7 +32,7 @@ use ashlar_layout::{Geometry, LayoutEpoch, Place, Stripe, StripeId, StripeView};
 use ashlar_ondisk::{ArrayName, JobRecord, Superblock};
 use ashlar_units::{MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
@@ -92,8 +92,7 @@ pub struct Array {
     /// One set for each worker.
     pub(crate) counters: Box<[Arc<LocalCounters>]>,
     pub(crate) coordinator: usize,
-    failing_slots: AtomicUsize,
-    missing_slots: AtomicUsize,
+    slot_counts: SlotCounts,
     is_read_only: AtomicBool,
     is_stopping: AtomicBool,
     /// Another process goes on with it: what this one has not done it does not answer.
@@ -198,8 +197,7 @@ impl Array {
             spare_pools: pools_of(parts.spare_pools),
             jobs: crate::background::board::JobBoard::default(),
             coordinator,
-            failing_slots: AtomicUsize::new(0),
-            missing_slots: AtomicUsize::new(0),
+            slot_counts: SlotCounts::default(),
             is_read_only: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             is_handed_over: AtomicBool::new(false),
@@ -255,12 +253,6 @@ impl Array {
     /// Regions whose parity is not trusted: a resync has not been there yet.
     pub fn unsynced_regions(&self) -> usize {
         self.intent.unsynced_count()
-    }
-
-    /// Members without room for writes, if writes wait for that, and how many of them do.
-    pub fn pause(&self) -> Option<Pause> {
-        let waiting = self.room.waiting();
-        (waiting != 0).then(|| Pause { slots: self.room.full(), waiting })
     }
 
     /// Whether blocks have checksums.
@@ -332,22 +324,28 @@ impl Array {
     /// Put a slot into `state`. Called by the coordinator, and by any worker for `Failing`.
     pub(crate) fn set_slot_state(&self, member: MemberIdx, state: SlotState) {
         self.slot(member).set_state(state);
-        let count = |wanted: fn(SlotState) -> bool| {
-            self.slots.iter().filter(|slot| wanted(slot.state())).count()
-        };
-        self.failing_slots.store(count(|s| s == SlotState::Failing), Ordering::Release);
-        self.missing_slots.store(count(|s| s != SlotState::InSync), Ordering::Release);
+        self.slot_counts.count(&self.slots);
     }
 
-    /// Whether some slot is out without the others saying so yet: no write may be acknowledged that
-    /// left it out.
+    /// Whether some slot is out, or a device that was to replace it gone, without all others saying
+    /// so yet: no write may be acknowledged that left it out.
     pub(crate) fn has_failing_slots(&self) -> bool {
-        self.failing_slots.load(Ordering::Acquire) != 0
+        self.slot_counts.has_failing()
+    }
+
+    /// Coordinator only: some member in service lacks the newest superblock, or none does.
+    pub(crate) fn set_owes_superblock(&self, owes: bool) {
+        self.slot_counts.set_owes_superblock(owes, &self.slots);
+    }
+
+    /// Coordinator only.
+    pub(crate) fn owes_superblock(&self) -> bool {
+        self.slot_counts.owes_superblock()
     }
 
     /// Slots that are not in sync.
     pub(crate) fn missing_slots(&self) -> usize {
-        self.missing_slots.load(Ordering::Acquire)
+        self.slot_counts.missing()
     }
 
     /// The geometry of a stripe, and its code.

@@ -45,10 +45,13 @@ pub(crate) async fn take_out_failed(
     local: &Rc<LocalArray>,
     failed: FailedMembers,
 ) -> Result<(), VolumeErrorKind> {
+    let mut result = Ok(());
+    // All of them, whatever becomes of the first.
     for (device, fault) in failed {
         let out = coordinator::take_out_holder(local, device, fault.to_string());
-        out.await.map_err(|_| kind_of(fault))?;
+        result = result.and(out.await.map_err(|_| kind_of(fault)));
     }
+    result?;
     if local.array.has_failing_slots() {
         coordinator::all_recorded(local).await.map_err(|_| VolumeErrorKind::Io)?;
     }

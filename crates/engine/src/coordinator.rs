@@ -97,15 +97,28 @@ pub(crate) fn take_out_soon(local: &Rc<LocalArray>, device: MemberDevice, why: S
     });
 }
 
-/// Wait until no member is out without the others saying so.
+/// Wait until no member is out without all others saying so.
 ///
 /// # Errors
-/// [`ArrayLost`] if the array is gone.
+/// [`ArrayLost`] if they cannot say it: what left that member out is not to be answered.
 pub(crate) async fn all_recorded(local: &Rc<LocalArray>) -> Result<(), ArrayLost> {
     let recorded = on_coordinator(local, async |local: Rc<LocalArray>| {
         let _gate = local.coordinator().gate.acquire().await;
+        record_all(&local).await
     });
-    recorded.await.ok_or(ArrayLost)
+    recorded.await.unwrap_or(Err(ArrayLost))
+}
+
+async fn record_all(local: &Rc<LocalArray>) -> Result<(), ArrayLost> {
+    for member in (0..local.array.slots.len()).map(MemberIdx::from_at) {
+        if local.array.slot(member).state() == SlotState::Failing {
+            take_out_alone(local, member, "it failed").await?;
+        }
+    }
+    match local.array.owes_superblock() {
+        true => record::update(local, |_| {}).await,
+        false => Ok(()),
+    }
 }
 
 /// A write ended halfway, or its records did, and no member could be put out for it: the next start
@@ -164,7 +177,11 @@ pub(crate) async fn take_out_alone(
     let says_out =
         record::says_out(&local.coordinator().superblock.borrow(), member, has_replacement);
     if state == SlotState::Failing && says_out {
-        // It failed while the superblocks were being written, and they say so already.
+        // It failed while the superblocks were being written: they say so already, unless that was
+        // cut off.
+        if array.owes_superblock() {
+            record::update(local, |_| {}).await?;
+        }
         finish_taking_out(local, member).await;
         return Ok(());
     }

@@ -156,6 +156,44 @@ impl Slot {
     }
 }
 
+/// How many slots of an array are not in service, for questions that every write asks.
+#[derive(Default)]
+pub(crate) struct SlotCounts {
+    /// Slots whose members fail; one more while a member in service lacks the newest superblock.
+    failing: AtomicUsize,
+    missing: AtomicUsize,
+    owes_superblock: AtomicBool,
+}
+
+impl SlotCounts {
+    pub(crate) fn count(&self, slots: &[Slot]) {
+        let count = |wanted: fn(SlotState) -> bool| {
+            slots.iter().filter(|slot| wanted(slot.state())).count()
+        };
+        let owed = usize::from(self.owes_superblock());
+        self.failing.store(owed + count(|s| s == SlotState::Failing), Ordering::Release);
+        self.missing.store(count(|s| s != SlotState::InSync), Ordering::Release);
+    }
+
+    pub(crate) fn set_owes_superblock(&self, owes: bool, slots: &[Slot]) {
+        if self.owes_superblock.swap(owes, Ordering::AcqRel) != owes {
+            self.count(slots);
+        }
+    }
+
+    pub(crate) fn owes_superblock(&self) -> bool {
+        self.owes_superblock.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn has_failing(&self) -> bool {
+        self.failing.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn missing(&self) -> usize {
+        self.missing.load(Ordering::Acquire)
+    }
+}
+
 /// One of the successive devices of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct MemberDevice {

@@ -3,7 +3,8 @@
 //! What must stay true: copies 0 and 2 are written and flushed on every member before copies 1 and
 //! 3 are touched, so a crash leaves each member with a whole pair. If a member cannot take the
 //! update, the next generation puts it out, and the others take that one. A generation is never
-//! used twice.
+//! used twice. An update that a member in service lacks is owed (`Array::owes_superblock`): no write
+//! is answered until a later one is on all of them, for members it puts out are out nowhere else.
 
 use super::writes::DeviceWrites;
 use super::{changed_beneath, drives, proof};
@@ -88,6 +89,7 @@ pub(crate) async fn write_again(
     let _gate = local.coordinator().gate.acquire().await;
     let result = write_until_taken(local, &mut found).await;
     local.coordinator().set_superblock(found);
+    local.array.set_owes_superblock(result.is_err());
     if result.is_ok() {
         drives::keep(local).await;
     }
@@ -113,6 +115,7 @@ async fn taken(
     result: Result<(), ArrayLost>,
 ) -> Result<(), ArrayLost> {
     *local.coordinator().superblock.borrow_mut() = next;
+    local.array.set_owes_superblock(result.is_err() && !sings(Canary::UpdateCutOffTrusted));
     // Recorded or not: a slot that is out has an entry before another device comes into it.
     local.array.follow_spares(&local.coordinator().superblock.borrow(), result.is_ok());
     if result.is_ok() {
@@ -134,40 +137,54 @@ async fn write_until_taken(local: &Rc<LocalArray>, next: &mut Superblock) -> Res
             return Err(ArrayLost);
         }
         next.generation += 1;
+        let mut result = Ok(());
         for (target, fault) in failed {
-            let why = format!("its superblock could not be written: {fault}");
-            if target.is_replacement {
-                drop_joining_device(next, target.slot);
-                super::detach_replacement(local, target.slot);
-                let fields = vec![
-                    ("slot", target.slot.to_string()),
-                    ("role", "replacement".to_owned()),
-                    ("reason", why),
-                    ("path", target.device.facts().path.clone()),
-                ];
-                array.record(names::MEMBER_FAILED, fields);
-                continue;
-            }
-            let device_epoch = array.slot(target.slot).device_epoch();
-            let device = MemberDevice { member: target.slot, device_epoch };
-            let why = local.coordinator().silences.reason(device, &why);
-            let path = target.device.facts().path.clone();
-            let mut fields =
-                vec![("slot", target.slot.to_string()), ("reason", why), ("path", path)];
-            fields.extend(role_of(next, target.slot));
-            if array.is_needed(target.slot) {
-                array.set_fails(target.slot);
-                array.record(names::ARRAY_FAILED, fields);
-                return Err(ArrayLost);
-            }
-            let state = array.slot(target.slot).state();
-            let failing = state.next(SlotEvent::Fault).expect("any state can fail");
-            array.set_slot_state(target.slot, failing);
-            hand_over(next, target.slot);
-            array.record(names::MEMBER_FAILED, fields);
-            finish_taking_out_later(local, target.slot);
+            result = result.and(put_out(local, next, &target, fault));
         }
+        result?;
     }
+}
+
+/// A device could not take the update: the next one is to put it out.
+///
+/// # Errors
+/// [`ArrayLost`] if its group cannot do without it.
+fn put_out(
+    local: &Rc<LocalArray>,
+    next: &mut Superblock,
+    target: &SuperblockTarget,
+    fault: Fault,
+) -> Result<(), ArrayLost> {
+    let (array, slot) = (&local.array, target.slot);
+    let why = format!("its superblock could not be written: {fault}");
+    let path = target.device.facts().path.clone();
+    if target.is_replacement {
+        drop_joining_device(next, slot);
+        super::detach_replacement(local, slot);
+        let fields = vec![
+            ("slot", slot.to_string()),
+            ("role", "replacement".to_owned()),
+            ("reason", why),
+            ("path", path),
+        ];
+        array.record(names::MEMBER_FAILED, fields);
+        return Ok(());
+    }
+    let device = MemberDevice { member: slot, device_epoch: array.slot(slot).device_epoch() };
+    let why = local.coordinator().silences.reason(device, &why);
+    let mut fields = vec![("slot", slot.to_string()), ("reason", why), ("path", path)];
+    fields.extend(role_of(next, slot));
+    if array.is_needed(slot) {
+        array.set_fails(slot);
+        array.record(names::ARRAY_FAILED, fields);
+        return Err(ArrayLost);
+    }
+    let failing = array.slot(slot).state().next(SlotEvent::Fault).expect("any state can fail");
+    array.set_slot_state(slot, failing);
+    hand_over(next, slot);
+    array.record(names::MEMBER_FAILED, fields);
+    finish_taking_out_later(local, slot);
+    Ok(())
 }
 
 /// The update that is being written will say that the slot is out: finish that once the gate is
@@ -177,7 +194,8 @@ fn finish_taking_out_later(local: &Rc<LocalArray>, member: MemberIdx) {
     let handle = local.worker.handle.clone();
     handle.spawn(async move {
         let _gate = local.coordinator().gate.acquire().await;
-        if local.array.slot(member).state() == SlotState::Failing {
+        let is_failing = local.array.slot(member).state() == SlotState::Failing;
+        if is_failing && !local.array.owes_superblock() {
             super::finish_taking_out(&local, member).await;
         }
     });

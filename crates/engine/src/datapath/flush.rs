@@ -10,6 +10,7 @@
 //! flush. Other writes (first writes, trims, whole stripes on a healthy array) are counted in
 //! `caches.rs`. If a round has covered all that was counted, there is nothing to do.
 
+use crate::coordinator;
 use crate::coordinator::messages::on_coordinator;
 use crate::coordinator::{map_writer, proof};
 use crate::local_array::LocalArray;
@@ -28,6 +29,10 @@ pub(crate) async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind>
     let flushed =
         on_coordinator(local, async |local: Rc<LocalArray>| map_writer::flush(&local).await).await;
     flushed.unwrap_or(Err(VolumeErrorKind::Stopped))?;
+    if local.array.has_failing_slots() {
+        // It was not flushed: no start may find it in service.
+        coordinator::all_recorded(local).await.map_err(|_| VolumeErrorKind::Io)?;
+    }
     proof::ask_for(local);
     Ok(())
 }

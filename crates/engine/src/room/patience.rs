@@ -4,6 +4,7 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::member::SlotState;
+use crate::room::Pause;
 use ashlar_device::{Fault, FaultKind};
 use ashlar_ring::{Handle, within};
 use ashlar_units::{MemberIdx, Nanos};
@@ -97,6 +98,12 @@ impl Drop for Patience<'_> {
 }
 
 impl Array {
+    /// Members without room for writes, if writes wait for that, and how many of them do.
+    pub fn pause(&self) -> Option<Pause> {
+        let waiting = self.room.waiting();
+        (waiting != 0).then(|| Pause { slots: self.room.full(), waiting })
+    }
+
     /// Whether blocks on members may be half written, for a write met no room: reads wait then for
     /// the stripe's owner.
     pub fn has_half_written(&self) -> bool {

@@ -58,4 +58,5 @@ mod slow;
 mod spares;
 mod streams;
 mod successors;
+mod together;
 mod trims;
