@@ -157,6 +157,18 @@ impl SpareCells {
         self.state.write().unwrap_or_else(PoisonError::into_inner).moving = moving;
     }
 
+    /// Coordinator only: a device joins that may take the place of a member. What moves to that
+    /// member goes to its own device alone, and would be missing when the other has the slot.
+    pub(crate) fn call_off_moving(&self) {
+        self.set_moving(0..0);
+    }
+
+    /// Whether the cells up to this one are still on their way.
+    pub(crate) fn are_moving_until(&self, end: u64) -> bool {
+        let moving = &self.state().moving;
+        !moving.is_empty() && moving.end == end
+    }
+
     /// Coordinator only: an update is being written that brings this map. A member that is lost
     /// meanwhile must not be needed by either.
     pub(crate) fn set_coming(&self, map: Declustered) {

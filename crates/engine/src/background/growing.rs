@@ -9,8 +9,9 @@
 //! new ones; both are whole. At last the row locks of the stripes are taken once more: what was
 //! read in the old places under a lock has ended then, before anything else is written there.
 //!
-//! Nothing moves while a member is lost or on its way. If one is lost meanwhile, the batch was for
-//! nothing, and what has moved stays where it is.
+//! Nothing moves while a member is lost or on its way. If one is lost or comes meanwhile, the batch
+//! was for nothing, also if the device has the slot by the end of the batch. What has moved stays
+//! where it is.
 //!
 //! Not here: which cells move (`ashlar_layout::declustered`), where strips are (`spare_cells.rs`).
 
@@ -198,8 +199,9 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
 /// The frontier moves, on the members first.
 async fn flip(local: &Rc<LocalArray>, cells: &SpareCells, version: u64, end: u64) -> Batch {
     let _gate = local.coordinator().gate().await;
-    // A write that failed somewhere, with nobody to put out, may be in one of the places only.
-    if cells.version() != version || lacks_members(local, cells) {
+    // A write that failed somewhere, with nobody to put out, may be in one of the places only, and
+    // what moved before another device took a slot is not on that.
+    if cells.version() != version || !cells.are_moving_until(end) || lacks_members(local, cells) {
         cells.set_moving(0..0);
         return Batch::NotNow;
     }

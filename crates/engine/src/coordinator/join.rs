@@ -168,6 +168,10 @@ pub(crate) async fn replacement_with_uuid(
     slot.set_nothing_rebuilt();
     slot.set_replacement_device_epoch(device_epoch);
     let tags = Tags::of(&local.coordinator().superblock(), &entry);
+    // Under the gate, so nothing that moved counts before this or after it.
+    if let Some(cells) = &local.array.spare_cells {
+        cells.call_off_moving();
+    }
     everywhere(local, move |local| {
         let device = opened.attach(&local.worker.handle);
         let replacement = Some(SlotDevice { device, tags });
