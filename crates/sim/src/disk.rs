@@ -236,6 +236,12 @@ impl SimDisk {
         self.with(|disk| disk.faults.ends_at = Some(offset));
     }
 
+    /// Whether a write that ends beyond `offset` is under way.
+    pub fn is_written_beyond(&self, offset: u64) -> bool {
+        let is_beyond = |change: &Change| change.offset + change.bytes > offset;
+        self.with(|disk| disk.in_flight.values().any(is_beyond))
+    }
+
     /// It was cut short and made as long as before again: from `offset` on it reads as zeros.
     pub fn cut_and_grow(&self, offset: u64) {
         self.with(|disk| {

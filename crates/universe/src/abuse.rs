@@ -24,6 +24,7 @@ use ashlar_ondisk::{MemberEntry, Role, Superblock};
 use ashlar_sim::{KeptDisk, MemoryImage, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 use ashlar_volume::{Command, Request, Volume};
+use std::time::Duration;
 
 /// What is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -503,6 +504,10 @@ impl Abuses<'_> {
 
     /// What can be read is right, the rest are errors, and the array says what it has come to.
     /// All is read, from the end: a repair there would make the member grow over all that it lost.
+    ///
+    /// Jobs may run, and superblocks be on their way: whatever the array begins to write after the
+    /// cut, it looks first. A write beyond that is with the device already makes it grow in the
+    /// moment in which it is cut, and nobody could look in between; the cut comes after it.
     fn cut_while_running(&mut self, at: usize, outlook: &Outlook) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         let (first_byte, draw) = (self.drive_slots.data_offset, self.random.below(1 << 40));
@@ -512,8 +517,12 @@ impl Abuses<'_> {
                 let running = assemble((opener, &handle), &stage, drive_slots, outlook).await;
                 let strips = stage.config().window.0 + stage.config().window.1;
                 let span = strips * running.array.geometry().strip_bytes();
-                let block = draw % (span / BLOCK_BYTES);
-                drive_slots.all[at].disk.cut_beneath(first_byte + block * BLOCK_BYTES);
+                let cut = first_byte + draw % (span / BLOCK_BYTES) * BLOCK_BYTES;
+                let disk = &drive_slots.all[at].disk;
+                while disk.is_written_beyond(cut) {
+                    handle.sleep(Duration::from_micros(10)).await;
+                }
+                disk.cut_beneath(cut);
                 audit::read_backwards(&running.engine, &stage).await;
                 audit::read_all(&running.engine, &stage).await;
             })

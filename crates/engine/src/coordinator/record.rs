@@ -206,8 +206,9 @@ async fn write_all(
     local: &Rc<LocalArray>,
     superblock: &Superblock,
 ) -> Vec<(SuperblockTarget, Fault)> {
-    let (mut targets, mut failed) = still_whole(local, targets(local, superblock)).await;
+    let (mut targets, mut failed) = (targets(local, superblock), Vec::new());
     for copies in UPDATE_ORDER {
+        targets = still_whole(local, targets, &mut failed).await;
         let mut started = Vec::new();
         for target in &targets {
             started.push(start_copies(local, superblock, target, copies));
@@ -234,25 +235,28 @@ async fn write_all(
             }
         }
     }
+    still_whole(local, targets, &mut failed).await;
     failed
 }
 
-/// Those that did not shrink, and the others. Copies at the end would give a device its size back,
-/// and nobody would see that it lost what lay before them.
+/// Those that did not shrink; the others have failed. Copies at the end would give a device its
+/// size back, and nobody would see that it lost what lay before them. So it is looked at before
+/// each pair of them, and once more after the last.
 async fn still_whole(
     local: &LocalArray,
     targets: Vec<SuperblockTarget>,
-) -> (Vec<SuperblockTarget>, Vec<(SuperblockTarget, Fault)>) {
+    failed: &mut Vec<(SuperblockTarget, Fault)>,
+) -> Vec<SuperblockTarget> {
     let faults =
         changed_beneath::faults_of(local, targets.iter().map(|it| it.device.as_ref())).await;
-    let (mut whole, mut failed) = (Vec::new(), Vec::new());
+    let mut whole = Vec::new();
     for (target, fault) in targets.into_iter().zip(faults) {
         match fault.filter(|_| !sings(Canary::ShorterMemberRepaired)) {
             Some(fault) => failed.push((target, fault)),
             None => whole.push(target),
         }
     }
-    (whole, failed)
+    whole
 }
 
 /// The devices in service, as `superblock` lists them.

@@ -119,3 +119,28 @@ fn a_member_that_became_smaller_is_out_before_a_superblock_gives_it_its_size_bac
         audit(&engine, model).await;
     });
 }
+
+/// The same between the two halves of one record, while nothing is under way: the second half gave
+/// the file its full size back, for ever (seeds 914600143 and 914603318 of the universes).
+#[test]
+fn a_member_that_becomes_smaller_while_a_superblock_is_recorded_does_not_grow_again() {
+    on_array(661, &raid6(), async move |Rig { engine, disks, handle, .. }| {
+        let model = filled(&engine, 661).await;
+        let data = superblock_of(&disks[2]).areas.data;
+        let (disk, own) = (disks[2].clone(), handle.clone());
+        let cut = data.offset + (64 << 10);
+        handle.spawn(async move {
+            let before = disk.changes();
+            // Copies 0 and 2 are on the medium, and a flush follows.
+            while disk.changes() < before + 2 || disk.is_written_beyond(cut) {
+                own.sleep(Duration::from_micros(5)).await;
+            }
+            assert_eq!(disk.changes(), before + 2, "between the halves");
+            disk.cut_beneath(cut);
+        });
+        engine.fail("tank", MemberIdx(4)).await.expect("it may go");
+        let state = status(&engine).await.members[2].state;
+        assert!(matches!(state, SlotState::Failing | SlotState::Out), "{state:?}");
+        audit(&engine, model).await;
+    });
+}
