@@ -5,7 +5,7 @@
 //! command is compared with the allowed answers.
 
 use crate::config::Class;
-use crate::drive_slot::{DriveSlot, DriveSlots, Trouble, out_of_sync};
+use crate::drive_slot::{DriveSlots, Trouble, out_of_sync};
 use crate::menu::Act;
 use crate::stage::{Stage, seconds};
 use ashlar_device::{CommandKind, FaultKind};
@@ -274,23 +274,23 @@ impl Director<'_> {
         let group = self.drive_slots.group_of(to_usize(self.random.below(to_u64(slots))));
         let is_all = self.random.percent(60);
         let is_meant = |slot: Option<usize>| slot.is_some_and(|it| is_all || group.contains(&it));
-        let drive_slots = self
-            .drive_slots
-            .all
-            .iter()
-            .filter(|drive_slot| is_meant(drive_slot.slot.or(drive_slot.target_of)));
-        // One that was silent would not go on with the others. If it speaks by now, the others may
-        // be too few to be waited for.
-        let (silent, others): (Vec<&DriveSlot>, Vec<&DriveSlot>) =
-            drive_slots.partition(|drive_slot| drive_slot.trouble == Some(Trouble::Silent));
-        if silent.iter().any(|drive_slot| !drive_slot.disk.is_silent()) {
-            return;
-        }
-        others.iter().for_each(|drive_slot| drive_slot.disk.fall_silent());
+        let all = &self.drive_slots.all;
+        let meant: Vec<usize> =
+            (0..all.len()).filter(|at| is_meant(all[*at].slot.or(all[*at].target_of))).collect();
+        // One that was silent does not go on with the others: it may speak while they stand still.
+        let is_silent = |at: &usize| all[*at].trouble == Some(Trouble::Silent);
+        let (silent, others): (Vec<usize>, Vec<usize>) = meant.into_iter().partition(is_silent);
+        others.iter().for_each(|at| all[*at].disk.fall_silent());
         let magnitude = 8 + self.random.below(9);
         let time = Duration::from_millis(self.random.below(1 << magnitude));
         self.say(&format!("all (or else {group:?}): {is_all}, stand still for {time:?}"));
         self.handle.sleep(time).await;
+        // Then not all stood still, and the others may have been too few to be waited for.
+        let all = &self.drive_slots.all;
+        if silent.iter().any(|at| !all[*at].disk.is_silent()) {
+            others.iter().for_each(|at| self.stage.note_silent(&all[*at].name));
+            self.stage.mark("fault.spoke_while_others_stood_still");
+        }
         self.drive_slots.go_on();
         self.stage.mark("fault.stood_still");
     }

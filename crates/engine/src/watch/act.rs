@@ -23,11 +23,6 @@ use ashlar_iobuf::BufMut;
 use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, Nanos};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// How long a device that was waited for goes on being waited for when the others answer again.
-/// Every worker looks at its own commands: figures of one that has not looked since are old.
-const GRACE: Duration = LOOK_EVERY.saturating_mul(2);
 
 /// Some worker has found a device to be silent, or found one to answer that was waited for.
 pub(super) fn act(local: &Rc<LocalArray>) {
@@ -57,7 +52,7 @@ pub(super) fn act(local: &Rc<LocalArray>) {
             let silence = standings[member.at()].silence;
             match judged[member.at()] {
                 Judged::Stays => {}
-                Judged::GivenUp if may_answer_soon(local, place) => {
+                Judged::GivenUp if may_answer_soon(local, place, standings[member.at()].limit) => {
                     waited_for.insert(place);
                 }
                 Judged::GivenUp => give_up(local, place, silence),
@@ -120,16 +115,17 @@ fn ask_others(local: &Rc<LocalArray>, members: &[Standing]) {
     }
 }
 
-/// Whether a device was waited for until just now: what is known of it may be older than what is
-/// known of the others.
-fn may_answer_soon(local: &Rc<LocalArray>, place: DevicePlace) -> bool {
+/// Whether a device was waited for until just now. Those that fell silent together, for one cause,
+/// come back one after the other: with each that answers again, it has its whole limit once more.
+/// Besides, what is known of it may be older than what is known of the others.
+fn may_answer_soon(local: &Rc<LocalArray>, place: DevicePlace, limit: u16) -> bool {
     let silences = &local.coordinator().silences;
     if !silences.told.borrow().contains(&place) {
         return false;
     }
     let now = local.worker.handle.turn_now();
     let since = *silences.free_since.borrow_mut().entry(place).or_insert(now);
-    now.since(since) < GRACE
+    now.since(since) < LOOK_EVERY * u32::from(limit)
 }
 
 fn give_up(local: &Rc<LocalArray>, place: DevicePlace, silence: Silence) {
@@ -193,8 +189,13 @@ fn tell_once(local: &Rc<LocalArray>, place: DevicePlace, silence: Silence, why: 
 }
 
 fn tell_who_answers(local: &Rc<LocalArray>, waited_for: BTreeSet<DevicePlace>) {
-    let told = &local.coordinator().silences.told;
+    let silences = &local.coordinator().silences;
+    let told = &silences.told;
     let answered: Vec<DevicePlace> = told.borrow().difference(&waited_for).copied().collect();
+    if !answered.is_empty() {
+        // As long as one after the other comes back, the rest may.
+        silences.free_since.borrow_mut().clear();
+    }
     for place in answered {
         let (member, is_replacement, device_epoch) = place;
         let slot = local.array.slot(member);

@@ -160,6 +160,34 @@ fn nobody_is_put_out_while_all_members_are_silent_and_requests_go_on_when_they_a
     }
 }
 
+/// What hung was the controller, and its drives come back one after the other: the last ones were
+/// put out half a second after the others answered (seed 20942 of the universes).
+#[test]
+fn members_that_fell_silent_together_may_come_back_one_by_one() {
+    for (seed, shape) in [(34, raid6()), (35, raid5())] {
+        with_array(seed, shape, async |engine, handle, disks, model| {
+            disks.members.iter().for_each(SimDisk::fall_silent);
+            let done = in_background(&engine, &handle, model);
+            handle.sleep(seconds(20)).await;
+            for disk in &disks.members {
+                disk.speak();
+                handle.sleep(ms(4000)).await;
+            }
+            let model = end_of(&handle, &done).await;
+            let model = audit(&engine, model).await;
+            assert_eq!(count(&engine, events::MEMBER_FAILED), 0);
+            // One of them does not: it has its limit from then on, and no more.
+            disks.members.iter().for_each(SimDisk::fall_silent);
+            let done = in_background(&engine, &handle, model);
+            handle.sleep(seconds(20)).await;
+            disks.members[1..].iter().for_each(SimDisk::speak);
+            handle.sleep(seconds(10)).await;
+            assert_eq!(states(&engine).await[0], SlotState::Out);
+            audit(&engine, end_of(&handle, &done).await).await;
+        });
+    }
+}
+
 #[test]
 fn a_member_that_its_group_needs_is_waited_for() {
     with_array(33, raid5(), async |engine, handle, disks, model| {
