@@ -16,7 +16,7 @@ use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{SumPageIdentity, UNKNOWN, block_sum, locate, place_offset};
 use ashlar_sim::{Random, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A block that is not what it should be: the drive slot, where, and what it holds.
 pub(crate) type DamagedBlock = (usize, Extent, Vec<u8>);
@@ -41,6 +41,16 @@ pub(crate) fn on_members(drive_slots: &DriveSlots, array: &Array) -> Vec<Damaged
     found
 }
 
+/// What a start after a crash may make of a row in doubt with damaged blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Believed {
+    /// The damaged blocks count as found, and what follows from them.
+    Damaged,
+    /// Half of the row or more is damaged: it may as well be the part that was written last, and
+    /// the start may take all of the row back to what that part is of.
+    All,
+}
+
 /// Rows with `damaged` blocks in which a start after a crash may believe what it finds, if they are
 /// in doubt: those that were written since the last flush, so that nobody knows what their blocks
 /// should be, and those with more blocks damaged or `gone` than the parity replaces. All others it
@@ -49,7 +59,7 @@ pub(crate) fn believed(
     (stage, geometry): (&Stage, &Geometry),
     damaged: &BTreeSet<(StripeNo, StripIdx, u64)>,
     is_gone: impl Fn(StripeNo, StripIdx) -> bool,
-) -> BTreeSet<(StripeNo, u64)> {
+) -> BTreeMap<(StripeNo, u64), Believed> {
     let (config, ledger) = (stage.config(), stage.ledger());
     let start = config.window.0 * config.stripe_bytes();
     let is_flushed = |stripe: StripeNo, row: u64| {
@@ -59,14 +69,26 @@ pub(crate) fn believed(
             ledger.are_flushed(first..first + BLOCK_BYTES / config.unit_bytes)
         })
     };
-    let is_repaired = |&(stripe, row): &(StripeNo, u64)| {
-        let strips = (0..geometry.stripe_width()).map(StripIdx::from_at);
+    let strips = || (0..geometry.stripe_width()).map(StripIdx::from_at);
+    let judged = |(stripe, row): (StripeNo, u64)| {
+        let lies = strips().filter(|strip| damaged.contains(&(stripe, *strip, row))).count();
+        let lost = strips().filter(|strip| is_gone(stripe, *strip)).count();
         let is_wrong =
             |strip: &StripIdx| is_gone(stripe, *strip) || damaged.contains(&(stripe, *strip, row));
-        strips.filter(is_wrong).count() <= geometry.parity_strips() && is_flushed(stripe, row)
+        let is_within = strips().filter(is_wrong).count() <= geometry.parity_strips();
+        let left = geometry.stripe_width() - lost;
+        let needed = geometry.data_strips();
+        match is_flushed(stripe, row) {
+            // The table says what they should be, unless most of the row says something else.
+            true if lies > needed && 2 * lies > left => Some(Believed::All),
+            true if is_within => None,
+            // The table says what they were before.
+            false if lies >= needed && 2 * lies >= left => Some(Believed::All),
+            _ => Some(Believed::Damaged),
+        }
     };
     let rows = damaged.iter().map(|(stripe, _, row)| (*stripe, *row));
-    rows.filter(|row| !is_repaired(row)).collect()
+    rows.filter_map(|row| Some((row, judged(row)?))).collect()
 }
 
 /// Where the data of a member ends, from where it begins.

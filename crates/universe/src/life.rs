@@ -7,7 +7,7 @@
 use crate::audit;
 use crate::client::{self, Who};
 use crate::config::{Class, number};
-use crate::damaged;
+use crate::damaged::{self, Believed};
 use crate::director::{Director, TANK};
 use crate::drive_slot::{DriveSlots, out_of_sync};
 use crate::kept;
@@ -588,8 +588,13 @@ fn note_uncertain(
         // What such a row holds is believed, and what its lost members held is decoded from that.
         let is_believed = |unit: u64| {
             let (stripe, strip, row) = place(unit);
-            rows.contains(&(stripe, row))
-                && (damaged.contains(&(stripe, strip, row)) || is_gone(stripe, strip))
+            match rows.get(&(stripe, row)) {
+                Some(Believed::All) => true,
+                Some(Believed::Damaged) => {
+                    damaged.contains(&(stripe, strip, row)) || is_gone(stripe, strip)
+                }
+                None => false,
+            }
         };
         let believed = stage.ledger().taken_as_found(is_believed);
         stage.marks().add("uncertain.damaged", believed);

@@ -3,8 +3,9 @@
 //! What must stay true: copies 0 and 2 are written and flushed on every member before copies 1 and
 //! 3 are touched, so a crash leaves each member with a whole pair. If a member cannot take the
 //! update, the next generation puts it out, and the others take that one. A generation is never
-//! used twice. An update that a member in service lacks is owed (`Array::owes_superblock`): no write
-//! is answered until a later one is on all of them, for members it puts out are out nowhere else.
+//! used twice. An update that a member in service lacks is owed (`Array::owes_superblock`): no
+//! write is answered until a later one is on all of them, for members it puts out are out nowhere
+//! else.
 
 use super::writes::DeviceWrites;
 use super::{changed_beneath, drives, proof};

@@ -1,13 +1,17 @@
 //! Rows in doubt of arrays with checksums: finds the blocks that differ from the table and that the
 //! rest of their row proves. `apply` then restores them, and generates the row from the others.
 //!
-//! What must stay true: blocks are named only if afterwards every present block matches the table,
-//! and the row is a codeword. The table is as of the last flush or later. So each of these blocks
-//! was stored there, or was being stored, and no block gets contents that nobody wrote.
+//! What must stay true: blocks are named only if afterwards the row is a codeword, of which every
+//! present block matches the table or more blocks were found than decode it. The table is as of the
+//! last flush or later. So each of these blocks was stored there, or was being stored, and no block
+//! gets contents that nobody wrote.
 //!
 //! A write that is in place is not taken back either. Its row and the restored row are two
 //! codewords, which differ in more strips than parity replaces. So too few of the blocks found
-//! would match the table. In all other cases nothing is named, and the row counts as found
+//! would match the table, unless devices acknowledged the write and stored nothing: what they hold
+//! matches. Therefore a newer codeword goes first: if more blocks agree with each other than are
+//! needed to decode, and more than match the table, these are what was written last, and the others
+//! follow from them. In all other cases nothing is named, and the row counts as found
 //! (docs/on-disk-format.md, rule R9; docs/adr/0013-checksums-of-blocks.md lists the consequences).
 
 use super::apply::read_strips;
@@ -19,6 +23,9 @@ use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, to_usize};
 use std::rc::Rc;
+
+/// How many blocks of a row are tried as the one that does not belong to the others.
+const TRIES_MAX: usize = 16;
 
 /// For each of these rows the strips whose blocks are to be put back; none, if the array keeps no
 /// checksums.
@@ -88,6 +95,9 @@ impl Row<'_> {
         let all: StripSet = self.blocks.iter().map(|(strip, _)| *strip).collect();
         let all = all.or(unreadable);
         let needed = local.array.geometry_of(self.stripe).data_strips();
+        if let Some(newest) = self.newest(local, right) {
+            return all.minus(newest);
+        }
         if right == all || right.count() < needed {
             return StripSet::EMPTY;
         }
@@ -101,6 +111,30 @@ impl Row<'_> {
             }
         }
         all.minus(right)
+    }
+
+    /// The blocks of what was written last, if the table does not know it yet and most of the row
+    /// has it: more agree with each other than are needed to decode, so nothing else has made them.
+    fn newest(&self, local: &LocalArray, known: StripSet) -> Option<StripSet> {
+        let needed = local.array.geometry_of(self.stripe).data_strips();
+        let read: StripSet = self.blocks.iter().map(|(strip, _)| *strip).collect();
+        let newer = read.minus(known);
+        // One that rotted besides agrees with no others.
+        let but_one = newer.iter().take(TRIES_MAX).map(|strip| newer.without(strip));
+        std::iter::once(newer)
+            .chain(but_one)
+            .filter(|sources| sources.count() >= needed)
+            .map(|sources| self.agreeing(local, sources.lowest(needed), read))
+            .find(|found| found.count() > needed && found.count() > known.count())
+    }
+
+    /// The blocks that are as they follow from the survivors, and these.
+    fn agreeing(&self, local: &LocalArray, survivors: StripSet, read: StripSet) -> StripSet {
+        let decoded = self.decode(local, survivors, read);
+        let is_found =
+            |(strip, block): &&(StripIdx, BufMut)| self.blocks.contains(&(*strip, &block[..]));
+        let others: StripSet = decoded.iter().filter(is_found).map(|(strip, _)| *strip).collect();
+        survivors.or(others)
     }
 
     /// Whether the table knows of the block and says that this is it.
