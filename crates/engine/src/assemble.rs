@@ -3,7 +3,8 @@
 //!
 //! What must stay true: the start writes nothing before the judgement allows it, and nothing at all
 //! when the array starts read-only. Every start has a generation and an incarnation of its own.
-//! Every member records them before the first request is admitted.
+//! Every member records them before the first request is admitted: to let clients in is the last
+//! step of a start, and none of a dry run.
 //!
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
@@ -123,6 +124,8 @@ pub(crate) async fn assemble(
         remove(engine_state, &array).await?;
         return Err(refusal);
     }
+    engine_state.let_clients_in(id).await?;
+    engine_state.arrays()[id.0] = Some(Arc::clone(&array));
     let Looked { found, readings, verdict, .. } = looked;
     let name = array.name().to_owned();
     keep_spares(engine_state, &readings, &found);
@@ -513,7 +516,7 @@ async fn install(
 ) -> Result<(), Refusal> {
     let slots: Vec<SlotPlan> = plan.slots.clone();
     let share = Arc::clone(array);
-    let made = engine_state.on_every_worker(move |worker| {
+    let put_in = move |worker: &Rc<Worker>| {
         let attach = |filler: &Option<Filler>| {
             let Filler { opened, tags } = filler.as_ref()?;
             let device = opened.attach(&worker.handle);
@@ -525,10 +528,10 @@ async fn install(
         });
         let local = LocalArray::new(worker, &share, devices.collect())?;
         watch::watch_over(&local);
-        worker.set_local(share.identity.id, Some(local));
+        worker.set_local(share.identity.id, local);
         Ok::<(), std::io::Error>(())
-    });
-    for result in made.await? {
+    };
+    for result in engine_state.on_every_worker(put_in).await? {
         result.map_err(|error| {
             Refusal::new(
                 "engine.no_memory",
@@ -598,10 +601,8 @@ async fn coordinator(
         let local = worker.local(id).expect("just installed");
         beginning.begin(&local).await
     };
-    let started: Result<(), Refusal> = engine_state.on_worker(array.coordinator, start).await?;
-    started.map_err(|refusal| no_room(array).unwrap_or(refusal))?;
-    engine_state.arrays()[id.0] = Some(Arc::clone(array));
-    Ok(())
+    let started = engine_state.on_worker(array.coordinator, start).await?;
+    started.map_err(|refusal| no_room(array).unwrap_or(refusal))
 }
 
 /// How an array begins to run, on its coordinator.
@@ -771,11 +772,12 @@ pub(crate) async fn remove(
     array: &Arc<Array>,
 ) -> Result<(), Refusal> {
     let id = array.identity.id;
+    array.set_stopping();
     let remove = move |worker: &Rc<Worker>| {
         if let Some(local) = worker.local(id) {
             local.give_up_all();
         }
-        worker.set_local(id, None);
+        worker.take_local(id);
     };
     engine_state.on_every_worker(remove).await?;
     if !engine_state.is_restarting(id) {

@@ -1,5 +1,6 @@
 //! What a worker gives to an export: its executor, its ring, and the volumes of its arrays.
 
+use crate::entrance::Entrance;
 use crate::volume::ArrayVolume;
 use crate::worker::Worker;
 use ashlar_ring::{Handle, Ring};
@@ -29,12 +30,15 @@ impl WorkerContext {
     /// The volume of a running array, on this worker.
     pub fn volume(&self, name: &str) -> Option<ArrayVolume> {
         let mut entrances = self.worker.entrances().into_iter();
-        entrances.find(|entrance| entrance.name() == name).map(ArrayVolume::new)
+        let is_it = |it: &Rc<Entrance>| it.name() == name && it.is_to_be_found();
+        entrances.find(is_it).map(ArrayVolume::new)
     }
 
     /// Names of the arrays that run here.
     pub fn names(&self) -> Vec<String> {
-        self.worker.entrances().iter().map(|entrance| entrance.name().to_owned()).collect()
+        let entrances = self.worker.entrances().into_iter();
+        let found = entrances.filter(|entrance| entrance.is_to_be_found());
+        found.map(|entrance| entrance.name().to_owned()).collect()
     }
 
     /// Another handle to the same context.

@@ -214,6 +214,12 @@ impl EngineState {
         found.await?.ok_or_else(stopping)
     }
 
+    /// The one gate of all clients: they get to the array from now on, on every worker. Where it
+    /// could not be started again, those that wait get errors.
+    pub(crate) async fn let_clients_in(&self, id: ArrayId) -> Result<(), Refusal> {
+        self.on_every_worker(move |worker| worker.let_clients_in(id)).await.map(drop)
+    }
+
     /// Run `action` on every worker and wait for all results, in order of worker.
     pub(crate) async fn on_every_worker<T, A>(&self, action: A) -> Result<Vec<T>, Refusal>
     where

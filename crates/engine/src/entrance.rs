@@ -1,11 +1,14 @@
 //! The way of clients into an array on one worker. Volumes of exports hold it, and it holds the
-//! worker's share of the array.
+//! worker's share of the array. It is the one gate of all exports.
 //!
-//! What must stay true: while it is shut no request begins, and those that come wait. Its share is
-//! taken away only while it is shut and none of its requests is under way. Then the devices are
-//! let go, and another start of the array may put its share here. Clients only wait meanwhile.
+//! What must stay true: there is none before the array's start is recorded and its log applied, and
+//! none for a dry run: until then nobody finds the volume. While it is shut no request begins, and
+//! those that come wait. The share goes when the array has stopped, and with it the devices,
+//! whoever still holds the volume. Another start may put its share into one that is shut: its
+//! clients have only waited.
 //!
-//! Not here: who shuts it, and for how long (`grow.rs`).
+//! Not here: who opens it (`EngineState::let_clients_in`), who shuts it, and for how long
+//! (`grow.rs`).
 
 use crate::local_array::LocalArray;
 use crate::worker::Worker;
@@ -23,6 +26,8 @@ pub(crate) struct Entrance {
     /// Bytes of the volume while no share is here: a growth before has made it larger.
     size_bytes: Cell<u64>,
     is_shut: Cell<bool>,
+    /// A successor of this process answers what comes from here on.
+    is_handed_over: Cell<bool>,
     /// Requests that are inside.
     requests: Cell<usize>,
     opened: Signal,
@@ -37,6 +42,7 @@ impl Entrance {
             size_bytes: Cell::new(local.facts.size_bytes),
             local: RefCell::new(Some(Rc::clone(local))),
             is_shut: Cell::new(false),
+            is_handed_over: Cell::new(false),
             requests: Cell::new(0),
             opened: Signal::new(),
         })
@@ -71,6 +77,12 @@ impl Entrance {
         self.is_shut.get()
     }
 
+    /// Whether who comes now would be served: not while the array stops.
+    pub(crate) fn is_to_be_found(&self) -> bool {
+        let local = self.local.borrow();
+        self.is_shut.get() || local.as_ref().is_some_and(|local| !local.array.is_stopping())
+    }
+
     /// Requests that are inside.
     pub(crate) fn requests(&self) -> usize {
         self.requests.get()
@@ -79,7 +91,7 @@ impl Entrance {
     /// Go in at once; `None` while it is shut.
     ///
     /// # Errors
-    /// If the array could not be started again.
+    /// If the array was stopped, or could not be started again.
     #[inline]
     pub(crate) fn try_enter(&self) -> Result<Option<Inside<'_>>, VolumeErrorKind> {
         if self.is_shut.get() {
@@ -90,12 +102,15 @@ impl Entrance {
         Ok(Some(Inside { entrance: self, local }))
     }
 
-    /// Go in, once it is open.
+    /// Go in, once it is open. Who comes after a successor has taken over waits for that one.
     ///
     /// # Errors
     /// As [`Entrance::try_enter`].
     pub(crate) async fn enter(&self) -> Result<Inside<'_>, VolumeErrorKind> {
         loop {
+            if self.is_handed_over.get() {
+                return std::future::pending().await;
+            }
             let change = self.opened.changed();
             if let Some(inside) = self.try_enter()? {
                 return Ok(inside);
@@ -112,11 +127,13 @@ impl Entrance {
     /// The array was stopped: its share goes, and with it the devices.
     ///
     /// # Panics
-    /// Unless it is shut and nobody is inside.
+    /// If somebody is inside one that is shut.
     pub(crate) fn vacate(&self) {
-        assert!(self.is_shut.get() && self.requests.get() == 0, "clients were waited for");
+        let is_empty = !self.is_shut.get() || self.requests.get() == 0;
+        assert!(is_empty, "clients were waited for");
         if let Some(local) = self.local.take() {
             self.size_bytes.set(local.array.volume_bytes());
+            self.is_handed_over.set(local.array.is_handed_over());
         }
     }
 

@@ -217,15 +217,30 @@ impl Worker {
         self.locals.borrow().get(array.0).cloned().flatten()
     }
 
-    /// Put in (or, with `None`, take out) this worker's share of an array. Clients that wait for
-    /// another start of the array keep their way in, and go on waiting.
-    pub(crate) fn set_local(&self, array: ArrayId, local: Option<Rc<LocalArray>>) {
-        match (self.entrance(array).filter(|it| it.is_shut()), &local) {
-            (Some(entrance), None) => entrance.vacate(),
-            (Some(_), Some(_)) => {}
-            (None, local) => self.set_entrance(array, local.as_ref().map(Entrance::new)),
+    /// Put in this worker's share of an array that is being started. No client gets to it yet.
+    pub(crate) fn set_local(&self, array: ArrayId, local: Rc<LocalArray>) {
+        put(&self.locals, array, Some(local));
+    }
+
+    /// Take out this worker's share of an array, and let clients know. Those that wait for another
+    /// start of the array keep their way in, and go on waiting.
+    pub(crate) fn take_local(&self, array: ArrayId) {
+        if let Some(entrance) = self.entrance(array) {
+            entrance.vacate();
+            if !entrance.is_shut() {
+                self.set_entrance(array, None);
+            }
         }
-        put(&self.locals, array, local);
+        put(&self.locals, array, None);
+    }
+
+    /// The array runs: clients get to this worker's share from now on.
+    pub(crate) fn let_clients_in(&self, array: ArrayId) {
+        match (self.entrance(array), self.local(array)) {
+            (Some(entrance), local) => entrance.open(local),
+            (None, Some(local)) => self.set_entrance(array, Some(Entrance::new(&local))),
+            (None, None) => {}
+        }
     }
 
     /// The way of clients into an array.

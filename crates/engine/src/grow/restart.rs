@@ -46,7 +46,7 @@ pub(super) async fn with(
     let restarting = EngineState::begin_restart(engine_state, id).ok_or_else(|| busy(array))?;
     engine_state.on_every_worker(move |worker| shut(worker, id)).await?;
     if !has_emptied(worker, engine_state, id).await? {
-        open_all(engine_state, id).await?;
+        engine_state.let_clients_in(id).await?;
         return Err(busy(array));
     }
     let paths = members.new_members.iter().map(|it| it.opened.facts().path.clone());
@@ -147,7 +147,7 @@ async fn as_before(
 async fn end(engine_state: &Arc<EngineState>, restarting: Restarting) -> Result<(), Refusal> {
     let id = restarting.id;
     let is_running = runs(engine_state, id).await;
-    open_all(engine_state, id).await?;
+    engine_state.let_clients_in(id).await?;
     drop(restarting);
     if !is_running {
         engine_state.on_every_worker(move |worker| worker.set_entrance(id, None)).await?;
@@ -160,15 +160,6 @@ async fn end(engine_state: &Arc<EngineState>, restarting: Restarting) -> Result<
 async fn runs(engine_state: &Arc<EngineState>, id: ArrayId) -> bool {
     let look = async move |worker: Rc<Worker>| worker.local(id).is_some();
     engine_state.on_worker(0, look).await.unwrap_or(false)
-}
-
-async fn open_all(engine_state: &Arc<EngineState>, id: ArrayId) -> Result<(), Refusal> {
-    let open = move |worker: &Rc<Worker>| {
-        if let Some(entrance) = worker.entrance(id) {
-            entrance.open(worker.local(id));
-        }
-    };
-    engine_state.on_every_worker(open).await.map(drop)
 }
 
 fn busy(array: &Array) -> Refusal {

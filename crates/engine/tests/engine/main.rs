@@ -21,6 +21,7 @@ mod discards;
 mod distributed_spares;
 mod domains;
 mod drives;
+mod early_clients;
 mod edges;
 mod exposure;
 mod faults;

@@ -108,7 +108,7 @@ pub fn answered_counts(ledger: &Ledger) {
 
 /// Read every block: it must be one of those that may be found. What is found is final from then
 /// on.
-async fn audit(volume: &ArrayVolume, ledger: &Ledger, seed: u64) {
+pub async fn audit(volume: &ArrayVolume, ledger: &Ledger, seed: u64) {
     for block in 0..BLOCKS {
         let extent = Extent::new(block * BLOCK_BYTES, BLOCK_BYTES);
         let bytes = read(volume, extent).await;
