@@ -85,6 +85,8 @@ struct Found {
     opened: Arc<dyn Opened>,
     /// What it says of the drives of its array.
     drive_pages: Vec<DrivePage>,
+    /// Its newest flush mark; 0: none.
+    mark: u64,
 }
 
 /// What a start would come to.
@@ -131,8 +133,8 @@ pub(crate) async fn assemble(
     keep_spares(engine_state, &readings, &found);
     name_older_copies(&array, &readings, &verdict);
     name_damaged_copies(&array, &readings, &plan);
-    if plan.lacks_kept_map {
-        array.record(names::ARRAY_MAP_LOST, vec![("kept_map", "missing".to_owned())]);
+    if let Some(why) = plan.lacks_kept_map {
+        array.record(names::ARRAY_MAP_LOST, vec![("kept_map", why.to_owned())]);
     }
     if let Some(first) = lost_pages.first() {
         let first_stripe = to_u64(*first) * BITS_PER_PAGE;
@@ -327,7 +329,8 @@ impl Looking<'_> {
             .with_mark_in(head.as_deref())
             .with_marks(marks.as_deref());
         let drive_pages = head.as_deref().map(DrivePage::all_in).unwrap_or_default();
-        (Found { opened: self.opened, drive_pages }, reading)
+        let mark = reading.mark.map_or(0, |mark| mark.sequence);
+        (Found { opened: self.opened, drive_pages, mark }, reading)
     }
 }
 

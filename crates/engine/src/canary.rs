@@ -128,6 +128,12 @@ canaries! {
     KeptNotCarriedOver,
     /// A start believes a kept map of another start.
     KeptStaleBelieved,
+    /// A start believes a kept map of changes that its members never had.
+    KeptNewerBelieved,
+    /// The claim of a start goes on without what slow devices say.
+    ClaimImpatient,
+    /// A claim counts however long it took.
+    ClaimNeverVoid,
     /// What a client reads straight from a member is not held against its checksums.
     ReadUnverified,
     /// What is read for a write, a decode or a job is not held against its checksums.

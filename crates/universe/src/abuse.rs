@@ -146,7 +146,7 @@ pub(crate) struct Before {
     ledger: crate::ledger::Ledger,
     troubles: Vec<Option<Trouble>>,
     errors_are_allowed: bool,
-    memory: MemoryImage,
+    pub(crate) memory: MemoryImage,
 }
 
 pub(crate) struct Abuses<'u> {

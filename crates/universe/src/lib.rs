@@ -29,6 +29,7 @@
 //! - `stage`     what all of them share
 //! - `kept`      memory that outlives a killed program, as the engine asks for it; maps in it that
 //!   a start must not believe
+//! - `rollback`  all devices as they were at one moment of a life, with and without that map
 //! - `marks`     which rare events were reached
 //! - `canary`    faults planted on purpose, for tests of tests
 #![forbid(unsafe_code)]
@@ -54,6 +55,7 @@ mod marks;
 mod menu;
 mod rehearsal;
 mod replay;
+mod rollback;
 mod shrink;
 mod spares;
 mod stage;

@@ -12,6 +12,7 @@ use crate::director::{Director, TANK};
 use crate::drive_slot::{DriveSlots, out_of_sync};
 use crate::kept;
 use crate::replay;
+use crate::rollback;
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
@@ -202,6 +203,7 @@ impl Life<'_> {
             if begins_whole {
                 director.drive_slots.forget_suspicions();
             }
+            rollback::copy_some_day(&stage, &handle, (director.drive_slots, life));
             begin_clients(&running, &stage, (life, floor)).await;
             if running.is_read_only {
                 await_clients(&stage, &handle).await;
@@ -490,6 +492,17 @@ pub(crate) async fn assemble_on(
     (engine, devices): (Engine, Vec<String>),
     handle: &Handle,
     stage: &Stage,
+    slots: (&mut DriveSlots, &Outlook),
+) -> Running {
+    let spec = AssembleSpec { devices, ..AssembleSpec::default() };
+    assemble_as((engine, spec), handle, stage, slots).await
+}
+
+/// The same, with what the operator forces.
+pub(crate) async fn assemble_as(
+    (engine, spec): (Engine, AssembleSpec),
+    handle: &Handle,
+    stage: &Stage,
     (drive_slots, outlook): (&mut DriveSlots, &Outlook),
 ) -> Running {
     stage.set_array(None);
@@ -504,7 +517,6 @@ pub(crate) async fn assemble_on(
         .any(|drive_slot| drive_slot.slot.is_some() && drive_slot.trouble.is_some());
     drive_slots.note_start(stage.config());
     let damaged = drive_slots.damaged_blocks(stage.config());
-    let spec = AssembleSpec { devices, ..AssembleSpec::default() };
     if let Err(refusal) = engine.assemble(spec).await {
         stage.fail(format!("the array does not start within the budget: {refusal}"));
     }

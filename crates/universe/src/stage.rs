@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::ledger::{Crash, Ledger};
 use crate::marks::Marks;
 use crate::replay::Export;
+use crate::rollback::Copy;
 use ashlar_engine::{Array, Engine, SlotState, event_names};
 use ashlar_ring::Handle;
 use ashlar_sim::{SimMemory, Stop};
@@ -53,6 +54,8 @@ struct Parts {
     /// Memory that outlives a killed program.
     memory: Mutex<Option<SimMemory>>,
     export: Mutex<Export>,
+    /// All devices at one moment of the last life.
+    copy: Mutex<Option<Copy>>,
 }
 
 #[derive(Default)]
@@ -86,6 +89,7 @@ impl Stage {
             operations: Mutex::default(),
             memory: Mutex::default(),
             export: Mutex::default(),
+            copy: Mutex::default(),
             config,
         }))
     }
@@ -217,6 +221,16 @@ impl Stage {
 
     pub(crate) fn set_memory(&self, memory: SimMemory) {
         *lock(&self.0.memory) = Some(memory);
+    }
+
+    /// This is the copy that was made of the devices in this life.
+    pub(crate) fn set_copy(&self, copy: Option<Copy>) {
+        *lock(&self.0.copy) = copy;
+    }
+
+    /// The copy that was made of the devices in the last life.
+    pub(crate) fn take_copy(&self) -> Option<Copy> {
+        lock(&self.0.copy).take()
     }
 
     /// What the engine has said since it was last asked.

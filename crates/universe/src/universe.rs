@@ -337,6 +337,7 @@ impl Universe<'_> {
         if random.percent(KEPT_MAPS_SPOILED) {
             abuses.spoil_kept_map(&mut random, rest, &mut self.older_map);
         }
+        abuses.roll_all_back(&mut random, rest, outlook);
         if self.lies.percent(DAMAGED_BEYOND) {
             abuses.spoil_beyond(&mut self.lies, outlook);
         }

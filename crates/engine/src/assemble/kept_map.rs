@@ -6,6 +6,9 @@
 //! is whole. If there is none, the start is refused. In another boot it is a start after a power
 //! cut, and no kept map counts.
 //!
+//! Nor does it count if the members lack the flush mark that it names: they were rolled back while
+//! the machine ran on, and never had what the map says. The start is refused then, too.
+//!
 //! The map of the own run is complete before the superblock names its incarnation. The map before
 //! it goes only after that. So every superblock that a crash may leave has its map.
 
@@ -13,11 +16,12 @@ use super::AssembleSpec;
 use super::plan::Plan;
 use crate::array::Array;
 use crate::aside;
+use crate::canary::{Canary, sings};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
 use crate::worker::Worker;
-use crate::written::kept::{KeptMap, KeptMemory, place_name};
+use crate::written::kept::{KeptMap, KeptMemory, KeptPages, place_name};
 use ashlar_ondisk::ForcedActions;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,10 +55,14 @@ pub(super) async fn load(
         }
         None => None,
     };
-    let Some(pages) = pages else {
+    let Some(KeptPages { pages, mark }) = pages else {
         accept_missing(plan, spec)?;
         return Ok(Vec::new());
     };
+    if mark > plan.mark_in_sync && !sings(Canary::KeptNewerBelieved) {
+        accept_newer(plan, spec, mark)?;
+        return Ok(Vec::new());
+    }
     for (page, bits) in &pages {
         array.written.load_kept(*page, bits);
     }
@@ -76,10 +84,32 @@ fn accept_missing(plan: &mut Plan, spec: &AssembleSpec) -> Result<(), Refusal> {
              the array without the map, as after a power cut; nothing was written",
         ));
     }
-    plan.lacks_kept_map = true;
+    do_without(plan, "missing");
+    Ok(())
+}
+
+fn accept_newer(plan: &mut Plan, spec: &AssembleSpec, mark: u64) -> Result<(), Refusal> {
+    if !spec.request.accept_lost_map {
+        let (name, own) = (plan.superblock.array_name.as_str(), plan.mark_in_sync);
+        return Err(Refusal::new(
+            "array.kept_map_newer",
+            format!(
+                "the members of array '{name}' are older than its kept map of written stripes: \
+                 they have flush mark {own}, it was kept at mark {mark}; they were rolled back to \
+                 a copy that was made while the array ran"
+            ),
+            "attach the members as they were; --accept-lost-map starts the array from this copy, \
+             as after a power cut when it was made; nothing was written",
+        ));
+    }
+    do_without(plan, "newer than the members");
+    Ok(())
+}
+
+fn do_without(plan: &mut Plan, why: &'static str) {
+    plan.lacks_kept_map = Some(why);
     let generation = plan.superblock.generation + 1;
     plan.superblock.forced = plan.superblock.forced.with(ForcedActions::LOST_MAP, generation);
-    Ok(())
 }
 
 /// Have a kept map for the start `incarnation`, with what the members do not say yet. The boot that

@@ -39,12 +39,14 @@ pub(super) struct Plan {
     pub(super) is_unclean: bool,
     /// The newest flush mark on any device, and the one that is known to be on all members in sync.
     pub(super) marks: (u64, u64),
+    /// The newest flush mark on a member in sync.
+    pub(super) mark_in_sync: u64,
     /// The logs say what was under way.
     pub(super) has_log: bool,
     /// In which place each device has the newest states of cells.
     pub(super) newest_places: NewestPlaces,
-    /// The kept map is missing, and the operator accepts that.
-    pub(super) lacks_kept_map: bool,
+    /// What is the matter with the kept map, if it does not count and the operator accepts that.
+    pub(super) lacks_kept_map: Option<&'static str>,
     /// The members that the array grows by from this start on.
     pub(super) new_members: Vec<NewMember>,
 }
@@ -155,15 +157,22 @@ pub(super) fn plan(
         is_unclean: !is_forced
             && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
         marks: (verdict.newest_mark, verdict.flushed),
+        mark_in_sync: mark_in_sync(verdict, found),
         has_log: superblock.unclean && is_logged,
         newest_places: NewestPlaces::new(),
-        lacks_kept_map: false,
+        lacks_kept_map: None,
         new_members: Vec::new(),
         found: superblock.clone(),
         superblock: started,
         geometry,
         slots,
     })
+}
+
+fn mark_in_sync(verdict: &Verdict, found: &[Found]) -> u64 {
+    let current = |slot: &&assembly::SlotVerdict| slot.state == assembly::SlotState::Current;
+    let readings = verdict.slots.iter().filter(current).filter_map(|slot| slot.reading);
+    readings.map(|reading| found[reading].mark).max().unwrap_or(0)
 }
 
 /// The superblock of the start itself, but for its generation and incarnation: members that were

@@ -17,6 +17,8 @@ pub(crate) struct Marks {
     pub(super) rounds: Rounds,
     /// When a client's flush may ask for the next proof.
     pub(super) not_before: Cell<Nanos>,
+    /// When a change of the kept map may ask for the next mark.
+    pub(super) no_mark_before: Cell<Nanos>,
 }
 
 impl Marks {
@@ -28,6 +30,7 @@ impl Marks {
             gate: Semaphore::new(1),
             rounds: Rounds::default(),
             not_before: Cell::new(Nanos::default()),
+            no_mark_before: Cell::new(Nanos::default()),
         }
     }
 }
@@ -41,4 +44,6 @@ pub(crate) struct Unproven {
     pub(super) filled: AtomicU64,
     /// A proof is on its way.
     pub(super) is_asked_for: AtomicBool,
+    /// A mark after a change of the kept map is on its way.
+    pub(super) is_mark_asked_for: AtomicBool,
 }

@@ -134,13 +134,53 @@ pub(crate) async fn mark(local: &Rc<LocalArray>) -> Option<(u64, Marked)> {
         return None;
     }
     marks.sequence.set(sequence);
+    let follows_change = local.array.written.begin_mark();
     let (offset, block) = newest_mark(local.coordinator());
     let devices = devices_in_service(local);
     let start = |(_, device): &(Holder, Rc<dyn Device>)| {
         local.start_on(device.as_ref(), offset, Command::Write(block.clone()))
     };
     let writes = devices.iter().map(start).collect();
-    all_went_well(writes).await.then_some((sequence, devices))
+    let is_marked = all_went_well(writes).await;
+    local.array.written.end_mark(is_marked.then_some(sequence), follows_change);
+    is_marked.then_some((sequence, devices))
+}
+
+/// The written map changed: if that is kept, a mark follows soon, by which a start tells members
+/// that were rolled back to a time before. It is not flushed: no kept map outlives a power cut.
+pub(crate) fn ask_for_mark(local: &LocalArray) {
+    let unproven = &local.array.unproven;
+    if !local.array.written.lacks_mark() || unproven.is_mark_asked_for.swap(true, Ordering::AcqRel)
+    {
+        return;
+    }
+    let id = local.array.identity.id;
+    local.worker.run_on(local.array.coordinator, move |worker| {
+        let Some(local) = worker.local(id) else { return };
+        worker.handle.spawn(mark_soon(local));
+    });
+}
+
+async fn mark_soon(local: Rc<LocalArray>) {
+    let handle = local.worker.handle.clone();
+    let not_before = local.coordinator().marks.no_mark_before.get();
+    let local = {
+        let weak = Rc::downgrade(&local);
+        drop(local);
+        weak
+    };
+    handle.sleep_until(not_before).await;
+    let Some(local) = local.upgrade() else { return };
+    local.array.unproven.is_mark_asked_for.store(false, Ordering::Release);
+    // A proof may have come first.
+    if local.array.is_stopping() || !local.array.written.lacks_mark() {
+        return;
+    }
+    let began = handle.now();
+    let _marked = mark(&local).await;
+    let now = handle.now();
+    let pause = (now.since(began) * PAUSE_FACTOR).max(PROOF_EVERY);
+    local.coordinator().marks.no_mark_before.set(now.after(pause));
 }
 
 /// The newest mark as it lies on a member, and where.

@@ -8,6 +8,7 @@
 use super::merge;
 use super::write::enter_region;
 use crate::array::Array;
+use crate::coordinator::proof;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::Hold;
 use crate::stripe::work::{StripeWrite, StripeZero};
@@ -55,6 +56,7 @@ async fn unwrite(local: &Rc<LocalArray>, stripe: Stripe) -> Result<(), VolumeErr
     // A member that is out must learn of the change when it comes back: the region is marked.
     let _intent = enter_region(local, stripe).await?;
     local.array.written.set(stripe, false);
+    proof::ask_for_mark(local);
     // With checksums the table would speak of content that is gone.
     if local.array.tuning.get().pass_discards && local.array.checksums.is_none() {
         local.array.written.give_back(stripe);

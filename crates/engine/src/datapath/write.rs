@@ -14,7 +14,7 @@ use crate::blame::{FailedMembers, block_lost, take_out_failed};
 use crate::canary::{Canary, sings};
 use crate::checksums::{are_mostly_dirty, pins};
 use crate::coordinator;
-use crate::coordinator::map_writer;
+use crate::coordinator::{map_writer, proof};
 use crate::datapath::heal::heal;
 use crate::datapath::payload::Payload;
 use crate::intent::RegionNo;
@@ -349,6 +349,7 @@ fn note_cached(local: &LocalArray, stripe: Stripe, kind: Option<RecordKind>) {
 fn mark_written(local: &LocalArray, stripe: Stripe) {
     if !local.array.written.is_written(stripe) {
         local.array.written.set(stripe, true);
+        proof::ask_for_mark(local);
         local.counts().first_writes.add(1);
     }
 }

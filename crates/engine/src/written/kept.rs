@@ -11,17 +11,23 @@
 //! not believed. A place is named after the array and its incarnation, and so is each page in it:
 //! a map of an earlier start never counts.
 //!
+//! Members may be rolled back to a snapshot of this very start, and then lack what the kept map
+//! knows. So the number of each page names a flush mark that was on all devices in service when it
+//! was put, and soon after every change one page names a newer mark. A start whose members have no
+//! such mark does not believe the map.
+//!
 //! Not here: the start (`assemble/kept_map.rs`), and where the memory is (the daemon knows).
 
 use super::WrittenMap;
 use crate::canary::{Canary, sings};
 use ashlar_layout::Stripe;
 use ashlar_ondisk::bitmap::{BitmapPage, FIRST_SEQUENCE, PageBits, WORDS_PER_PAGE, array_tag};
+use ashlar_ondisk::format::FLUSH_MARK_SEQUENCE_END;
 use ashlar_ondisk::{BitmapKind, PageFault, PageIdentity};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, to_u64};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
@@ -75,6 +81,11 @@ pub(crate) fn place_name(array: Uuid, incarnation: Uuid) -> String {
 /// Pages made or read with one call.
 const PAGES_AT_ONCE: usize = 256;
 
+/// Bits of a page's number that count its versions; above them is a flush mark.
+const VERSION_BITS: u32 = 24;
+const VERSION_MAX: u64 = (1 << VERSION_BITS) - 1;
+const _: () = assert!(FLUSH_MARK_SEQUENCE_END <= 1 << (64 - VERSION_BITS));
+
 /// A page in the order of memory pages: copying it crosses no border of them.
 #[repr(align(4096))]
 struct AlignedPage([u8; BLOCK_BYTES_USIZE]);
@@ -84,13 +95,25 @@ pub(crate) struct KeptMap {
     place: Arc<dyn KeptPlace>,
     owner_tag: u64,
     /// Of each page, the number of its newest version. Workers put a page one after the other.
-    sequences: Box<[Mutex<u64>]>,
+    versions: Box<[Mutex<u64>]>,
+    /// The newest flush mark that all devices in service have; 0: none of this start.
+    mark: AtomicU64,
+    /// The page that changed last.
+    changed: AtomicUsize,
+    /// A page was put that no later mark is known of.
+    is_unmarked: AtomicBool,
     /// A page could not be put: the place is forgotten, and writes wait for flushes.
     is_broken: AtomicBool,
 }
 
-/// Pages of a kept map that changed while its array ran, with their bits.
-pub(crate) type KeptPages = Vec<(usize, Box<PageBits>)>;
+/// What a kept map says.
+#[derive(Debug)]
+pub(crate) struct KeptPages {
+    /// Pages that changed while the array ran, with their bits.
+    pub(crate) pages: Vec<(usize, Box<PageBits>)>,
+    /// The newest flush mark that the members had while they changed; 0: not known.
+    pub(crate) mark: u64,
+}
 
 fn owner_tag(array: Uuid, incarnation: Uuid) -> u64 {
     array_tag(array) ^ array_tag(incarnation).rotate_left(1)
@@ -129,8 +152,15 @@ impl KeptMap {
             // Half a map would only take memory.
             place.write(offset, &run).inspect_err(|_| place.forget())?;
         }
-        let sequences = (0..page_count).map(|_| Mutex::new(FIRST_SEQUENCE)).collect();
-        Ok(KeptMap { place, owner_tag, sequences, is_broken: AtomicBool::new(false) })
+        Ok(KeptMap {
+            place,
+            owner_tag,
+            versions: (0..page_count).map(|_| Mutex::new(FIRST_SEQUENCE)).collect(),
+            mark: AtomicU64::new(0),
+            changed: AtomicUsize::new(0),
+            is_unmarked: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+        })
     }
 
     /// What the kept map of a start says. `None`: it is not there, or not whole.
@@ -145,7 +175,7 @@ impl KeptMap {
             return None;
         }
         let owner_tag = owner_tag(array, incarnation);
-        let mut changed = Vec::new();
+        let (mut changed, mut mark) = (Vec::new(), 0);
         for (pages, offset, bytes) in runs(page_count) {
             let mut run = vec![0; bytes];
             place.read(offset, &mut run).ok()?;
@@ -159,23 +189,28 @@ impl KeptMap {
                     // Zeros are damage: every page was made.
                     found if found.sequence == 0 => return None,
                     found if found.sequence == FIRST_SEQUENCE => {}
-                    found => changed.push((page, Box::new(found.bits))),
+                    found => {
+                        mark = mark.max(found.sequence >> VERSION_BITS);
+                        changed.push((page, Box::new(found.bits)));
+                    }
                 }
             }
         }
-        Some(changed)
+        Some(KeptPages { pages: changed, mark })
     }
 
     fn put(&self, page: usize, bits: impl FnOnce(&mut PageBits)) {
         if self.is_broken() {
             return;
         }
-        let mut sequence = self.sequences[page].lock().unwrap_or_else(PoisonError::into_inner);
-        *sequence += 1;
+        let mut version = self.versions[page].lock().unwrap_or_else(PoisonError::into_inner);
+        *version = (*version + 1).min(VERSION_MAX);
+        // Read before the bits: whatever they say, the members had this mark before.
+        let sequence = self.mark.load(Ordering::Acquire) << VERSION_BITS | *version;
         let mut words = [0; WORDS_PER_PAGE];
         // Under the lock: the version that is put last has the bits of all.
         bits(&mut words);
-        let encoded = AlignedPage(identity(self.owner_tag, page).encode(*sequence, &words));
+        let encoded = AlignedPage(identity(self.owner_tag, page).encode(sequence, &words));
         if self.place.write(to_u64(page) * BLOCK_BYTES, &encoded.0).is_err() {
             self.is_broken.store(true, Ordering::Release);
             // What it says is not the truth any more, so no start may find it.
@@ -185,6 +220,11 @@ impl KeptMap {
 
     fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
+    }
+
+    fn note_changed(&self, page: usize) {
+        self.changed.store(page, Ordering::Release);
+        self.is_unmarked.store(true, Ordering::Release);
     }
 }
 
@@ -213,6 +253,34 @@ impl WrittenMap {
         let is_left_out = sings(Canary::KeptMapForgotten) || sings(Canary::KeptTooLate);
         if !is_left_out {
             self.put_kept(page);
+            if let Some(kept) = self.kept.get() {
+                kept.note_changed(page);
+            }
+        }
+    }
+
+    /// Whether the map changed since the last flush mark began.
+    pub(crate) fn lacks_mark(&self) -> bool {
+        let lacks = |kept: &KeptMap| kept.is_unmarked.load(Ordering::Acquire) && !kept.is_broken();
+        self.kept.get().is_some_and(lacks)
+    }
+
+    /// A flush mark begins. Whether it is the first one that follows a change.
+    pub(crate) fn begin_mark(&self) -> bool {
+        self.kept.get().is_some_and(|kept| kept.is_unmarked.swap(false, Ordering::AcqRel))
+    }
+
+    /// The mark is on all devices in service; `None`: it is not.
+    pub(crate) fn end_mark(&self, mark: Option<u64>, follows_change: bool) {
+        let Some(kept) = self.kept.get() else { return };
+        match mark {
+            Some(mark) => {
+                kept.mark.fetch_max(mark, Ordering::AcqRel);
+                if follows_change {
+                    self.put_kept(kept.changed.load(Ordering::Acquire));
+                }
+            }
+            None => _ = kept.is_unmarked.fetch_or(follows_change, Ordering::AcqRel),
         }
     }
 

@@ -51,6 +51,7 @@ mod power_cut;
 mod reads;
 mod rebuild_counts;
 mod rebuild_passes;
+mod rolled_back;
 mod room;
 mod scrub;
 mod second_reader;

@@ -103,7 +103,7 @@ fn kept_by(memory: &Memory) -> WrittenMap {
 
 fn read(memory: &Memory, names: (Uuid, Uuid)) -> Option<Vec<usize>> {
     let pages = KeptMap::read(memory, names.0, names.1, map().page_count())?;
-    Some(pages.into_iter().map(|(page, _)| page).collect())
+    Some(pages.pages.into_iter().map(|(page, _)| page).collect())
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_start_finds_the_pages_that_changed_as_they_are() {
     let after = map();
     after.load_page(0, &[1 << 5, 1]);
     let pages = KeptMap::read(&memory, ARRAY, START, after.page_count()).expect("whole");
-    pages.iter().for_each(|(page, bits)| after.load_kept(*page, bits));
+    pages.pages.iter().for_each(|(page, bits)| after.load_kept(*page, bits));
     let written = |stripe| after.is_written(at(stripe));
     assert!(written(3) && written(STRIPES - 1) && !written(64) && !written(5));
     assert_eq!((after.written_count(), after.take_dirty_pages()), (2, vec![0, 2]));
@@ -134,6 +134,33 @@ fn what_a_start_kept_is_in_the_map_of_the_next_before_anything_changes() {
     map.set(at(BITS_PER_PAGE), true);
     map.keep_in(KeptMap::make(&memory, ARRAY, START, map.page_count()).expect("made"));
     assert_eq!(read(&memory, (ARRAY, START)), Some(vec![1]));
+}
+
+#[test]
+fn the_first_mark_after_a_change_is_in_the_map_and_later_ones_are_not() {
+    let memory = Memory::default();
+    let map = kept_by(&memory);
+    let mark = || KeptMap::read(&memory, ARRAY, START, map.page_count()).expect("whole").mark;
+    assert!(!map.lacks_mark() && !map.begin_mark());
+    map.end_mark(Some(7), false);
+    assert_eq!(mark(), 0, "nothing has changed");
+    map.set(at(3), true);
+    assert!(map.lacks_mark());
+    assert_eq!(mark(), 7);
+    assert!(map.begin_mark() && !map.lacks_mark());
+    map.end_mark(None, true);
+    assert!(map.lacks_mark(), "the members do not have it");
+    assert!(map.begin_mark());
+    // It comes in between: the next mark follows it.
+    map.set(at(BITS_PER_PAGE), true);
+    map.end_mark(Some(9), true);
+    assert_eq!(mark(), 9);
+    assert!(map.lacks_mark() && map.begin_mark());
+    map.end_mark(Some(10), true);
+    assert!(!map.begin_mark());
+    map.end_mark(Some(11), false);
+    assert_eq!(mark(), 10, "members with mark 10 have all that the map says");
+    assert_eq!(read(&memory, (ARRAY, START)), Some(vec![0, 1]));
 }
 
 #[test]
