@@ -38,7 +38,7 @@ use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Stop};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
-use ashlar_api::v1::status::{GetStatus, Status};
+use ashlar_api::v1::status::{AbsentArray, GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
     ArrayStatus, ArrayTuning, AssembleSpec, Engine, MemberStatus, SlotState, Stopped,
@@ -290,6 +290,21 @@ impl Arrays {
     }
 }
 
+/// An array that does not run yet is on its way, perhaps: a start may watch for seconds.
+fn name_starts(absent: &mut [AbsentArray], starting: &[(Uuid, String)]) {
+    let is_it = |it: &AbsentArray| {
+        let called = |(uuid, name): &(Uuid, String)| {
+            *name == it.name || uuid.to_string().eq_ignore_ascii_case(&it.name)
+        };
+        starting.iter().any(called)
+    };
+    for own in absent.iter_mut().filter(|it| is_it(it)) {
+        own.reason = "it is being started; if it may run elsewhere, its heartbeat is watched \
+                      first, for 3.5 s or longer"
+            .to_owned();
+    }
+}
+
 impl Serves<GetStatus> for Arrays {
     async fn serve(&self, _: GetStatus) -> Result<Status, ApiError> {
         let status = self.engine.status().await.map_err(convert::refusal)?;
@@ -299,6 +314,7 @@ impl Serves<GetStatus> for Arrays {
         });
         let mut absent = self.configured.absent(&status.arrays);
         absent.extend(self.gather.absent(&status.arrays, &absent));
+        name_starts(&mut absent, &self.engine.being_started());
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
         let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
         let pools = pools.chain(convert::listeners(&self.seats)).collect();
@@ -350,5 +366,26 @@ impl Backend for Arrays {
 
     fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>) {
         self.engine.events().record(name, "", fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_starts;
+    use ashlar_api::v1::status::AbsentArray;
+    use uuid::Uuid;
+
+    #[test]
+    fn an_array_that_is_being_started_is_not_called_missing() {
+        let named = |name: &str| AbsentArray {
+            name: name.to_owned(),
+            devices: Vec::new(),
+            reason: "no member of it was found".to_owned(),
+        };
+        let (one, other) = (Uuid::from_u128(7), Uuid::from_u128(8));
+        let mut absent = ["a", "b", &one.to_string(), &other.to_string()].map(named);
+        name_starts(&mut absent, &[(Uuid::from_u128(1), "b".to_owned()), (one, "c".to_owned())]);
+        let is_started = absent.map(|it| it.reason.starts_with("it is being started"));
+        assert_eq!(is_started, [false, true, true, false]);
     }
 }

@@ -703,6 +703,9 @@ impl Beginning {
         next.updated_at_s = self.now_s;
         stated::allow_parity_only(local, &mut next);
         proof::begin(local, &mut next).await;
+        if let Some(runner) = &self.runner {
+            ownership::confirm(local, runner, self.incarnation).await?;
+        }
         match self.plan.new_members.as_slice() {
             [] => record::write(local, next).await.map_err(not_recorded)?,
             new_members => new_members::record(local, next, new_members).await?,

@@ -80,11 +80,6 @@ pub(crate) fn start_read_into(
 }
 
 impl ControlRead {
-    /// It is waited for this long from now.
-    pub(crate) fn within(self, time: Duration) -> ControlRead {
-        ControlRead { until: self.handle.now().after(time), ..self }
-    }
-
     /// The bytes.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use uuid::Uuid;
 
 /// A running engine.
 #[derive(Clone)]
@@ -215,6 +216,11 @@ impl Engine {
     /// The running arrays.
     pub fn arrays(&self) -> Vec<Arc<Array>> {
         self.engine_state.arrays().iter().flatten().cloned().collect()
+    }
+
+    /// Arrays that are being started, by UUID and name.
+    pub fn being_started(&self) -> Vec<(Uuid, String)> {
+        self.engine_state.being_started()
     }
 
     /// The running array of that name.

@@ -105,6 +105,12 @@ impl EngineState {
         self.starting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Arrays that are being started, by UUID and name.
+    pub(crate) fn being_started(&self) -> Vec<(Uuid, String)> {
+        let starting = self.starting();
+        starting.iter().map(|it| (it.uuid, it.name.as_str().to_owned())).collect()
+    }
+
     fn restarting(&self) -> MutexGuard<'_, Vec<ArrayId>> {
         self.restarting.lock().unwrap_or_else(PoisonError::into_inner)
     }

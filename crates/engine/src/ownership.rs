@@ -7,22 +7,22 @@
 //!   the same node or file, which keeps this start out until the last write has landed.
 //! - Otherwise the start watches for several intervals, and is refused if the heartbeat goes on.
 //!
-//! Before any other write, a start claims the array in both heartbeat places in turn. Of several
-//! starts at the same time at most one goes on. A running array that meets a foreign heartbeat
-//! writes nothing more. No wall clock is compared.
+//! Before any other write, a start claims the array in both heartbeat places. Of several starts at
+//! the same time at most one goes on. A running array that meets a foreign heartbeat writes nothing
+//! more. No wall clock is compared. Not here: whether a process lives ([`Runner::look`]).
 //!
-//! Why at most one goes on: a start writes the first place, finds no other start in the second,
-//! writes that, and finds only itself in the first. This is Lamport's fast mutual exclusion without
-//! its wait: a start that meets another gives up. One member that both can read and write is
-//! enough. Not here: whether a process lives ([`Runner::look`]).
+//! - here        the watch before a start, and the heartbeat while the array runs
+//! - `claim`     the claim of a start
+//! - `speaker`   reads and writes of heartbeat blocks
+//! - `beats`     what the coordinator remembers of its own
 
 pub(crate) mod beats;
+mod claim;
+mod speaker;
 
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::config::{ProcessState, Runner};
-use crate::control_io::aligned;
-use crate::coordinator::holders::devices_in_service;
 use crate::coordinator::look;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -30,11 +30,12 @@ use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::worker::Worker;
 use crate::{background, control_io};
-use ashlar_device::{Command, Device, DeviceFacts, Outcome};
+use ashlar_device::{Device, DeviceFacts};
 use ashlar_ondisk::format::{HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS};
 use ashlar_ondisk::{Heartbeat, RunnerName, Superblock, tag_of};
-use ashlar_ring::{Pending, within};
 use ashlar_units::{Extent, to_u64, to_usize};
+pub(crate) use claim::claim;
+use speaker::Speaker;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -136,155 +137,32 @@ fn newest_of(found: &[Found]) -> Option<Heartbeat> {
 
 /// The heartbeats on the devices; those that cannot be read say nothing.
 async fn read(worker: &Worker, array: Uuid, devices: &[Rc<dyn Device>]) -> Vec<Found> {
-    read_within(worker, array, devices, None).await
-}
-
-/// The same; those that take longer than `time` say nothing, either.
-async fn read_within(
-    worker: &Worker,
-    array: Uuid,
-    devices: &[Rc<dyn Device>],
-    time: Option<Duration>,
-) -> Vec<Found> {
     let extent = Extent::new(HEARTBEAT_OFFSET, HEARTBEAT_BYTES * to_u64(HEARTBEAT_SLOTS));
-    let start = |device: &Rc<dyn Device>| {
-        let reading = control_io::start_read(worker, device.as_ref(), extent);
-        match time {
-            Some(time) => reading.within(time),
-            None => reading,
-        }
-    };
+    let start = |device: &Rc<dyn Device>| control_io::start_read(worker, device.as_ref(), extent);
     let started: Vec<control_io::ControlRead> = devices.iter().map(start).collect();
     let mut found = Vec::new();
     for (device, reading) in devices.iter().zip(started) {
         let blocks = reading.finish().await.ok();
-        let blocks = blocks.iter().flat_map(|blocks| blocks.chunks(to_usize(HEARTBEAT_BYTES)));
-        let beats = blocks.filter_map(Heartbeat::decode);
-        let heartbeats = beats.filter(|beat| beat.array_uuid == array).collect();
-        found.push(Found { heartbeats, opened: opened_by(device.facts()) });
+        found.push(found_in(array, blocks.as_deref(), device.facts()));
     }
     found
 }
 
-/// Who says what of an array.
-struct Speaker<'s> {
-    local: &'s Rc<LocalArray>,
-    runner: &'s Runner,
-    array: Uuid,
-    incarnation: Uuid,
-}
-
-impl Speaker<'_> {
-    fn devices(&self) -> Vec<Rc<dyn Device>> {
-        let devices = devices_in_service(self.local).into_iter().map(|(_, device)| device);
-        let beats = &self.local.coordinator().beats;
-        devices.filter(|device| !beats.is_late(device)).collect()
-    }
-
-    /// How long a heartbeat waits for one device: others listen for it on the rest.
-    fn patience(&self) -> Duration {
-        self.runner.interval / 2
-    }
-
-    async fn read(&self) -> Vec<Found> {
-        let time = Some(self.patience());
-        read_within(&self.local.worker, self.array, &self.devices(), time).await
-    }
-
-    /// Write the block of this number to all devices in service. An `interval` of zero: the array
-    /// does not run here.
-    async fn write(&self, sequence: u64, interval: Duration) {
-        self.write_to(self.devices(), sequence, interval).await;
-    }
-
-    async fn write_to(&self, devices: Vec<Rc<dyn Device>>, sequence: u64, interval: Duration) {
-        let mut writes: Vec<(Rc<dyn Device>, Pending<Outcome>)> = Vec::new();
-        for device in devices {
-            let heartbeat = self.heartbeat(sequence, interval, device.facts());
-            let block = aligned(&heartbeat.encode());
-            let offset = HEARTBEAT_OFFSET + to_u64(heartbeat.slot()) * HEARTBEAT_BYTES;
-            // Nobody watches these: an idle array would look at them for ever. The sweep looks
-            // whether one is stuck.
-            let write = Command::Write(block);
-            let pending = control_io::start(&self.local.worker, device.as_ref(), offset, write);
-            writes.push((device, pending));
-        }
-        let handle = &self.local.worker.handle;
-        for (device, mut write) in writes {
-            // A member that fails says so where data goes to it; a heartbeat alone puts nobody out.
-            if within(handle, self.patience(), &mut write).await.is_none() {
-                self.local.coordinator().beats.late.borrow_mut().push((device, write));
-            }
-        }
-    }
-
-    fn heartbeat(&self, sequence: u64, interval: Duration, facts: &DeviceFacts) -> Heartbeat {
-        let name = RunnerName {
-            host: self.runner.host_id.clone(),
-            process: self.runner.process,
-            opened: opened_by(facts),
-        };
-        Heartbeat {
-            array_uuid: self.array,
-            incarnation: self.incarnation,
-            sequence,
-            interval_ms: u32::try_from(interval.as_millis()).unwrap_or(u32::MAX),
-            host_id: name.to_text(),
-            boot_id: Uuid::from_bytes(self.runner.boot_id),
-        }
-    }
-
-    /// Take back the claims that begin at `first`, where they still are: the array does not run
-    /// here. The numbers stay, because the start that goes on would take a higher one for another
-    /// claim.
-    async fn release(&self, first: u64) {
-        let devices = self.devices();
-        let found = read(&self.local.worker, self.array, &devices).await;
-        for sequence in [first, first + 1] {
-            let is_own = |found: &Found| {
-                let mut all = found.heartbeats.iter();
-                all.any(|it| it.sequence == sequence && it.incarnation == self.incarnation)
-            };
-            let own = devices.iter().zip(&found).filter(|(_, found)| is_own(found));
-            let own = own.map(|(device, _)| Rc::clone(device)).collect();
-            self.write_to(own, sequence, Duration::ZERO).await;
-        }
-    }
-}
-
-/// Claim the array for the start `incarnation`, before that writes anything else.
-///
-/// # Errors
-/// A refusal if somebody else claimed it since `seen`.
-pub(crate) async fn claim(
-    local: &Rc<LocalArray>,
-    runner: &Runner,
-    incarnation: Uuid,
-    seen: Seen,
-) -> Result<(), Refusal> {
-    let array = local.coordinator().superblock().array_uuid;
-    let speaker = Speaker { local, runner, array, incarnation };
-    let last = seen.0.map_or(0, |beat| beat.sequence);
-    // The first look is before anything is written.
-    for claimed in 0..=to_u64(HEARTBEAT_SLOTS) {
-        if claimed > 0 {
-            speaker.write(last + claimed, runner.interval).await;
-        }
-        if let Some(other) = other_since(&speaker.read().await, last, incarnation) {
-            if claimed > 0 {
-                speaker.release(last + 1).await;
-            }
-            let name = local.array.name();
-            return Err(in_use(name, &other, runner));
-        }
-    }
-    local.coordinator().beats.last.set(Some(last + to_u64(HEARTBEAT_SLOTS)));
-    Ok(())
+/// What a device says of the array.
+fn found_in(array: Uuid, blocks: Option<&[u8]>, facts: &DeviceFacts) -> Found {
+    let blocks = blocks.iter().flat_map(|blocks| blocks.chunks(to_usize(HEARTBEAT_BYTES)));
+    let beats = blocks.filter_map(Heartbeat::decode);
+    let heartbeats = beats.filter(|beat| beat.array_uuid == array).collect();
+    Found { heartbeats, opened: opened_by(facts) }
 }
 
 /// Somebody else's heartbeat that is newer than `last`.
-fn other_since(found: &[Found], last: u64, incarnation: Uuid) -> Option<Heartbeat> {
-    let all = found.iter().flat_map(|found| &found.heartbeats);
+fn other_since<'f>(
+    found: impl IntoIterator<Item = &'f Found>,
+    last: u64,
+    incarnation: Uuid,
+) -> Option<Heartbeat> {
+    let all = found.into_iter().flat_map(|found| &found.heartbeats);
     let is_other = |beat: &&Heartbeat| beat.sequence > last && beat.incarnation != incarnation;
     all.filter(is_other).max_by_key(|beat| beat.sequence).copied()
 }
@@ -327,8 +205,7 @@ pub(crate) async fn stand_by(local: Rc<LocalArray>, runner: Runner, seen: Seen) 
         if local.array.is_stopping() {
             return;
         }
-        let (array, runner) = (local.coordinator().superblock().array_uuid, &runner);
-        let speaker = Speaker { local: &local, runner, array, incarnation: Uuid::nil() };
+        let speaker = Speaker::new(&local, &runner, Uuid::nil());
         if let Some(by) = other_since(&speaker.read().await, last, Uuid::nil()) {
             return give_up(&local, &by).await;
         }
@@ -347,15 +224,39 @@ async fn beat_once(
     if local.array.is_stopping() {
         return None;
     }
-    let array = local.coordinator().superblock().array_uuid;
-    let speaker = Speaker { local, runner, array, incarnation };
+    let speaker = Speaker::new(local, runner, incarnation);
     let last = beats.last.get().unwrap_or(0);
     if let Some(other) = other_since(&speaker.read().await, last, incarnation) {
         return Some(other);
     }
     beats.last.set(Some(last + 1));
-    speaker.write(last + 1, runner.interval).await;
+    let interval = beats.interval_from(speaker.now(), runner.interval);
+    speaker.write(last + 1, interval).await;
     None
+}
+
+/// Nobody else claimed the array since this start did: looked at once more, on every device, before
+/// the start is recorded.
+///
+/// # Errors
+/// A refusal if somebody did: then nothing more is written from here.
+pub(crate) async fn confirm(
+    local: &Rc<LocalArray>,
+    runner: &Runner,
+    incarnation: Uuid,
+) -> Result<(), Refusal> {
+    let beats = &local.coordinator().beats;
+    let other = {
+        let _turn = beats.turn.acquire().await;
+        let speaker = Speaker::new(local, runner, incarnation);
+        let last = beats.last.get().unwrap_or(0);
+        let found = read(&local.worker, speaker.array, &speaker.devices()).await;
+        other_since(&found, last, incarnation)
+    };
+    if let Some(other) = other {
+        give_up(local, &other).await;
+    }
+    check(&local.array)
 }
 
 /// The array does not run here any more: the next one to start it need not watch. It is called
@@ -363,8 +264,7 @@ async fn beat_once(
 pub(crate) async fn last_beat(local: &Rc<LocalArray>, runner: &Runner, incarnation: Uuid) {
     let beats = &local.coordinator().beats;
     let _turn = beats.turn.acquire().await;
-    let array = local.coordinator().superblock().array_uuid;
-    let speaker = Speaker { local, runner, array, incarnation };
+    let speaker = Speaker::new(local, runner, incarnation);
     let Some(last) = beats.last.get() else { return };
     if other_since(&speaker.read().await, last, incarnation).is_none() {
         // Not having written it costs the next one a wait, nothing else.

@@ -92,6 +92,7 @@ impl DriveSlots {
             let name = format!("disk{at}");
             let disk = world.add_disk(&name, options.clone());
             world.add_path(&name, &second_path(&name));
+            world.add_path(&name, &third_path(&name));
             all.push(DriveSlot {
                 disk,
                 name,
@@ -134,6 +135,12 @@ impl DriveSlots {
     /// The same devices by their other paths.
     pub(crate) fn second_paths(&self) -> Vec<String> {
         self.all.iter().map(|drive_slot| second_path(&drive_slot.name)).collect()
+    }
+
+    /// Everything by each of its names.
+    pub(crate) fn all_paths(&self) -> Vec<Vec<String>> {
+        let third = self.all.iter().map(|drive_slot| third_path(&drive_slot.name)).collect();
+        vec![self.names(), self.second_paths(), third]
     }
 
     /// The drive slot in a slot, as far as is known.
@@ -457,6 +464,10 @@ impl DriveSlots {
 
 fn second_path(name: &str) -> String {
     format!("{name}-again")
+}
+
+fn third_path(name: &str) -> String {
+    format!("{name}-elsewhere")
 }
 
 /// Slots that are not in sync.

@@ -1,5 +1,5 @@
-//! Two programs of one host that run one array by different paths to its devices, as multipath
-//! gives a drive two names.
+//! Two or three programs that run one array by different paths to its devices: programs of one
+//! host, as multipath gives a drive two names, or of several hosts with the same drives.
 //!
 //! What must stay true: at most one of them runs it, however the steps of their starts interleave.
 //! A start that is refused because the array runs has written nothing. The running program is not
@@ -18,21 +18,23 @@ use ashlar_ondisk::ProcessName;
 use ashlar_ring::mailbox::mailbox;
 use ashlar_ring::{Completion, Handle};
 use ashlar_sim::{SimOpener, Stop};
+use ashlar_units::to_usize;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Until both starts have ended and the heartbeat has gone on for a while.
-const A_WHILE: Duration = Duration::from_secs(6);
+/// Until the heartbeat has gone on for a while after all starts have ended, and was read on the
+/// slowest devices.
+const A_WHILE: Duration = Duration::from_secs(15);
 
 impl Abuses<'_> {
     /// One of three: the second comes later, at the same moment, or when the first has ended.
     pub(crate) fn run_twice(&mut self, outlook: &Outlook) {
         match self.random.below(3) {
             0 => self.second_comes_later(outlook),
-            1 => self.both_at_once(outlook),
+            1 => self.all_at_once(outlook),
             _ => self.first_has_ended(outlook),
         }
     }
@@ -74,41 +76,66 @@ impl Abuses<'_> {
     }
 
     /// Whoever wins, if anybody does, is not disturbed; the next start finds everything.
-    fn both_at_once(&mut self, outlook: &Outlook) {
+    fn all_at_once(&mut self, outlook: &Outlook) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let (names, second_paths) = (self.drive_slots.names(), self.drive_slots.second_paths());
-        let late = Duration::from_micros(self.random.below(3000));
+        let starts = 2 + to_usize(self.random.below(2));
+        let are_apart = self.random.percent(50);
+        let mut paths = self.drive_slots.all_paths();
+        paths.truncate(starts);
+        let mut late = || {
+            let most = 1 << (4 + self.random.below(21));
+            Duration::from_micros(self.random.below(most))
+        };
+        let paths: Vec<(Duration, Vec<String>)> = paths.drain(..).map(|it| (late(), it)).collect();
         let drive_slots = &mut *self.drive_slots;
         drive_slots.note_start(stage.config());
         self.world
             .run(async |handle| {
-                let of =
-                    |number| engine_by((&opener, number), ProcessState::Lives, &handle, &stage);
-                let (first, second) = (of(1), of(2));
-                let (sender, mut receiver) = mailbox(&handle);
-                let (engine, timer) = (second.clone(), handle.clone());
-                handle.spawn(async move {
-                    timer.sleep(late).await;
-                    let spec = AssembleSpec { devices: second_paths, ..AssembleSpec::default() };
-                    sender.send(engine.assemble(spec).await.is_ok());
-                });
-                let spec = AssembleSpec { devices: names, ..AssembleSpec::default() };
-                let is_first = first.assemble(spec).await.is_ok();
-                let is_second = receiver.receive().await;
+                let (mut engines, mut answers) = (Vec::new(), Vec::new());
+                for (number, (late, devices)) in (1..).zip(paths) {
+                    let runner = match are_apart {
+                        true => on_host(number),
+                        false => process(number, ProcessState::Lives),
+                    };
+                    let engine =
+                        engine_of((Arc::new(opener.clone()), Some(runner)), &handle, &stage);
+                    let (sender, receiver) = mailbox(&handle);
+                    let (own, timer) = (engine.clone(), handle.clone());
+                    handle.spawn(async move {
+                        timer.sleep(late).await;
+                        let spec = AssembleSpec { devices, ..AssembleSpec::default() };
+                        sender.send(own.assemble(spec).await.is_ok());
+                    });
+                    engines.push(engine);
+                    answers.push(receiver);
+                }
+                let mut started = Vec::new();
+                for (engine, mut answer) in engines.iter().zip(answers) {
+                    if answer.receive().await {
+                        started.push(engine);
+                    }
+                }
                 handle.sleep(A_WHILE).await;
-                if is_first && is_second && (is_written(&first).await || is_written(&second).await)
-                {
+                let mut are_written = false;
+                for engine in &started {
+                    are_written |= is_written(engine).await;
+                }
+                if started.len() > 1 && are_written {
                     stage.fail("two starts at the same moment both came about");
                 }
-                for engine in [&first, &second] {
-                    not_disturbed(engine, &stage);
-                }
+                engines.iter().for_each(|engine| not_disturbed(engine, &stage));
                 stage.mark("abuse.second_runner_at_once");
+                if are_apart {
+                    stage.mark("abuse.second_runner_on_another_host");
+                }
+                if starts > 2 {
+                    stage.mark("abuse.third_runner");
+                }
             })
             .done();
         self.world.stop(Stop::Kill);
         self.stage.crashed(Stop::Kill);
-        self.follow(3, &self.after_a_crash(outlook));
+        self.follow(4, &self.after_a_crash(outlook));
     }
 
     fn first_has_ended(&mut self, outlook: &Outlook) {
@@ -189,6 +216,13 @@ fn process(number: u32, others: ProcessState) -> Runner {
         interval: INTERVAL,
         look: Arc::new(move |_| others),
     }
+}
+
+/// A process on a host of its own: the others cannot be asked there.
+fn on_host(number: u32) -> Runner {
+    let boot = u8::try_from(number).expect("few");
+    let own = process(number, ProcessState::Unknown);
+    Runner { host_id: format!("host-{number}"), boot_id: [boot; 16], ..own }
 }
 
 fn engine_by(

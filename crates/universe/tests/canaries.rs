@@ -28,7 +28,10 @@ fn limits_for(planted: Planted) -> Limits {
     let logged = Wish { policy: log, class: everything, ..Wish::default() };
     let aimed = |aim| Wish { aim: Some(aim), ..logged };
     let wish = match canary {
-        Canary::CheckpointAhead | Canary::RegionsCountedEarly => aimed(Aim::SlowRebuilds),
+        Canary::CheckpointAhead
+        | Canary::RegionsCountedEarly
+        | Canary::ClaimImpatient
+        | Canary::ClaimNeverVoid => aimed(Aim::SlowRebuilds),
         Canary::IdentityMixed | Canary::RebuiltTogetherLastLeft => aimed(Aim::Rebuilds),
         Canary::RelaxedWhileDegraded | Canary::DegradedPlanUnsettled => aimed(Aim::Stripes),
         Canary::ReplayBeforeLossRecorded | Canary::ReplayNotFlushed => aimed(Aim::Starts),
@@ -42,6 +45,7 @@ fn limits_for(planted: Planted) -> Limits {
         Canary::KeptMapForgotten
         | Canary::KeptTooLate
         | Canary::KeptNotCarriedOver
+        | Canary::KeptNewerBelieved
         | Canary::KeptStaleBelieved => Wish { keeps_map: Some(true), ..Wish::default() },
         Canary::ParityOnlyUnstated
         | Canary::ParityOnlyOverCopies

@@ -3,12 +3,12 @@
 //! What must stay true: the other host is a task of the test that writes heartbeats to the disks as
 //! an engine would. The disks are compared byte by byte after a refused start.
 
-use crate::world::{add_disks, assemble_spec, create_spec};
+use crate::world::{DISK_BYTES, add_disks, assemble_spec, create_spec, names};
 use ashlar_engine::{AssembleSpec, Engine, EngineConfig, ProcessState, Runner, event_names};
 use ashlar_layout::Level;
 use ashlar_ondisk::{Heartbeat, ProcessName, Text};
 use ashlar_ring::Handle;
-use ashlar_sim::{SimDisk, SimOpener, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld, Stop};
 use ashlar_units::{Extent, Nanos};
 use ashlar_volume::{Command, Request, Volume, VolumeErrorKind};
 use std::sync::Arc;
@@ -255,6 +255,64 @@ fn of_two_starts_at_the_same_moment_at_most_one_goes_on() {
         }
     }
     assert!(one_started > 50, "{one_started} started, {both_refused} times neither");
+}
+
+/// Reads took longer than a start waited for them: it took silence for nobody, and both started.
+#[test]
+fn of_three_starts_on_slow_devices_at_most_one_goes_on() {
+    let (mut none_started, mut one_started) = (0, 0);
+    let ms = Duration::from_millis;
+    let latency = Latency { read: ms(1)..=ms(6000), write: ms(1)..=ms(2000), flush: ms(1)..=ms(5) };
+    for seed in 0..60 {
+        let mut world = SimWorld::new(seed);
+        let options = DiskOptions { latency: latency.clone(), ..DiskOptions::sized(DISK_BYTES) };
+        let paths = |number| names(MEMBERS).iter().map(|it| format!("{it}-{number}")).collect();
+        for name in names(MEMBERS) {
+            world.add_disk(&name, options.clone());
+            (0..3).for_each(|number| world.add_path(&name, &format!("{name}-{number}")));
+        }
+        let opener = world.opener();
+        let ran = world.run(async move |handle| {
+            let shape = crate::world::shape(Level::Raid6, MEMBERS, None, None);
+            let are_apart = seed % 2 == 0;
+            let of = |id| match are_apart {
+                true => process(&format!("host-{id}"), (id, 1), ProcessState::Unknown),
+                false => process("a", (1, u32::from(id)), ProcessState::Lives),
+            };
+            let engines = [1, 2, 3].map(|id| engine_of(opener.clone(), &handle, of(id)));
+            engines[0].create(create_spec(shape)).await.expect("created");
+            let mut answers = Vec::new();
+            for (number, engine) in engines.iter().enumerate() {
+                let (sender, receiver) = ashlar_ring::mailbox::mailbox(&handle);
+                let late = seed * 7919 * (1 + u64::try_from(number).expect("few")) % 30_000;
+                let late = if seed % 3 == 0 { late / 1000 } else { late };
+                let spec = AssembleSpec { devices: paths(number), ..AssembleSpec::default() };
+                let (engine, timer) = (engine.clone(), handle.clone());
+                handle.spawn(async move {
+                    timer.sleep(Duration::from_millis(late)).await;
+                    sender.send(engine.assemble(spec).await.is_ok());
+                });
+                answers.push(receiver);
+            }
+            let mut count = 0;
+            for mut answer in answers {
+                count += u32::from(answer.receive().await);
+            }
+            handle.sleep(INTERVAL * 20).await;
+            for engine in &engines {
+                let events = engine.events().since(0);
+                let is_over = events.iter().any(|it| it.name == event_names::ARRAY_TAKEN_OVER);
+                assert!(!is_over, "seed {seed}: stopped after it had started");
+            }
+            assert!(count <= 1, "seed {seed}: {count} started");
+            count
+        });
+        match ran.done() {
+            0 => none_started += 1,
+            _ => one_started += 1,
+        }
+    }
+    assert!(one_started > 20, "{one_started} started, {none_started} times none");
 }
 
 #[test]
