@@ -214,8 +214,8 @@ pub fn exclusion_of(path: &str) -> Option<[u64; 2]> {
 }
 
 /// What a path leads to, so that two paths of one device compare equal: a file, also through a loop
-/// device over it; a drive by model and serial number, also through several paths to it, and a
-/// partition of it by its number; another block device by its number. A path that leads nowhere is
+/// device over it; a drive by its world-wide name, also through several paths to it, and a partition
+/// of it by its number; another block device by the kernel's number. A path that leads nowhere is
 /// itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Physical(String);
@@ -267,11 +267,8 @@ fn physical(path: &str) -> Option<String> {
         let file = format!("file {}:{}", about.dev(), about.ino());
         return Some(if partition.is_empty() { file } else { format!("{file} part {partition}") });
     }
-    let told = sysfs::read(sys, major, minor)?;
-    Some(match (told.model, told.serial) {
-        (model, Some(serial)) => {
-            format!("drive {} {serial} part {partition}", model.unwrap_or_default())
-        }
-        (_, None) => numbered,
+    Some(match sysfs::unit(&disk) {
+        Some(unit) => format!("drive {unit} part {partition}"),
+        None => numbered,
     })
 }

@@ -73,6 +73,33 @@ pub(crate) fn serial(disk: &Path) -> Option<String> {
     plain.or_else(|| unit_serial(&disk.join("device/vpd_pg80"))).or_else(named)
 }
 
+/// What tells a disk from every other one, and is the same by all paths to it: its world-wide name,
+/// EUI-64, NGUID or UUID, or of a namespace without any of these its number in its subsystem. Never
+/// a serial alone: docks show the same for all of their drives, and namespaces have that of their
+/// controller. `None`: the kernel's number of the device is all there is.
+///
+/// A name that the kernel makes of vendor and serial (`t10.`) counts where a drive may have several
+/// paths: by SAS, Fibre Channel or iSCSI.
+pub(crate) fn unit(disk: &Path) -> Option<String> {
+    let own = |file: &str| text(&disk.join(file)).filter(|it| !is_empty_name(it));
+    let named = own("wwid").or_else(|| own("device/wwid"));
+    let named = named.filter(|it| !it.starts_with("t10.") || may_have_paths(disk));
+    let labelled = |file: &str| Some(format!("{file}.{}", own(file)?));
+    named.or_else(|| labelled("nguid")).or_else(|| labelled("eui")).or_else(|| labelled("uuid"))
+}
+
+/// A name that is there and says nothing: zeros, behind its kind.
+fn is_empty_name(name: &str) -> bool {
+    let digits = name.split_once('.').map_or(name, |(_, digits)| digits);
+    digits.chars().all(|c| matches!(c, '0' | '-' | ' ' | ':'))
+}
+
+fn may_have_paths(disk: &Path) -> bool {
+    const PARTS: [&str; 3] = ["end_device-", "rport-", "session"];
+    let mut names = disk.iter().map(|part| part.to_string_lossy());
+    names.any(|name| PARTS.iter().any(|part| name.starts_with(part)))
+}
+
 /// The serial number in a SCSI "unit serial number" page: four bytes of header, then text.
 fn unit_serial(page: &Path) -> Option<String> {
     let page = fs::read(page).ok()?;
@@ -190,6 +217,46 @@ mod tests {
         assert_eq!(facts.atomic_write_bytes, None);
         assert_eq!(facts.serial.as_deref(), Some("Z4K1ABC"));
         assert!(facts.has_volatile_cache && facts.is_rotational);
+    }
+
+    /// Four namespaces of one subsystem, and four drives in a dock, were one device.
+    #[test]
+    fn a_unit_is_told_by_its_world_wide_name_and_never_by_a_serial_alone() {
+        let unit_of = |files: &[(&str, &[u8])]| {
+            let serial: &[(&str, &[u8])] = &[("device/serial", b"JBOF1\n")];
+            let sys = tree(&[serial, files].concat());
+            super::unit(&sys.path().join("devices/nvme0/nvme0n1"))
+        };
+        let one = unit_of(&[("wwid", b"uuid.6b29fc40-ca47-1067-b31d-00dd010662da\n")]);
+        let two = unit_of(&[("wwid", b"uuid.6b29fc40-ca47-1067-b31d-00dd010662db\n")]);
+        assert!(one.is_some() && one != two);
+        // Without any other name the kernel puts the number of the namespace behind the serial.
+        let numbered = |number: &str| {
+            let name = format!("nvme.1d1d-4a424f4631-4c696e7578-0000000{number}\n");
+            unit_of(&[("wwid", name.as_bytes())])
+        };
+        assert!(numbered("1").is_some() && numbered("1") != numbered("2"));
+        assert_eq!(numbered("1"), numbered("1"), "two paths to one namespace");
+        assert_eq!(unit_of(&[]), None, "a serial alone");
+        let dock: &[(&str, &[u8])] = &[("device/wwid", b"t10.JMicron Tech    DD20160323\n")];
+        assert_eq!(unit_of(dock), None, "a serial in other words");
+        assert_eq!(unit_of(&[("wwid", b"eui.0000000000000000\n")]), None);
+        let scsi = unit_of(&[("device/wwid", b"naa.5000c500a1b2c3d4\n")]);
+        assert_eq!(scsi.as_deref(), Some("naa.5000c500a1b2c3d4"));
+        assert!(unit_of(&[("nguid", b"01020304-0506-0708-090a-0b0c0d0e0f10\n")]).is_some());
+    }
+
+    #[test]
+    fn names_made_of_a_serial_count_where_a_drive_may_have_several_paths() {
+        let disk = tempfile::tempdir().expect("a directory for the test");
+        for (way, counts) in
+            [("usb2/host6/target6:0:0", false), ("host3/session1/target3:0:0", true)]
+        {
+            let own = disk.path().join(way).join("sda");
+            fs::create_dir_all(own.join("device")).expect("made");
+            fs::write(own.join("device/wwid"), "t10.IET     00010001\n").expect("written");
+            assert_eq!(super::unit(&own).is_some(), counts, "{way}");
+        }
     }
 
     #[test]
