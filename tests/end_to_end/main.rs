@@ -72,6 +72,7 @@ mod load;
 mod many_arrays;
 mod memory_devices;
 mod messages;
+mod nested;
 mod no_room;
 mod nvme;
 #[path = "../../crates/export/nvme-tcp/tests/target/queue.rs"]
@@ -81,6 +82,7 @@ mod over_ring;
 mod raw_nbd;
 mod refusals;
 mod refused_starts;
+mod reused;
 mod salvage;
 mod second_paths;
 mod seen;

@@ -166,6 +166,7 @@ fn assembly_request(call: &Assemble) -> Result<AssemblyRequest, ApiError> {
         array,
         trust: call.trust.as_ref().map(uuid).transpose()?,
         accept_serials: call.accept_serials,
+        accept_signatures: call.accept_signatures,
         accept_dirty_degraded: call.accept_dirty_degraded,
         accept_lost_map: call.accept_lost_map,
     })

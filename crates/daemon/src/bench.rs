@@ -214,6 +214,7 @@ impl Home {
         let mut config = EngineConfig::new(Arc::clone(&self.opener));
         config.cores = affinity::cores().ok().filter(|cores| cores.len() > 1).unwrap_or_default();
         config.signatures = config::foreign_signatures();
+        config.wiper = config::wiper();
         if spec.workers > 0 {
             config.worker_count = spec.workers;
         }

@@ -12,9 +12,10 @@ mod workers;
 use crate::exports::address;
 use crate::memory_devices;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
-use ashlar_device::signatures;
+use ashlar_device::{Signature, signatures, wipe_signatures};
 use ashlar_engine::{
-    ArrayTuning, RateLimit, Signatures, SilenceLimits, SlowLimits, SlowReaction, VolumeLimits,
+    ArrayTuning, ForeignSignature, RateLimit, Signatures, SilenceLimits, SlowLimits, SlowReaction,
+    VolumeLimits, Wiper,
 };
 use ashlar_nbd::{TlsFiles, TlsTerms, only_we_change};
 use ashlar_session::SessionLimits;
@@ -632,23 +633,40 @@ fn in_words(message: &str) -> String {
 /// How the engine finds out whose data is on a device.
 pub(crate) fn foreign_signatures() -> Signatures {
     Arc::new(|path| {
-        // Memory and null devices are nobody's.
-        if memory_devices::is_memory(path) || path.starts_with("mem:") || path.starts_with("null:")
-        {
-            return Vec::new();
-        }
-        // What is not there, or is no device, is refused when it is opened, and there the reason is
-        // clear.
-        let is_device =
-            |about: std::fs::Metadata| about.is_file() || about.file_type().is_block_device();
-        if !std::fs::metadata(path).is_ok_and(is_device) {
+        // Memory and null devices are nobody's. What is not there, or is no device, is refused when
+        // it is opened, and there the reason is clear.
+        if !is_device(path) {
             return Vec::new();
         }
         match signatures(Path::new(path)) {
-            Ok(probe) => probe.signatures.iter().map(ToString::to_string).collect(),
-            Err(error) => vec![format!("content that cannot be looked at ({error})")],
+            Ok(probe) => probe.signatures.iter().map(known).collect(),
+            Err(error) => {
+                let words = format!("content that cannot be looked at ({error})");
+                vec![ForeignSignature { words, offset: None }]
+            }
         }
     })
+}
+
+fn known(signature: &Signature) -> ForeignSignature {
+    ForeignSignature { words: signature.to_string(), offset: Some(signature.offset) }
+}
+
+/// How the engine wipes what it finds so.
+pub(crate) fn wiper() -> Wiper {
+    Arc::new(|path| match is_device(path) {
+        true => wipe_signatures(Path::new(path)).map(drop).map_err(|error| error.to_string()),
+        false => Ok(()),
+    })
+}
+
+/// Whether it is a block device or a file, and no memory of ours.
+fn is_device(path: &str) -> bool {
+    let is_memory =
+        memory_devices::is_memory(path) || path.starts_with("mem:") || path.starts_with("null:");
+    let is_device =
+        |about: std::fs::Metadata| about.is_file() || about.file_type().is_block_device();
+    !is_memory && std::fs::metadata(path).is_ok_and(is_device)
 }
 
 /// What is a number in the usual case, and may be words.

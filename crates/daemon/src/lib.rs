@@ -64,6 +64,7 @@ mod look;
 mod memory;
 mod memory_devices;
 pub mod metrics;
+mod nested;
 mod page;
 pub mod partition;
 pub mod peer;

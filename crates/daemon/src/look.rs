@@ -3,10 +3,10 @@
 //! What must stay true: devices are only read. Not here: the judgement, which is that of the real
 //! start (`ashlar_engine::Engine::would_assemble`).
 
-use crate::{config, memory_devices};
+use crate::{config, memory_devices, nested};
 use ashlar_api::ApiError;
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
-use ashlar_engine::WouldStart;
+use ashlar_engine::{ForeignSignature, WouldStart};
 use ashlar_ondisk::assembly::{
     ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
 };
@@ -85,6 +85,10 @@ fn left_alone(reason: ExtraReason) -> &'static str {
         ExtraReason::NotListed => "the array does not list it",
         ExtraReason::TooSmall { .. } => "smaller than its superblock says",
         ExtraReason::CutShort => "it was cut short and made longer again, so data on it is lost",
+        ExtraReason::Reused => {
+            "it carries somebody else's signature, put there since it is a member; \
+             --accept-signatures overwrites that"
+        }
         ExtraReason::SerialDiffers => {
             "another serial than recorded, perhaps a clone; --accept-serials takes it"
         }
@@ -105,7 +109,9 @@ pub fn may_take(path: &str, may_destroy: bool) -> Result<(), ApiError> {
     let refuse =
         |code: &str, message: String, hint: String| Err(ApiError::new(code, message, hint));
     // Taken for a moment and let go: what somebody has would be refused then, too.
-    if let Err(refusal) = FileDevice::open(path, Access::Exclusive, Duration::ZERO) {
+    let opened = nested::check(path)
+        .and_then(|()| FileDevice::open(path, Access::Exclusive, Duration::ZERO));
+    if let Err(refusal) = opened {
         return refuse("device.not_opened", refusal.to_string(), "nothing was written".to_owned());
     }
     if may_destroy {
@@ -113,7 +119,7 @@ pub fn may_take(path: &str, may_destroy: bool) -> Result<(), ApiError> {
     }
     let consent = format!("if its content may go, say so by name: --destroy {path}");
     if let Some(signature) = config::foreign_signatures()(path).first() {
-        let message = format!("{path} carries {signature}; nothing was written");
+        let message = format!("{path} carries {}; nothing was written", signature.words);
         return refuse("device.has_signature", message, consent);
     }
     match reading(path).map(|reading| reading.label) {
@@ -175,6 +181,12 @@ pub fn label(path: &str) -> Label {
     }
 }
 
+/// What somebody else has put on a device of ours since.
+pub fn given_away(path: &str) -> Option<String> {
+    let (bytes, _, choice) = contents(path).ok()?;
+    foreign(&MemberReading::new(path, bytes, "", choice))
+}
+
 /// The superblock of the device, if it is a member of an array. It is only looked at.
 pub fn member(path: &str) -> Option<Superblock> {
     if memory_devices::is_memory(path) {
@@ -206,7 +218,19 @@ fn reading(path: &str) -> Result<MemberReading, OpenRefusal> {
     let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
     // What cannot be opened for I/O has no facts; what it holds was read all the same.
     let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
-    Ok(MemberReading::new(path, device_bytes, &serial, choice).with_mark_in(head.as_deref()))
+    let mut reading = MemberReading::new(path, device_bytes, &serial, choice);
+    reading.foreign = foreign(&reading);
+    Ok(reading.with_mark_in(head.as_deref()))
+}
+
+/// What somebody else put on a member or spare, as the start judges it.
+fn foreign(reading: &MemberReading) -> Option<String> {
+    if !matches!(reading.label, ReadLabel::Member(_) | ReadLabel::Spare(_)) {
+        return None;
+    }
+    let found = config::foreign_signatures()(&reading.path);
+    let guarded = |it: &ForeignSignature| it.offset.is_some_and(|at| reading.guards(at));
+    found.into_iter().find(guarded).map(|it| it.words)
 }
 
 /// Size, first bytes, and what its superblock copies say.

@@ -17,6 +17,7 @@ use crate::keeper::{self, Keeper};
 use crate::kept_memory::TmpfsMemory;
 use crate::memory::{self, Sources};
 use crate::memory_devices::{self, MemoryDevices};
+use crate::nested::{self, NotOwn};
 use crate::peer::{Gate, PeerLimits};
 use crate::placement::{self, place_workers};
 use crate::scrape::{self, ScrapeGate};
@@ -86,7 +87,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let descriptors = enough_descriptors()?;
     bound_nvme(&mut options.config, descriptors, &say);
     let opener = PathOpener::with_wait(PREDECESSOR_WAIT);
-    let waits = Waits::new(Arc::new(opener.clone()));
+    let waits = Waits::new(Arc::new(NotOwn::new(Arc::new(opener.clone()))));
     let (mut engine_config, placed) = placed_config(&options, &waits).await?;
     let memory = memory_limit(&options.config, &engine_config)?;
     let memory = Arc::new(MemoryDevices::new(opener, memory));
@@ -115,7 +116,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         over_ring: options.config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring),
         gives_links: options.socket == Path::new(USUAL_SOCKET),
     };
-    let exports = Arc::new(Exports::new(setting));
+    let exports = nested::own(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let (ready, is_ready) = watch::channel(false);
     let configured = Arc::new(Configured::of(&options.config.array));
@@ -289,6 +290,7 @@ async fn placed_config(
 fn engine_config(config: &Config, waits: &Waits) -> EngineConfig {
     let mut engine = EngineConfig::new(Arc::new(waits.clone()));
     engine.signatures = config::foreign_signatures();
+    engine.wiper = config::wiper();
     engine.runner = Some(runner());
     engine.spin_most = config.serve.spin_us.unwrap_or_default().most();
     if config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring) {

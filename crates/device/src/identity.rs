@@ -214,9 +214,9 @@ pub fn exclusion_of(path: &str) -> Option<[u64; 2]> {
 }
 
 /// What a path leads to, so that two paths of one device compare equal: a file, also through a loop
-/// device over it; a drive by its world-wide name, also through several paths to it, and a partition
-/// of it by its number; another block device by the kernel's number. A path that leads nowhere is
-/// itself.
+/// device over it; a drive by its world-wide name, also through several paths to it, and a
+/// partition of it by its number; another block device by the kernel's number. A path that leads
+/// nowhere is itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Physical(String);
 

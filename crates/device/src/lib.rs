@@ -60,7 +60,7 @@ pub use identity::{Physical, disk_at, exclusion_of, serial_at};
 pub use mem::MemDevice;
 pub use null::NullDevice;
 pub use open_paths::PathOpener;
-pub use probe::{Probe, Prober, Signature, signatures, signatures_built_in};
+pub use probe::{Probe, Prober, Signature, signatures, signatures_built_in, wipe_signatures};
 pub use record::{RecordEntry, RecordKind, Recorder, RecordingOpener, read_record};
 pub use shared_part::SharedPart;
 pub use start::{

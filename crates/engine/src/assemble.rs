@@ -8,9 +8,11 @@
 //!
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
+//! - `foreign`   signatures of somebody else on devices of ours
 //! - `kept_map`   what memory that survived a kill says of the written map
 //! - `new_members`   members that the array grows by, from this start on
 
+mod foreign;
 mod kept_map;
 mod new_members;
 mod plan;
@@ -109,7 +111,7 @@ pub(crate) async fn assemble(
     anew: Anew,
 ) -> Result<String, Refusal> {
     let looked = look(worker, engine_state, &spec).await?;
-    let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
+    let mut plan = plan(&spec, &looked)?;
     if !anew.new_members.is_empty() {
         plan.grow_by(anew.new_members)?;
     }
@@ -132,6 +134,7 @@ pub(crate) async fn assemble(
     let name = array.name().to_owned();
     keep_spares(engine_state, &readings, &found);
     name_older_copies(&array, &readings, &verdict);
+    foreign::tell(&array, &readings, &verdict);
     name_damaged_copies(&array, &readings, &plan);
     if let Some(why) = plan.lacks_kept_map {
         array.record(names::ARRAY_MAP_LOST, vec![("kept_map", why.to_owned())]);
@@ -159,7 +162,7 @@ pub(crate) async fn would_assemble(
     spec: AssembleSpec,
 ) -> Result<WouldStart, Refusal> {
     let looked = look(worker, engine_state, &spec).await?;
-    let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
+    let mut plan = plan(&spec, &looked)?;
     let reserved = engine_state.reserve(&plan.superblock)?;
     watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
@@ -292,6 +295,7 @@ async fn read_devices(
         found.push(one);
         readings.push(reading);
     }
+    foreign::look(worker, engine_state, &found, &mut readings).await;
     (found, readings, problems)
 }
 
@@ -344,7 +348,7 @@ async fn read_marks(worker: &Worker, opened: &dyn Opened) -> Option<BufMut> {
 /// Spares among the devices go on waiting in their pools.
 fn keep_spares(engine_state: &EngineState, readings: &[MemberReading], found: &[Found]) {
     for (reading, found) in readings.iter().zip(found) {
-        if let ReadLabel::Spare(record) = &reading.label {
+        if let (ReadLabel::Spare(record), None) = (&reading.label, &reading.foreign) {
             let opened = Arc::clone(&found.opened);
             engine_state.spares.add(Spare { opened, record: *record });
         }
@@ -679,6 +683,7 @@ impl Beginning {
         logs: Option<replay::Logs>,
     ) -> Result<(), Refusal> {
         let not_recorded = |lost: ArrayLost| not_recorded(&local.array, lost);
+        foreign::overwrite(local, &self.plan).await?;
         let mut next = self.plan.superblock.clone();
         catch_up(local, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
         local.array.follow_spares(&next, false);

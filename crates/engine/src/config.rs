@@ -23,8 +23,20 @@ pub(crate) const LARGE_MIN: usize = 8;
 /// The `payload_bytes` from which on a worker has no more than these say.
 pub(crate) const PAYLOAD_BYTES_MIN: usize = 2 * LARGE_MIN * REQUEST_BYTES_MAX;
 
-/// Who else's data is on a device: one line for each signature found, none for a blank device.
-pub type Signatures = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+/// Who else's data is on a device: one for each signature found, none for a blank device.
+pub type Signatures = Arc<dyn Fn(&str) -> Vec<ForeignSignature> + Send + Sync>;
+
+/// Overwrites all that [`Signatures`] finds on a device. If something stays, a line says what.
+pub type Wiper = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+/// A signature of somebody else on a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForeignSignature {
+    /// What it is, for people.
+    pub words: String,
+    /// Where it begins, bytes; `None`: the device could not be looked at.
+    pub offset: Option<u64>,
+}
 
 /// What an engine is started with.
 #[derive(Clone)]
@@ -46,6 +58,8 @@ pub struct EngineConfig {
     pub opener: Arc<dyn Opener>,
     /// How foreign signatures are found.
     pub signatures: Signatures,
+    /// How they are wiped.
+    pub wiper: Wiper,
     /// Where devices are opened and looked at, which may block: not on a worker, if other arrays
     /// have requests there.
     pub aside: Aside,
@@ -75,6 +89,7 @@ impl EngineConfig {
             spin_most: Duration::ZERO,
             opener,
             signatures: Arc::new(|_| Vec::new()),
+            wiper: Arc::new(|_| Ok(())),
             aside: Arc::new(|work| work()),
             tuning: ArrayTuning::default(),
             kernel: None,

@@ -6,19 +6,18 @@
 
 mod cells;
 
+use crate::blank::FRONT_BYTES;
 use crate::control_io::refused;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::joining_device::JoiningDevice;
+use crate::joining_device::{JoiningDevice, check_distinct};
 use crate::log::shape::least_log_ring_bytes;
 use crate::worker::Worker;
 use crate::{control_io, joining_device, map_pages, stated};
 use ashlar_device::Command;
 use ashlar_layout::{Geometry, Shape};
-use ashlar_ondisk::format::{
-    FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, SERIAL_BYTES, SPARE_ENTRIES_MAX, member_bytes,
-};
+use ashlar_ondisk::format::{PAGE_BYTES, SERIAL_BYTES, SPARE_ENTRIES_MAX, member_bytes};
 use ashlar_ondisk::{
     AreaPlan, AreaRequest, ArrayName, ChecksumKind, ConsistencyPolicy, EnclosureRecord, Features,
     ForcedActions, GeometryRecord, MemberEntry, Role, Superblock, Text,
@@ -369,16 +368,17 @@ async fn write(
 ) -> Result<(), Refusal> {
     for (candidate, entry) in candidates.iter().zip(&superblock.members) {
         let device = candidate.device.as_ref();
-        for extent in cleared_areas(plan) {
-            let zeroed = control_io::zero(worker, device, extent).await;
-            zeroed.map_err(|fault| refused(&candidate.path, "clearing its head area", fault))?;
-        }
+        candidate.blanking.run(worker, device).await?;
+        let zeroed = control_io::zero(worker, device, cleared_area(plan)).await;
+        zeroed.map_err(|fault| refused(&candidate.path, "clearing its head area", fault))?;
         let made = map_pages::make(worker, device, superblock, entry.uuid).await;
         made.map_err(|fault| refused(&candidate.path, "making its written map", fault))?;
         // A superblock must not be there before what it says is there.
         let flushed = control_io::run(worker, device, 0, Command::Flush).await.result;
         flushed.map_err(|fault| refused(&candidate.path, "a flush", fault))?;
     }
+    check_distinct(worker, candidates, Extent::new(plan.areas.written_map.offset, PAGE_BYTES))
+        .await?;
     for (candidate, entry) in candidates.iter().zip(&superblock.members) {
         let own = superblock.for_member(entry.uuid).expect("it lists its members");
         let bytes = own.encode().expect("a new array is valid");
@@ -389,19 +389,15 @@ async fn write(
     Ok(())
 }
 
-/// What is cleared on a new member: its maps, of which the written map then gets its pages, and
-/// what earlier owners may have left near the front. The intent log and the checksum table are
-/// hours of writing on a large disk, and nothing in them counts: batches of the log name the start
-/// that wrote them, and a table counts from when it is turned on.
-fn cleared_areas(plan: &AreaPlan) -> [Extent; 2] {
-    let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
+/// What is cleared on a new member beside its ends: its maps. The written map then gets its pages.
+/// The intent log and the checksum table are hours of writing on a large disk, and nothing in them
+/// counts: batches of the log name the start that wrote them, and a table counts from when it is
+/// turned on.
+fn cleared_area(plan: &AreaPlan) -> Extent {
     let areas = &plan.areas;
-    let end = areas.written_map.end().max(FRONT_BYTES).min(areas.data.offset);
-    [heartbeats, Extent::new(FIRST_AREA_OFFSET, end - FIRST_AREA_OFFSET)]
+    let begin = FRONT_BYTES.min(areas.data.offset);
+    Extent::new(begin, areas.written_map.end().saturating_sub(begin))
 }
-
-/// Cleared in any case: labels and superblocks of others are found here.
-const FRONT_BYTES: u64 = 2 << 20;
 
 fn unused(candidates: &[JoiningDevice], plan: &AreaPlan) -> Vec<(String, u64)> {
     let least = candidates.iter().map(|c| c.opened.facts().size_bytes).min().unwrap_or(0);

@@ -45,6 +45,9 @@ pub mod names {
     /// A device is an older copy of a member: it lacks writes that the others know to be flushed on
     /// it, and stays out. Fields: `slot`, `path`.
     pub const MEMBER_OLDER: &str = "member.older";
+    /// A device of the array carries a signature of somebody else, put there since it is a member,
+    /// and stays out. Fields: `slot`, `path`, `signature`, `done` (nothing, or it was overwritten).
+    pub const MEMBER_REUSED: &str = "member.reused";
     /// Copies of a member's superblock were overwritten by somebody, or cannot be read; another
     /// copy is intact. Fields: `slot`, `path`, `copies`, `done` (they were written anew, or the
     /// start is read-only).

@@ -4,13 +4,19 @@
 //! operator named it to be overwritten. Looking changes nothing. The engine writes to the device
 //! that it looked at.
 
+use crate::aside;
+use crate::blank::Blanking;
+use crate::config::ForeignSignature;
+use crate::control_io::{self, refused};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::worker::Worker;
-use crate::{aside, control_io};
 use ashlar_device::{Device, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::format::WRITTEN_MAP_MAGIC;
 use ashlar_ondisk::{Label, SuperblockCopies};
+use ashlar_units::Extent;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,6 +25,8 @@ pub(crate) struct JoiningDevice {
     pub(crate) path: String,
     pub(crate) opened: Arc<dyn Opened>,
     pub(crate) device: Rc<dyn Device>,
+    /// What comes before the first write.
+    pub(crate) blanking: Blanking,
 }
 
 /// Open `path` and make sure that nobody will miss what is on it; `may_destroy` is the operator's
@@ -30,22 +38,36 @@ pub(crate) async fn open(
     may_destroy: bool,
 ) -> Result<JoiningDevice, Refusal> {
     let opened = open_alone(worker, engine_state, path).await?;
-    if !may_destroy {
-        let signatures = Arc::clone(&engine_state.config.signatures);
-        // Of the open device: its path may lead elsewhere by now.
-        let at = opened.descriptor_path().unwrap_or_else(|| path.to_owned());
-        let found =
-            aside::run(&worker.handle, &engine_state.config.aside, move || signatures(&at)).await;
-        if let Some(first) = found.first() {
-            return Err(carries(path, &format!("carries {first}")));
+    let config = &engine_state.config;
+    let blanking = if may_destroy {
+        Blanking::of_given_up(&config.wiper, &config.aside, path_to(opened.as_ref()))
+    } else {
+        if let Some(first) = signatures_on(worker, engine_state, opened.as_ref()).await.first() {
+            return Err(carries(path, &format!("carries {}", first.words)));
         }
-    }
+        Blanking::of_unused()
+    };
     let device = opened.attach(&worker.handle);
-    let joining_device = JoiningDevice { path: path.to_owned(), opened, device };
+    let joining_device = JoiningDevice { path: path.to_owned(), opened, device, blanking };
     if !may_destroy && let Some(label) = label_of(worker, &joining_device).await {
         return Err(carries(path, &owner(&label)));
     }
     Ok(joining_device)
+}
+
+/// A path to the open device: the one by which it was opened may lead elsewhere by now.
+fn path_to(opened: &dyn Opened) -> String {
+    opened.descriptor_path().unwrap_or_else(|| opened.facts().path.clone())
+}
+
+/// The signatures of others on an open device.
+pub(crate) async fn signatures_on(
+    worker: &Worker,
+    engine_state: &EngineState,
+    opened: &dyn Opened,
+) -> Vec<ForeignSignature> {
+    let (signatures, at) = (Arc::clone(&engine_state.config.signatures), path_to(opened));
+    aside::run(&worker.handle, &engine_state.config.aside, move || signatures(&at)).await
 }
 
 /// What one of our superblocks on the device says, if there is one.
@@ -72,6 +94,39 @@ fn carries(path: &str, what: &str) -> Refusal {
         format!("{path} {what}; nothing was written"),
         format!("if its content may go, say so by name: --destroy {path}"),
     )
+}
+
+/// That what was written to one of the devices is not read from another: the pages of their written
+/// maps at `page`, which differ from member to member. Names and numbers of devices may hide that
+/// they are one.
+///
+/// # Errors
+/// Two of them are one device, or one cannot be read.
+pub(crate) async fn check_distinct(
+    worker: &Rc<Worker>,
+    devices: &[JoiningDevice],
+    page: Extent,
+) -> Result<(), Refusal> {
+    let mut pages: BTreeMap<Vec<u8>, &str> = BTreeMap::new();
+    for JoiningDevice { path, device, .. } in devices {
+        let read = control_io::read(worker, device.as_ref(), page).await;
+        let read = read.map_err(|fault| refused(path, "reading its written map", fault))?;
+        // A device that forgets what it is told, for measurements, tells nothing of others.
+        if !read.starts_with(&WRITTEN_MAP_MAGIC) {
+            continue;
+        }
+        if let Some(twin) = pages.insert(read.to_vec(), path) {
+            return Err(Refusal::new(
+                "device.given_twice",
+                format!(
+                    "{twin} and {path} are one device: what is written to one is read from the \
+                     other; no array has them, and what they carried is gone"
+                ),
+                "each member needs a device of its own",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Open the device at `path`, to have it alone.

@@ -41,6 +41,7 @@ mod aside;
 mod assemble;
 mod background;
 mod blame;
+mod blank;
 mod caches;
 mod canary;
 mod checksums;
@@ -98,7 +99,9 @@ pub use background::{JobEnd, JobStatus, ScrubEnd};
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
 pub use checksums::cache::CacheUsage;
-pub use config::{ArrayTuning, EngineConfig, ProcessState, Runner, Signatures};
+pub use config::{
+    ArrayTuning, EngineConfig, ForeignSignature, ProcessState, Runner, Signatures, Wiper,
+};
 pub use context::WorkerContext;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;

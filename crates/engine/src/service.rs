@@ -6,6 +6,7 @@
 //! coordinator.
 
 use crate::array::Array;
+use crate::blank::Blanking;
 use crate::config::ArrayTuning;
 use crate::control_io::refused;
 use crate::coordinator::{join, record};
@@ -19,9 +20,9 @@ use crate::spare::{Spare, SpareStatus};
 use crate::worker::Worker;
 use crate::{background, control_io, joining_device, stated};
 use ashlar_device::Opened;
-use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, member_bytes};
+use ashlar_ondisk::format::member_bytes;
 use ashlar_ondisk::{ArrayName, Features, JobKind, Role, SpareSuperblock, Superblock, Text};
-use ashlar_units::{Extent, MemberIdx};
+use ashlar_units::MemberIdx;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -137,9 +138,9 @@ impl Engine {
         let NewDevice { path, may_destroy, atomic_write_bytes } = device;
         let spares = &self.engine_state().spares;
         let Some(spare) = spares.remove(&path) else {
-            let opened = self.open_joining_device(&path, may_destroy).await?;
+            let (opened, blanking) = self.open_joining_device(&path, may_destroy).await?;
             stated::check_device(atomic_write_bytes, opened.facts())?;
-            return Ok(join::Stated { opened, atomic_write_bytes });
+            return Ok(join::Stated { opened, atomic_write_bytes, blanking: Some(blanking) });
         };
         if let Err(refusal) = stated::check_device(atomic_write_bytes, spare.opened.facts()) {
             spares.add(spare);
@@ -147,7 +148,7 @@ impl Engine {
         }
         let stated = spare.record.stated_atomic_bytes;
         let atomic_write_bytes = if atomic_write_bytes == 0 { stated } else { atomic_write_bytes };
-        Ok(join::Stated { opened: spare.opened, atomic_write_bytes })
+        Ok(join::Stated { opened: spare.opened, atomic_write_bytes, blanking: None })
     }
 
     /// Take back a member that was out: what it missed is written to it, the rest is still there.
@@ -157,7 +158,13 @@ impl Engine {
     pub async fn re_add(&self, name: &str, path: &str) -> Result<(), Refusal> {
         let array = self.array(name)?;
         let opened = self.open(path).await?;
-        let take_back = async move |local: Rc<LocalArray>| join::returned(&local, opened).await;
+        let (engine_state, asked) = (Arc::clone(self.engine_state()), Arc::clone(&opened));
+        let look = async move |worker: Rc<Worker>| {
+            joining_device::signatures_on(&worker, &engine_state, asked.as_ref()).await
+        };
+        let signatures = self.on_worker(0, look).await?;
+        let take_back =
+            async move |local: Rc<LocalArray>| join::returned(&local, opened, &signatures).await;
         self.on_coordinator_of(&array, take_back).await?
     }
 
@@ -375,13 +382,13 @@ impl Engine {
         &self,
         path: &str,
         may_destroy: bool,
-    ) -> Result<Arc<dyn Opened>, Refusal> {
+    ) -> Result<(Arc<dyn Opened>, Blanking), Refusal> {
         let engine_state = Arc::clone(self.engine_state());
         let path = path.to_owned();
         let open = async move |worker: Rc<Worker>| {
             let joining_device =
                 joining_device::open(&worker, &engine_state, &path, may_destroy).await?;
-            Ok(joining_device.opened)
+            Ok((joining_device.opened, joining_device.blanking))
         };
         self.on_worker(0, open).await?
     }
@@ -441,9 +448,7 @@ async fn write_spare(
         )
     })?;
     let device = joining_device.device.as_ref();
-    let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
-    let zeroed = control_io::zero(worker, device, heartbeats).await;
-    zeroed.map_err(|fault| refused(path, "clearing its head area", fault))?;
+    joining_device.blanking.run(worker, device).await?;
     let written = control_io::write_copies(worker, device, record.member_bytes, &bytes).await;
     written.map_err(|fault| refused(path, "writing its superblock", fault))
 }

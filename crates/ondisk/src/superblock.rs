@@ -24,10 +24,10 @@ use crate::enclosures::EnclosureRecord;
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
 use crate::format::{
-    AREAS_MAX, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION, GROWN_MAP_PLACES, JOBS_MAX,
-    MEMBER_ENTRY_BYTES, MEMBER_MAGIC, PAGE_BYTES, RawArea, RawGrowth, RawHeader, RawJob, RawMember,
-    RawSpareEntry, SPARE_ENTRIES_MAX, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT,
-    SUPERBLOCK_SLOT_BYTES,
+    AREAS_MAX, FIRST_AREA_OFFSET, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION,
+    GROWN_MAP_PLACES, JOBS_MAX, MEMBER_ENTRY_BYTES, MEMBER_MAGIC, PAGE_BYTES, RawArea, RawGrowth,
+    RawHeader, RawJob, RawMember, RawSpareEntry, SPARE_ENTRIES_MAX, SUPERBLOCK_HEADER_BYTES,
+    SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES,
 };
 use crate::geometry::{GeometryRecord, GrowthRecord, SpreadRecord};
 use crate::job::{JobRecord, ScrubRecord};
@@ -164,6 +164,12 @@ impl Superblock {
             0 => array,
             _ => array ^ array_tag(member),
         }
+    }
+
+    /// Whether what begins at this byte of the member lies where only Ashlar writes: before the
+    /// areas, or behind the data. The log and the data hold whatever clients write, signatures too.
+    pub fn guards(&self, offset: u64) -> bool {
+        offset < FIRST_AREA_OFFSET || offset >= self.areas.data.end()
     }
 
     /// The bytes for the member, a multiple of 4 KiB long and at most 64 KiB. All four copies are

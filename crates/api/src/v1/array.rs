@@ -141,6 +141,10 @@ pub struct Assemble {
     /// Accept members whose device has another serial than recorded: an image, or a new enclosure.
     #[serde(default)]
     pub accept_serials: bool,
+    /// Accept members that carry a signature of somebody else, which is overwritten. What was
+    /// written to them since they were members is lost, and may be wrong where it was.
+    #[serde(default)]
+    pub accept_signatures: bool,
     /// After a split brain, the incarnation to trust, as `examine` prints it.
     #[serde(default)]
     pub trust: Option<String>,

@@ -83,7 +83,7 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 62] = [
+pub const KINDS: [Kind; 63] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
@@ -135,6 +135,7 @@ pub const KINDS: [Kind; 62] = [
     kind("member.read_late", Severity::Info, "a read took longer than the deadline"),
     kind("member.replaced", Severity::Info, "another device takes the slot"),
     kind("member.returned", Severity::Notice, "a member came back by itself"),
+    kind("member.reused", Severity::Warning, "a device was given to somebody else"),
     kind("member.silent", Severity::Error, "requests wait for a member that does not answer"),
     kind("member.slow", Severity::Warning, "a member is much slower than its peers"),
     kind("member.slow_no_more", Severity::Notice, "a member is as fast as its peers again"),

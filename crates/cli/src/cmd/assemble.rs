@@ -69,6 +69,13 @@ pub struct Args {
     #[arg(long)]
     accept_serials: bool,
 
+    /// Accept devices that were given to another program after the array stopped: Ashlar finds the
+    /// signature of this program in places that only Ashlar writes. Ashlar overwrites the
+    /// signature. The risk: what the other program wrote is lost, and blocks of the array are wrong
+    /// wherever it wrote.
+    #[arg(long)]
+    accept_signatures: bool,
+
     /// After a split brain, use the data of the members for which `ashlar examine` prints this UUID
     /// as `incarnation`.
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
@@ -90,11 +97,12 @@ pub struct Args {
 }
 
 /// What is said of one array, and not of all that a scan finds.
-const FORCES: [&str; 6] = [
+const FORCES: [&str; 7] = [
     "read_only",
     "accept_dirty_degraded",
     "accept_lost_map",
     "accept_serials",
+    "accept_signatures",
     "trust",
     "spare_pools",
 ];
@@ -120,6 +128,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         accept_dirty_degraded: args.accept_dirty_degraded,
         accept_lost_map: args.accept_lost_map,
         accept_serials: args.accept_serials,
+        accept_signatures: args.accept_signatures,
         trust: args.trust,
         read_only: args.read_only,
         spare_pools: args.spare_pools,

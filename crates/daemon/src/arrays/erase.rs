@@ -8,7 +8,7 @@ use super::{Arrays, partitions};
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::erase::HeldDevice;
-use crate::look::Label;
+use crate::look::{self, Label};
 use crate::{config, memory_devices, partition};
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
@@ -42,6 +42,7 @@ impl Serves<Wipe> for Arrays {
             let may_go = named || is_nothing && is_empty_partition(path.clone()).await;
             if !may_go {
                 may_erase(&device, &running)?;
+                refuse_if_given_away(path).await?;
             }
             held.push(device);
         }
@@ -176,6 +177,18 @@ async fn is_empty_partition(path: String) -> bool {
         partition::behind(&path).is_some() && config::foreign_signatures()(&path).is_empty()
     })
     .await
+}
+
+/// That nobody else has put anything on it: that would go with what is ours.
+async fn refuse_if_given_away(path: &str) -> Result<(), ApiError> {
+    let asked = path.to_owned();
+    let Some(signature) = aside(move || look::given_away(&asked)).await else { return Ok(()) };
+    let message = format!(
+        "{path} was Ashlar's and carries {signature} now, which would be overwritten; nothing was \
+         written"
+    );
+    let hint = format!("if that may go, too: ashlar wipe {path} --destroy {path}");
+    Err(ApiError::new("device.has_signature", message, hint))
 }
 
 /// That no array needs the device.

@@ -21,7 +21,7 @@ mod attach;
 pub mod fuse;
 mod links;
 pub mod loops;
-mod mounts;
+pub mod mounts;
 pub mod nbd;
 pub mod nvme;
 pub mod ublk;

@@ -39,17 +39,39 @@ pub fn with_devices() -> Vec<(u32, Mount)> {
     parse_info(&text).collect()
 }
 
+/// A mount, and the number of its device, as `8:1`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OnDevice {
+    /// The device that files on it have.
+    pub number: String,
+    /// The mount.
+    pub mount: Mount,
+}
+
+/// The mounts of this process with the numbers of their devices; none if they cannot be read.
+pub fn on_devices() -> Vec<OnDevice> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    parse_numbered(&text).collect()
+}
+
+/// Those of file systems without a block device, by its minor number.
+fn parse_info(text: &str) -> impl Iterator<Item = (u32, Mount)> {
+    parse_numbered(text).filter_map(|OnDevice { number, mount }| {
+        Some((number.strip_prefix("0:")?.parse().ok()?, mount))
+    })
+}
+
 /// Lines of /proc/self/mountinfo: an id, the parent's, the device, the root within it, the place,
 /// options, and more of them; after a single `-` the kind and the source.
-fn parse_info(text: &str) -> impl Iterator<Item = (u32, Mount)> {
+fn parse_numbered(text: &str) -> impl Iterator<Item = OnDevice> {
     text.lines().filter_map(|line| {
         let (front, back) = line.split_once(" - ")?;
         let mut words = front.split(' ').skip(2);
-        let device = words.next()?.strip_prefix("0:")?.parse().ok()?;
+        let number = words.next()?.to_owned();
         let place = unescaped(words.nth(1)?);
         let mut words = back.split(' ');
         let kind = words.next()?.to_owned();
-        Some((device, Mount { source: unescaped(words.next()?), place, kind }))
+        Some(OnDevice { number, mount: Mount { source: unescaped(words.next()?), place, kind } })
     })
 }
 

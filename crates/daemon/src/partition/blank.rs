@@ -4,6 +4,7 @@
 //! the partition was; that is not blank.
 
 use super::{EDGE_BYTES, drive, refused};
+use crate::nested;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Access, FileDevice, open_to_look, signatures};
 use ashlar_ondisk::SuperblockCopies;
@@ -34,7 +35,9 @@ pub fn check(path: &str, may_destroy: bool) -> Result<(), ApiError> {
     if !may_destroy && !drive::partitions(path).is_empty() {
         return Err(refused(path, "has partitions", "use one of them, or clear it with wipefs"));
     }
-    if let Err(refusal) = FileDevice::open(path, Access::Exclusive, Duration::ZERO) {
+    let opened = nested::check(path)
+        .and_then(|()| FileDevice::open(path, Access::Exclusive, Duration::ZERO));
+    if let Err(refusal) = opened {
         return Err(ApiError::new("device.not_opened", refusal.to_string(), "nothing was written"));
     }
     match if may_destroy { None } else { carries(path)? } {

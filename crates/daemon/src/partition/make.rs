@@ -11,7 +11,7 @@ use crate::look::{self, Label};
 use crate::system_program::command;
 use crate::udev;
 use ashlar_api::{ApiError, codes};
-use ashlar_device::{Access, FileDevice};
+use ashlar_device::{Access, FileDevice, wipe_signatures};
 use ashlar_units::to_usize;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -179,6 +179,7 @@ fn make(wanted: &DriveToPartition) -> Result<String, String> {
 fn clear(path: &str) -> io::Result<()> {
     let held = HeldDevice::take(path).map_err(|refusal| io::Error::other(refusal.to_string()))?;
     held.erase()?;
+    wipe_signatures(Path::new(path))?;
     blank_edges(path)?;
     forget_partitions(path)
 }

@@ -4,15 +4,20 @@
 //! mdadm rely on the same prober. It knows hundreds of formats and is on every Debian system. It is
 //! run as a program and not linked, because the library is C under the LGPL, and a probe is rare
 //! and not urgent. Without it, a minimal check of our own looks for the formats that cost most to
-//! lose. What must stay true: nothing is ever written. An unreadable device is an error, not an
+//! lose. With it, that check adds what `wipefs` leaves out: it lists one label of ZFS, and there
+//! are four. What must stay true: looking writes nothing. An unreadable device is an error, not an
 //! empty answer. Not here: our own signature, which the on-disk format knows, and what to do about
 //! a foreign one.
 //!
 //! - `program`: asking `wipefs`
 //! - `magic`: the check of our own
+//! - `wipe`: takes away what they find
 
 mod magic;
 mod program;
+mod wipe;
+
+pub use wipe::wipe_signatures;
 
 use crate::file::{open_to_look, path_for_others};
 use std::fmt;
@@ -34,7 +39,8 @@ pub struct Probe {
 pub enum Prober {
     /// libblkid, through `wipefs`.
     Program,
-    /// The minimal check of our own: GPT, MBR, ext, XFS, btrfs, md, LVM, LUKS, swap, ZFS.
+    /// The minimal check of our own: tables of partitions, the usual file systems, md and other
+    /// metadata of arrays, LVM, LUKS, swap, ZFS.
     BuiltIn,
 }
 
@@ -45,6 +51,8 @@ pub struct Signature {
     pub kind: String,
     /// Where the mark is, in bytes from the start.
     pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
     /// Its identity, if it has one.
     pub uuid: Option<String>,
     /// What somebody called it.
@@ -72,10 +80,20 @@ pub fn signatures(path: &Path) -> io::Result<Probe> {
     // Opened first, so that a device that cannot be read is told apart from a program that cannot
     // be run.
     let file = open_to_look(path)?;
-    if let Some(signatures) = program::signatures(&path_for_others(&file)) {
-        return Ok(Probe { by: Prober::Program, signatures });
-    }
-    built_in(&file)
+    look(&file)
+}
+
+fn look(file: &File) -> io::Result<Probe> {
+    let Some(mut signatures) = program::signatures(&path_for_others(file)) else {
+        return built_in(file);
+    };
+    let is_new = |found: &Signature| {
+        !signatures.iter().any(|known| known.offset == found.offset) && magic::is_distinct(found)
+    };
+    let more: Vec<Signature> = magic::signatures(file)?.into_iter().filter(is_new).collect();
+    signatures.extend(more);
+    signatures.sort_by_key(|signature| signature.offset);
+    Ok(Probe { by: Prober::Program, signatures })
 }
 
 /// As [`signatures`], but by the check of our own in any case.

@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 use super::Signature;
 
 /// Where it is: administrators' programs are not in everybody's search path.
-const PROGRAMS: [&str; 3] = ["wipefs", "/usr/sbin/wipefs", "/sbin/wipefs"];
+const PROGRAMS: [&str; 4] = ["/usr/sbin/wipefs", "/usr/bin/wipefs", "/sbin/wipefs", "wipefs"];
 
 /// What it says; `None` if it is not there or did not come to an end.
 pub(super) fn signatures(path: &str) -> Option<Vec<Signature>> {
     let output = PROGRAMS.iter().find_map(|program| {
         Command::new(program)
-            .args(["--no-act", "--parsable", "--output", "OFFSET,TYPE,UUID,LABEL", "--"])
+            .args(["--no-act", "--parsable", "--output", "OFFSET,LENGTH,TYPE,UUID,LABEL", "--"])
             .arg(path)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
@@ -34,12 +34,13 @@ fn parse(text: &str) -> Vec<Signature> {
 }
 
 fn parse_line(line: &str) -> Option<Signature> {
-    let mut columns = line.splitn(4, ',');
+    let mut columns = line.splitn(5, ',');
     let offset = columns.next()?.strip_prefix("0x")?;
     let offset = u64::from_str_radix(offset, 16).ok()?;
+    let bytes = columns.next()?.parse().ok()?;
     let kind = columns.next()?.to_owned();
     let mut name = || columns.next().map(unescape).filter(|name| !name.is_empty());
-    Some(Signature { kind, offset, uuid: name(), label: name() })
+    Some(Signature { kind, offset, bytes, uuid: name(), label: name() })
 }
 
 /// Without the `\x20` that the program writes for bytes that could confuse a reader.
@@ -71,20 +72,21 @@ mod tests {
 
     #[test]
     fn the_programs_lines_become_signatures_in_order_of_offsets() {
-        let text = "# offset,type,uuid,label\n\
-            0x3ffff000,gpt,,\n\
-            0x438,ext4,8b0ccb5f-ad83,my\\x20label,x\n\
-            0x1fe,PMBR,,\nnonsense\n";
-        let signature = |kind: &str, offset, uuid: Option<&str>, label: Option<&str>| Signature {
+        let text = "# offset,length,type,uuid,label\n\
+            0x3ffff000,8,gpt,,\n\
+            0x438,2,ext4,8b0ccb5f-ad83,my\\x20label,x\n\
+            0x1fe,2,PMBR,,\nnonsense\n";
+        let signature = |kind: &str, offset, bytes, named: Option<(&str, &str)>| Signature {
             kind: kind.to_owned(),
             offset,
-            uuid: uuid.map(str::to_owned),
-            label: label.map(str::to_owned),
+            bytes,
+            uuid: named.map(|(uuid, _)| uuid.to_owned()),
+            label: named.map(|(_, label)| label.to_owned()),
         };
         let wanted = [
-            signature("PMBR", 0x1fe, None, None),
-            signature("ext4", 0x438, Some("8b0ccb5f-ad83"), Some("my label,x")),
-            signature("gpt", 0x3fff_f000, None, None),
+            signature("PMBR", 0x1fe, 2, None),
+            signature("ext4", 0x438, 2, Some(("8b0ccb5f-ad83", "my label,x"))),
+            signature("gpt", 0x3fff_f000, 8, None),
         ];
         assert_eq!(parse(text), wanted);
         assert_eq!(parse(""), []);

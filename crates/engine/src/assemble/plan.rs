@@ -6,7 +6,7 @@
 //! checkpoint, or from the beginning if no job names it.
 
 use super::new_members::NewMember;
-use super::{AssembleSpec, Found};
+use super::{AssembleSpec, Found, Looked, foreign};
 use crate::canary::{Canary, sings};
 use crate::coordinator::record;
 use crate::devices::{SlotDevice, Tags};
@@ -17,7 +17,7 @@ use crate::spare_pages::NewestPlaces;
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::assembly::{self, Start, Verdict};
+use ashlar_ondisk::assembly::{self, MemberReading, Start, Verdict};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Superblock};
 use ashlar_units::StripeNo;
 use std::rc::Rc;
@@ -47,6 +47,8 @@ pub(super) struct Plan {
     pub(super) newest_places: NewestPlaces,
     /// What is the matter with the kept map, if it does not count and the operator accepts that.
     pub(super) lacks_kept_map: Option<&'static str>,
+    /// Devices that carry a signature of somebody else, which the operator accepts.
+    pub(super) reused: Vec<(Arc<dyn Opened>, MemberEntry)>,
     /// The members that the array grows by from this start on.
     pub(super) new_members: Vec<NewMember>,
 }
@@ -102,11 +104,8 @@ impl Filler {
 ///
 /// # Errors
 /// If there is no array of this geometry.
-pub(super) fn plan(
-    spec: &AssembleSpec,
-    verdict: &Verdict,
-    found: &[Found],
-) -> Result<Plan, Refusal> {
+pub(super) fn plan(spec: &AssembleSpec, looked: &Looked) -> Result<Plan, Refusal> {
+    let Looked { verdict, found, readings, .. } = looked;
     let superblock = verdict.newest.clone().expect("an array that may start has a superblock");
     let geometry = superblock.geometry.to_layout().ok_or_else(|| {
         Refusal::new(
@@ -115,7 +114,7 @@ pub(super) fn plan(
             "look at its members with `ashlar examine`; nothing was written",
         )
     })?;
-    let started = started(superblock.clone(), verdict);
+    let started = started(superblock.clone(), looked);
     let filler = |reading: Option<usize>, entry: &MemberEntry| {
         let opened = Arc::clone(&found[reading?].opened);
         Some(Filler { opened, tags: Tags::of(&started, entry) })
@@ -161,6 +160,7 @@ pub(super) fn plan(
         has_log: superblock.unclean && is_logged,
         newest_places: NewestPlaces::new(),
         lacks_kept_map: None,
+        reused: foreign::accepted(verdict, found, readings),
         new_members: Vec::new(),
         found: superblock.clone(),
         superblock: started,
@@ -176,9 +176,12 @@ fn mark_in_sync(verdict: &Verdict, found: &[Found]) -> u64 {
 }
 
 /// The superblock of the start itself, but for its generation and incarnation: members that were
-/// not found are lost, forced actions are recorded.
-fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
+/// not found are lost, forced actions are recorded, and the serials that devices show now.
+fn started(mut superblock: Superblock, Looked { verdict, readings, .. }: &Looked) -> Superblock {
     superblock.generation += 1;
+    if verdict.forced & ForcedActions::SERIAL_CHANGED != 0 {
+        record_serials(&mut superblock, verdict, readings);
+    }
     for slot in &verdict.slots {
         let is_lost = slot.state == assembly::SlotState::Missing;
         if let Some(joining_device) =
@@ -200,4 +203,18 @@ fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
     superblock.forced = superblock.forced.with(verdict.forced, superblock.generation);
     superblock.generation -= 1;
     superblock
+}
+
+/// What was accepted once holds from now on.
+fn record_serials(superblock: &mut Superblock, verdict: &Verdict, readings: &[MemberReading]) {
+    let taken = verdict.slots.iter().flat_map(|slot| {
+        [slot.reading, slot.joining_device.and_then(|joining_device| joining_device.reading)]
+    });
+    for reading in taken.flatten().map(|at| &readings[at]) {
+        let Some(own) = reading.superblock().map(|own| own.member_uuid) else { continue };
+        let entry = superblock.members.iter_mut().find(|entry| entry.uuid == own);
+        if let Some(entry) = entry.filter(|_| !reading.serial.is_empty()) {
+            entry.serial = reading.serial;
+        }
+    }
 }

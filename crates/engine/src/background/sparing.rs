@@ -79,6 +79,8 @@ async fn take_spare(local: &Rc<LocalArray>, member: MemberIdx, wanted: SlotState
         let joining_device = join::Stated {
             opened: Arc::clone(&opened),
             atomic_write_bytes: record.stated_atomic_bytes,
+            // It was made blank when it became a spare.
+            blanking: None,
         };
         let joined = match wanted {
             SlotState::InSync => {

@@ -15,7 +15,9 @@
 use super::{map_writer, proof, record, spare_states};
 use crate::array::Array;
 use crate::background::table;
+use crate::blank::Blanking;
 use crate::canary::{Canary, sings};
+use crate::config::ForeignSignature;
 use crate::coordinator::messages::everywhere;
 use crate::devices::{SlotDevice, SlotDevices, Tags};
 use crate::error::Refusal;
@@ -51,6 +53,9 @@ pub(crate) const MEMBERS_LOST: &str = "array.members_lost";
 pub(crate) struct Stated {
     pub(crate) opened: Arc<dyn Opened>,
     pub(crate) atomic_write_bytes: u32,
+    /// What comes before the first write. A spare is blank but for its superblock, which stays
+    /// until the array has it.
+    pub(crate) blanking: Option<Blanking>,
 }
 
 /// What is stated matters to a log; a spare may come into an array that keeps none.
@@ -93,12 +98,15 @@ async fn made_ready(
     local: &Rc<LocalArray>,
     member: MemberIdx,
     state: SlotState,
-    Stated { opened, atomic_write_bytes }: Stated,
+    Stated { opened, atomic_write_bytes, blanking }: Stated,
     uuid: Uuid,
 ) -> Result<(MemberEntry, Prepared), Refusal> {
     let facts = opened.facts().clone();
     check(local, &facts)?;
     expect_state(local, member, state)?;
+    if let Some(blanking) = blanking {
+        blanking.run(&local.worker, opened.attach(&local.worker.handle).as_ref()).await?;
+    }
     prepare(local, &opened, uuid).await?;
     let role = if state == SlotState::InSync { Role::Replacement } else { Role::Rebuilding };
     let entry = MemberEntry::new(uuid, member, role)
@@ -113,21 +121,29 @@ async fn made_ready(
 /// regions are rebuilt.
 ///
 /// # Errors
-/// If the device is not that member, or has been used otherwise meanwhile; else as
+/// If the device is not that member, or has been used otherwise meanwhile, as one of the
+/// `signatures` on it tells; else as
 /// [`as_rebuilding`].
 pub(crate) async fn returned(
     local: &Rc<LocalArray>,
     opened: Arc<dyn Opened>,
+    signatures: &[ForeignSignature],
 ) -> Result<(), Refusal> {
     check(local, opened.facts())?;
-    let (member, uuid) = recognise(local, &opened).await?;
+    let (member, uuid) = recognise(local, &opened, signatures).await?;
     expect_state(local, member, SlotState::Out)?;
     prepare(local, &opened, uuid).await?;
     let log_tag = local.worker.draw_log_tag();
+    let serial = serial_of(opened.facts());
     let enlist = move |superblock: &mut Superblock| {
         superblock.record(uuid, MemberEvent::Readded).expect("it is listed as out");
         let entry = superblock.members.iter_mut().find(|entry| entry.uuid == uuid);
-        entry.expect("it is listed").log_tag = log_tag;
+        let entry = entry.expect("it is listed");
+        entry.log_tag = log_tag;
+        // It may hang on another adapter, which shows another serial.
+        if !serial.is_empty() {
+            entry.serial = serial;
+        }
         enter_job(superblock, JobKind::Rebuild, member, uuid);
     };
     fill(local, member, Prepared { opened, uuid, log_tag }, enlist).await
@@ -413,6 +429,7 @@ fn enter_job(superblock: &mut Superblock, kind: JobKind, slot: MemberIdx, uuid: 
 async fn recognise(
     local: &Rc<LocalArray>,
     opened: &Arc<dyn Opened>,
+    signatures: &[ForeignSignature],
 ) -> Result<(MemberIdx, Uuid), Refusal> {
     if local.array.slots_out().is_empty() {
         let what = format!("no slot of array '{}' is out; nothing was changed", local.array.name());
@@ -447,6 +464,13 @@ async fn recognise(
             format!("rebuild all of it: ashlar replace {name} {slot} {path} --destroy {path}"),
         )
     };
+    let is_guarded = |it: &&ForeignSignature| it.offset.is_some_and(|at| own.guards(at));
+    if let Some(foreign) = signatures.iter().find(is_guarded) {
+        let words = &foreign.words;
+        return Err(stale(&format!(
+            "carries {words}, so it was given to somebody else since, who may have written anywhere"
+        )));
+    }
     if choice.as_ref().is_some_and(Choice::is_cut_short) {
         return Err(stale("was cut short and made longer again, so data on it is lost"));
     }

@@ -6,18 +6,15 @@
 
 use crate::control_io::{self, refused};
 use crate::error::Refusal;
-use crate::joining_device::JoiningDevice;
+use crate::joining_device::{JoiningDevice, check_distinct};
 use crate::local_array::LocalArray;
 use crate::map_pages;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Fault};
-use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES};
-use ashlar_ondisk::{MemberEntry, Superblock};
+use ashlar_ondisk::format::PAGE_BYTES;
+use ashlar_ondisk::{Features, MemberEntry, Superblock};
 use ashlar_units::{Extent, MemberIdx};
 use std::rc::Rc;
-
-/// Cleared in any case: labels and superblocks of others are found here.
-const FRONT_BYTES: u64 = 2 << 20;
 
 /// New members with empty maps, as `next` places them.
 ///
@@ -31,6 +28,7 @@ pub(super) async fn new_members(
 ) -> Result<(), Refusal> {
     for (candidate, entry) in candidates.iter().zip(entries) {
         let (device, path) = (candidate.device.as_ref(), &candidate.path);
+        candidate.blanking.run(worker, device).await?;
         for extent in cleared(next) {
             let zeroed = control_io::zero(worker, device, extent).await;
             zeroed.map_err(|fault| refused(path, "clearing its maps", fault))?;
@@ -40,22 +38,18 @@ pub(super) async fn new_members(
         let flushed = flush(worker, device).await;
         flushed.map_err(|fault| refused(path, "a flush", fault))?;
     }
-    Ok(())
+    // Before pages named members, those of all members were equal.
+    if next.features.incompatible & Features::MEMBER_PAGES == 0 {
+        return Ok(());
+    }
+    let page = Extent::new(next.areas.written_map.offset, PAGE_BYTES);
+    check_distinct(worker, candidates, page).await
 }
 
-/// Heartbeats, flush marks, and all maps. What else there is names whose it is.
-fn cleared(next: &Superblock) -> Vec<Extent> {
+/// All maps, beside the ends. What else there is names whose it is.
+fn cleared(next: &Superblock) -> [Extent; 3] {
     let areas = &next.areas;
-    let front = FRONT_BYTES.min(areas.data.offset) - FIRST_AREA_OFFSET;
-    let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
-    vec![
-        heartbeats,
-        Extent::new(FIRST_AREA_OFFSET, front),
-        areas.heartbeat,
-        areas.write_intent,
-        areas.written_map,
-        areas.grown_map,
-    ]
+    [areas.write_intent, areas.written_map, areas.grown_map]
 }
 
 /// The further pages of the written map on the members that there are, for stripes that the growth

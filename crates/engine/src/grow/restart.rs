@@ -109,7 +109,12 @@ fn spec_of(array: &Array, devices: Vec<String>) -> AssembleSpec {
     AssembleSpec {
         devices,
         // They served it a moment ago.
-        request: AssemblyRequest { array: uuid, accept_serials: true, ..Default::default() },
+        request: AssemblyRequest {
+            array: uuid,
+            accept_serials: true,
+            accept_signatures: true,
+            ..Default::default()
+        },
         is_read_only: false,
         tuning: Some(array.tuning.get()),
         spare_pools,

@@ -5,11 +5,11 @@ use crate::grown::superblock_of;
 use crate::world::jobs::{
     Rig, audit, filled, last, ms, on_array, raid6, started, status, until_all_in_sync, world_for,
 };
-use crate::world::{assemble_spec, engine, names, read};
+use crate::world::{assemble_spec, create_spec, engine, names, read};
 use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{AssembleSpec, Engine, SlotState, event_names};
 use ashlar_ring::Handle;
-use ashlar_sim::{Latency, SimOpener};
+use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener};
 use ashlar_units::{Extent, MemberIdx};
 use std::time::Duration;
 
@@ -143,4 +143,76 @@ fn a_member_that_becomes_smaller_while_a_superblock_is_recorded_does_not_grow_ag
         assert!(matches!(state, SlotState::Failing | SlotState::Out), "{state:?}");
         audit(&engine, model).await;
     });
+}
+
+/// Disks with other names, and so with other serials, that hold what these hold.
+fn copied(disks: &[SimDisk], others: &[SimDisk]) {
+    disks.iter().zip(others).for_each(|(from, to)| to.put_image(&from.image()));
+}
+
+async fn all_are_in_sync(engine: &Engine) -> bool {
+    status(engine).await.members.iter().all(|member| member.state == SlotState::InSync)
+}
+
+/// Drives behind another adapter were accepted with their new serials, and refused at the next
+/// start.
+#[test]
+fn a_serial_that_was_accepted_once_is_the_members_from_then_on() {
+    let (mut world, disks, _) = world_for(614, &raid6());
+    let add = |world: &mut ashlar_sim::SimWorld, name: &str| {
+        world.add_disk(name, DiskOptions::sized(disks[0].size_bytes()))
+    };
+    let moved: Vec<SimDisk> = (0..6).map(|slot| add(&mut world, &format!("moved{slot}"))).collect();
+    let dock = add(&mut world, "dock");
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            engine.stop("tank").await.expect("stopped");
+            copied(&disks, &moved);
+            let mut devices: Vec<String> = moved.iter().map(SimDisk::name).collect();
+            let spec =
+                |devices: &[String]| AssembleSpec { devices: devices.to_vec(), ..assemble_spec(6) };
+            let refusal = engine.assemble(spec(&devices)).await.expect_err("six other serials");
+            assert!(refusal.what.contains("moved4 shows serial moved4"), "{}", refusal.what);
+            assert!(refusal.what.contains("--accept-serials"), "{}", refusal.what);
+            let mut accepted = spec(&devices);
+            accepted.request.accept_serials = true;
+            engine.assemble(accepted).await.expect("accepted");
+            engine.stop("tank").await.expect("stopped");
+            engine.assemble(spec(&devices)).await.expect("accepted once");
+            assert!(all_are_in_sync(&engine).await);
+            engine.stop("tank").await.expect("stopped");
+            // One of them is in a dock now. It comes back as what it is.
+            copied(&moved[3..4], std::slice::from_ref(&dock));
+            devices[3] = dock.name();
+            engine.assemble(spec(&devices)).await.expect("degraded");
+            assert!(!all_are_in_sync(&engine).await);
+            engine.re_add("tank", "dock").await.expect("it only missed something");
+            until_all_in_sync(&engine, &handle).await;
+            engine.stop("tank").await.expect("stopped");
+            engine.assemble(spec(&devices)).await.expect("taken back once");
+            assert!(all_are_in_sync(&engine).await);
+        })
+        .done();
+}
+
+/// Two paths to one drive that show nothing by which to tell: what is written says it.
+#[test]
+fn a_device_that_is_another_one_is_found_by_what_is_written_to_it() {
+    let (mut world, _, _) = world_for(615, &raid6());
+    world.add_path("disk1", "again");
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            let mut spec = create_spec(raid6());
+            spec.devices[4] = "again".to_owned();
+            let refusal = engine.create(spec).await.expect_err("five drives");
+            assert_eq!(refusal.code, "device.given_twice");
+            assert!(refusal.what.starts_with("disk1 and again are one device"), "{}", refusal.what);
+            let told = engine.assemble(assemble_spec(6)).await.expect_err("there is none");
+            assert!(told.what.contains("no member"), "{}", told.what);
+        })
+        .done();
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::older::{self, Older};
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
-use super::refusal;
+use super::refusal::{self, LeftOut, Unfit};
 use super::split_brain::{Candidate, candidates, lived_on, newest, speaker};
 use super::verdict::{
     Extra, ExtraReason, JoiningDevice, ReadOnlyReason, Refusal, SlotState, SlotVerdict, Start,
@@ -161,12 +161,14 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
     let mut forced = 0;
     for &(at, own) in &chosen.candidates {
         let reason = match fitness(&readings[at], own, chosen, at) {
-            Err(ExtraReason::SerialDiffers) if request.accept_serials => {
-                forced |= ForcedActions::SERIAL_CHANGED;
-                None
-            }
+            Ok(doubts) => match doubts.accepted(request) {
+                Ok(flags) => {
+                    forced |= flags;
+                    None
+                }
+                Err(reason) => Some(reason),
+            },
             Err(reason) => Some(reason),
-            Ok(()) => None,
         };
         match (reason, best.member(own.member_uuid)) {
             (None, Some(entry)) => attached.push((at, *entry)),
@@ -187,7 +189,10 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
     }
     let older: Vec<Older<'_>> =
         copies.iter().map(|copy| Older::new(&readings[copy.reading])).collect();
-    let start = judge_start(best, (&slots, &older), request, &mut forced);
+    let unfit: Vec<Unfit<'_>> =
+        extras.iter().filter_map(|extra| Unfit::new(extra, readings, best)).collect();
+    let left_out = LeftOut { older: &older, unfit: &unfit };
+    let start = judge_start(best, (&slots, &left_out), request, &mut forced);
     let newest_mark = older::newest_mark(&chosen.candidates, readings);
     Verdict { newest: Some(best.clone()), slots, extras, flushed, newest_mark, start, forced }
 }
@@ -207,7 +212,7 @@ fn fitness(
     own: &Superblock,
     chosen: &Chosen<'_>,
     at: usize,
-) -> Result<(), ExtraReason> {
+) -> Result<Doubts, ExtraReason> {
     if chosen.lived_on.contains(&at) {
         return Err(ExtraReason::LivedOn);
     }
@@ -226,10 +231,34 @@ fn fitness(
         return Err(ExtraReason::Incoherent { generation: own.generation });
     }
     let recorded = !entry.serial.is_empty() && !reading.serial.is_empty();
-    if recorded && entry.serial != reading.serial {
-        return Err(ExtraReason::SerialDiffers);
+    Ok(Doubts {
+        is_reused: reading.foreign.is_some(),
+        has_other_serial: recorded && entry.serial != reading.serial,
+    })
+}
+
+/// What the operator may accept of a device.
+struct Doubts {
+    is_reused: bool,
+    has_other_serial: bool,
+}
+
+impl Doubts {
+    /// The forced actions that taking the device means.
+    ///
+    /// # Errors
+    /// What was not accepted.
+    fn accepted(&self, request: &AssemblyRequest) -> Result<u64, ExtraReason> {
+        if self.is_reused && !request.accept_signatures {
+            return Err(ExtraReason::Reused);
+        }
+        if self.has_other_serial && !request.accept_serials {
+            return Err(ExtraReason::SerialDiffers);
+        }
+        let if_so = |is_so: bool, flag: u64| if is_so { flag } else { 0 };
+        Ok(if_so(self.is_reused, ForcedActions::OVERWROTE_SIGNATURE)
+            | if_so(self.has_other_serial, ForcedActions::SERIAL_CHANGED))
     }
-    Ok(())
 }
 
 fn slot_verdict(
@@ -255,7 +284,7 @@ fn slot_verdict(
 
 fn judge_start(
     best: &Superblock,
-    (slots, older): (&[SlotVerdict], &[Older<'_>]),
+    (slots, left_out): (&[SlotVerdict], &LeftOut<'_>),
     request: &AssemblyRequest,
     forced: &mut u64,
 ) -> Start {
@@ -265,7 +294,7 @@ fn judge_start(
         let is_missing = |slot: usize| slots[slot].state != SlotState::Current;
         let missing = best.geometry.losses_in(set, is_missing);
         if missing > parity && !may_be_on_spares(best, slots) {
-            return Start::Refused(refusal::too_many_missing(best, group, members, older));
+            return Start::Refused(refusal::too_many_missing(best, group, members, left_out));
         }
     }
     match best.access(Features::SUPPORTED) {

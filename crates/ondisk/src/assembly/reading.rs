@@ -50,6 +50,9 @@ pub struct MemberReading {
     pub is_cut_short: bool,
     /// How many copies of its superblock are damaged: see [`Choice::damaged_copies`].
     pub damaged_copies: usize,
+    /// The signature of somebody else where only Ashlar writes. Whatever was there when the device
+    /// was taken was wiped, so the device was given to somebody else since.
+    pub foreign: Option<String>,
 }
 
 impl MemberReading {
@@ -57,8 +60,27 @@ impl MemberReading {
     pub fn new(path: &str, device_bytes: u64, serial: &str, choice: Choice) -> Self {
         let (is_cut_short, damaged_copies) = (choice.is_cut_short(), choice.damaged_copies());
         let (path, serial, label) = (path.to_owned(), Text::cut(serial), label_of(choice));
-        let mark = None;
-        MemberReading { path, device_bytes, serial, label, mark, is_cut_short, damaged_copies }
+        let (mark, foreign) = (None, None);
+        MemberReading {
+            path,
+            device_bytes,
+            serial,
+            label,
+            mark,
+            is_cut_short,
+            damaged_copies,
+            foreign,
+        }
+    }
+
+    /// Whether what begins at this byte of the device lies where no data of a client can be: see
+    /// [`Superblock::guards`]. On a spare nothing else can lie.
+    pub fn guards(&self, offset: u64) -> bool {
+        match &self.label {
+            ReadLabel::Member(own) => own.guards(offset),
+            ReadLabel::Spare(_) => true,
+            _ => false,
+        }
     }
 
     /// The same with the flush mark in `head`, the first bytes of the device as far as they could
@@ -130,6 +152,8 @@ pub struct AssemblyRequest {
     pub trust: Option<Uuid>,
     /// Accept members whose device has another serial than recorded.
     pub accept_serials: bool,
+    /// Accept members that carry a signature of somebody else: it is overwritten.
+    pub accept_signatures: bool,
     /// Start read-write although unclean and degraded.
     pub accept_dirty_degraded: bool,
     /// Start although pages of the written map are lost: their stripes count as written.

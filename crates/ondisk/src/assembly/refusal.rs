@@ -8,9 +8,50 @@ use uuid::Uuid;
 use super::older::Older;
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 use super::split_brain::Candidate;
-use super::verdict::{Refusal, RefusalKind, SlotState, SlotVerdict};
+use super::verdict::{Extra, ExtraReason, Refusal, RefusalKind, SlotState, SlotVerdict};
 use crate::fault::SuperblockFault;
 use crate::superblock::Superblock;
+use ashlar_units::MemberIdx;
+
+/// Devices of an array that are not taken, and that the operator must know of.
+pub(super) struct LeftOut<'r> {
+    pub(super) older: &'r [Older<'r>],
+    pub(super) unfit: &'r [Unfit<'r>],
+}
+
+/// A device that is taken only if the operator accepts what it is.
+pub(super) struct Unfit<'r> {
+    reading: &'r MemberReading,
+    slot: MemberIdx,
+    is_reused: bool,
+}
+
+impl<'r> Unfit<'r> {
+    pub(super) fn new(
+        extra: &Extra,
+        readings: &'r [MemberReading],
+        best: &Superblock,
+    ) -> Option<Self> {
+        let is_reused = match extra.reason {
+            ExtraReason::Reused => true,
+            ExtraReason::SerialDiffers => false,
+            _ => return None,
+        };
+        let reading = &readings[extra.reading];
+        let slot = best.member(reading.superblock()?.member_uuid)?.slot;
+        Some(Unfit { reading, slot, is_reused })
+    }
+
+    fn why(&self) -> String {
+        let path = &self.reading.path;
+        match (&self.reading.foreign, self.is_reused) {
+            (Some(signature), true) => {
+                format!("{path} carries {signature}, so it was given to somebody else since")
+            }
+            _ => format!("{path} shows serial {}", self.reading.serial),
+        }
+    }
+}
 
 pub(super) fn no_array(readings: &[MemberReading], request: &AssemblyRequest) -> Refusal {
     let wanted = match request.array {
@@ -174,14 +215,14 @@ pub(super) fn too_many_missing(
     best: &Superblock,
     group: usize,
     members: &[SlotVerdict],
-    older: &[Older<'_>],
+    left_out: &LeftOut<'_>,
 ) -> Refusal {
     let missing: Vec<String> = members
         .iter()
         .filter(|slot| slot.state != SlotState::Current)
-        .map(|slot| describe_missing(slot, older))
+        .map(|slot| describe_missing(slot, left_out))
         .collect();
-    let next = next_without(older);
+    let next = next_without(left_out);
     let domains =
         best.geometry.losses_in(0..members.len(), |slot| members[slot].state != SlotState::Current);
     let (of_domains, unit) = match best.enclosures {
@@ -205,7 +246,20 @@ pub(super) fn too_many_missing(
 }
 
 /// What to do about the devices that are missing, or are older copies.
-fn next_without(older: &[Older<'_>]) -> String {
+fn next_without(LeftOut { older, unfit }: &LeftOut<'_>) -> String {
+    let has_other_serial = unfit.iter().any(|device| !device.is_reused);
+    if unfit.iter().any(|device| device.is_reused) {
+        let serials = if has_other_serial { "--accept-serials " } else { "" };
+        return format!(
+            "if what these devices carry may be lost, and the array is wanted without what was \
+             overwritten on them: ashlar assemble {serials}--accept-signatures DEVICE..."
+        );
+    }
+    if has_other_serial {
+        return "if these are the drives themselves behind another adapter, or copies that take \
+                their place: ashlar assemble --accept-serials DEVICE..."
+            .to_owned();
+    }
     if older.is_empty() {
         return "attach the missing devices and assemble again".to_owned();
     }
@@ -219,13 +273,15 @@ fn next_without(older: &[Older<'_>]) -> String {
     )
 }
 
-fn describe_missing(slot: &SlotVerdict, older: &[Older<'_>]) -> String {
+fn describe_missing(slot: &SlotVerdict, LeftOut { older, unfit }: &LeftOut<'_>) -> String {
     let serial = slot
         .holder
         .filter(|holder| !holder.serial.is_empty())
         .map_or_else(String::new, |holder| format!(" serial {}", holder.serial));
     let copy = older.iter().find(|copy| copy.slot == Some(slot.slot));
+    let unfit = unfit.iter().find(|device| device.slot == slot.slot);
     let state = match slot.state {
+        _ if let Some(device) = unfit => device.why(),
         _ if let Some(copy) = copy => format!(
             "{} is an older copy of it: it lacks writes that the others know to be flushed",
             copy.path

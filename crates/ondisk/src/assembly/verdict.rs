@@ -81,6 +81,10 @@ pub enum ExtraReason {
     CutShort,
     /// The device has another serial than recorded: perhaps a clone.
     SerialDiffers,
+    /// The device carries a signature of somebody else: see [`MemberReading::foreign`].
+    ///
+    /// [`MemberReading::foreign`]: super::MemberReading::foreign
+    Reused,
     /// Listed as current, but its superblock is more than one generation behind: it missed updates
     /// that nobody recorded.
     Incoherent {

@@ -264,6 +264,51 @@ fn another_serial_is_not_attached_unless_accepted_and_then_recorded() {
     assert_eq!(judge(&all).start, Start::Whole, "no serial is no contradiction");
 }
 
+/// Its new owner's metadata was overwritten by the old array, which started clean.
+#[test]
+fn a_device_that_was_given_to_somebody_else_is_not_attached_unless_accepted() {
+    let mut all = readings(&raid6());
+    all[2].foreign = Some("xfs at byte 0".to_owned());
+    let verdict = judge(&all);
+    assert_eq!((verdict.extra(2), verdict.start), (Some(ExtraReason::Reused), Start::Degraded));
+    for reading in &mut all {
+        reading.foreign = Some("xfs at byte 0".to_owned());
+    }
+    let (kind, line) = refused(&judge(&all));
+    assert_eq!(kind, RefusalKind::TooManyMissing);
+    assert!(line.contains("/dev/slot3 carries xfs at byte 0"), "{line}");
+    assert!(line.contains("ashlar assemble --accept-signatures"), "{line}");
+    let request = AssemblyRequest { accept_signatures: true, ..AssemblyRequest::default() };
+    let verdict = assemble(&all, &request);
+    assert_eq!(verdict.start, Start::Whole);
+    assert_eq!(verdict.forced, ForcedActions::OVERWROTE_SIGNATURE);
+    all[0].serial = Text::cut("MOVED");
+    assert_eq!(assemble(&all, &request).extra(0), Some(ExtraReason::SerialDiffers), "both count");
+}
+
+/// Only what lies where no client writes tells that a device was given away.
+#[test]
+fn signatures_count_before_the_areas_and_behind_the_data() {
+    let reading = reading(&raid6(), 0);
+    let areas = raid6().areas;
+    let guarded = [0, 510, (256 << 10) - 1, areas.data.end(), DEVICE_BYTES - 512];
+    assert!(guarded.into_iter().all(|at| reading.guards(at)));
+    let of_clients = [areas.intent_log.offset, areas.data.offset, areas.data.end() - 1];
+    assert!(!of_clients.into_iter().any(|at| reading.guards(at)));
+}
+
+#[test]
+fn drives_that_all_show_another_serial_are_told_of_with_the_way_out() {
+    let mut all = readings(&raid6());
+    for (slot, reading) in all.iter_mut().enumerate() {
+        reading.serial = Text::cut(&format!("DOCK{slot}"));
+    }
+    let (_, line) = refused(&judge(&all));
+    assert!(line.contains("/dev/slot4 shows serial DOCK4"), "{line}");
+    assert!(line.contains(&format!("serial {}", serial(4))), "{line}");
+    assert!(line.contains("ashlar assemble --accept-serials"), "{line}");
+}
+
 #[test]
 fn unclean_and_degraded_is_read_only_without_a_log() {
     for policy in [ConsistencyPolicy::Bitmap, ConsistencyPolicy::None] {

@@ -16,6 +16,8 @@ mod places;
 mod tests;
 mod waiting;
 
+pub use places::KIND;
+
 use super::ublk::UblkExports;
 use super::{
     ATTACHMENT_FAILED, ATTACHMENT_RESUMED, Export, Say, Work, locked, loops, mounts, not_attached,
@@ -359,6 +361,11 @@ impl FuseExports {
         }
         self.forget(array).await;
         Ok(detached())
+    }
+
+    /// The folder below which volumes appear.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The file of an attached array.

@@ -57,7 +57,7 @@ pub fn with_device(device: u32) -> Option<PathBuf> {
 }
 
 /// How our mounts are called.
-const KIND: &str = "fuse.ashlar";
+pub const KIND: &str = "fuse.ashlar";
 
 /// How many of these mounts are ours, and on `file`.
 fn left_behind(mounts: &[mounts::Mount], file: &Path) -> usize {

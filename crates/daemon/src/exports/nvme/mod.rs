@@ -64,6 +64,11 @@ impl NvmeExports {
         NvmeExports { engine, boot, serving: OnceLock::new() }
     }
 
+    /// The name of the subsystem, if it is served.
+    pub fn subsystem(&self) -> Option<String> {
+        self.serving.get().map(|serving| serving.target.identity().nqn.to_string())
+    }
+
     fn make(&self, config: &NvmeConfig) -> Result<Serving, ApiError> {
         let malformed =
             |what| ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started");
