@@ -132,8 +132,6 @@ canaries! {
     KeptNewerBelieved,
     /// The claim of a start goes on without what slow devices say.
     ClaimImpatient,
-    /// A claim counts however long it took.
-    ClaimNeverVoid,
     /// What a client reads straight from a member is not held against its checksums.
     ReadUnverified,
     /// What is read for a write, a decode or a job is not held against its checksums.

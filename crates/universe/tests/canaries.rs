@@ -28,10 +28,9 @@ fn limits_for(planted: Planted) -> Limits {
     let logged = Wish { policy: log, class: everything, ..Wish::default() };
     let aimed = |aim| Wish { aim: Some(aim), ..logged };
     let wish = match canary {
-        Canary::CheckpointAhead
-        | Canary::RegionsCountedEarly
-        | Canary::ClaimImpatient
-        | Canary::ClaimNeverVoid => aimed(Aim::SlowRebuilds),
+        Canary::CheckpointAhead | Canary::RegionsCountedEarly | Canary::ClaimImpatient => {
+            aimed(Aim::SlowRebuilds)
+        }
         Canary::IdentityMixed | Canary::RebuiltTogetherLastLeft => aimed(Aim::Rebuilds),
         Canary::RelaxedWhileDegraded | Canary::DegradedPlanUnsettled => aimed(Aim::Stripes),
         Canary::ReplayBeforeLossRecorded | Canary::ReplayNotFlushed => aimed(Aim::Starts),

@@ -107,7 +107,7 @@ impl Claimant<'_> {
         for attempt in 0..CLAIMS_MAX {
             let first = self.number_of(attempt);
             let took = self.attempt(first, interval).await?;
-            if took <= interval || sings(Canary::ClaimNeverVoid) {
+            if took <= interval {
                 let beats = &self.speaker.local.coordinator().beats;
                 beats.last.set(Some(first + 1));
                 beats.interval.set(interval);
