@@ -17,6 +17,8 @@
 //! - `short`      one round trip in a few seconds
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
+//! - `early`      clients that connect while an array starts, or a dry run looks at it
+//! - `bugs`       a panic, planted in the program
 //! - `kept`       the same under users of attached files and of NBD, who see a pause
 //! - `over_ring`  the same where requests come over io_uring: users see errors, and no wait
 //! - `attached`   volumes in use: what detach, stop and SIGTERM may do
@@ -51,6 +53,8 @@
 
 mod attached;
 mod bench_via;
+#[cfg(debug_assertions)]
+mod bugs;
 mod by_itself;
 mod certificates;
 mod changed_members;
@@ -61,6 +65,7 @@ mod crowds;
 mod cycle;
 mod doomed;
 mod drives;
+mod early;
 mod encrypted;
 mod erase;
 mod grow;

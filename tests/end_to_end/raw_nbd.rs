@@ -3,6 +3,7 @@
 use crate::world::World;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// EINVAL, as the protocol numbers it.
@@ -32,7 +33,12 @@ impl RawNbd {
 
     /// The same; `None` if the connection is not served.
     pub fn try_open(world: &World, volume: &str) -> Option<RawNbd> {
-        let mut stream = UnixStream::connect(world.path("nbd.sock")).ok()?;
+        RawNbd::try_open_at(&world.path("nbd.sock"), volume)
+    }
+
+    /// The same at this socket.
+    pub fn try_open_at(socket: &Path, volume: &str) -> Option<RawNbd> {
+        let mut stream = UnixStream::connect(socket).ok()?;
         // One that is neither served nor closed is an error and not a wait without end.
         stream.set_read_timeout(Some(SERVED_WITHIN)).expect("a socket");
         let mut greeting = [0; 18];
@@ -91,6 +97,33 @@ impl RawNbd {
             0 => Ok(()),
             error => Err(error),
         }
+    }
+
+    /// Write a block, of a volume that may go at any moment; `None` if the connection has ended.
+    pub fn try_write(&mut self, offset: u64, data: &[u8; 4096]) -> Option<Result<(), u32>> {
+        let mut request = 0x2560_9513_u32.to_be_bytes().to_vec();
+        request.extend([0, 0, 0, 1]);
+        request.extend(7_u64.to_be_bytes());
+        request.extend(offset.to_be_bytes());
+        request.extend(4096_u32.to_be_bytes());
+        request.extend(data);
+        self.stream.write_all(&request).ok()?;
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply).ok()?;
+        match u32::from_be_bytes(reply[4..8].try_into().expect("four")) {
+            0 => Some(Ok(())),
+            error => Some(Err(error)),
+        }
+    }
+
+    /// Flush, and do not wait for the answer.
+    pub fn begin_flush(&mut self) {
+        self.head(FLUSH, 0, 0);
+    }
+
+    /// Whether the connection ends, and without an answer.
+    pub fn is_cut_off(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0; 16]), Ok(0) | Err(_))
     }
 
     /// Flush.

@@ -31,6 +31,7 @@
 //! - [`keeper`]    the holder of attached files' descriptors while no daemon runs
 //! - `kept_memory` memory that outlives a killed daemon, for maps of written stripes
 //! - [`partition`] partitions on whole drives, and [`udev`], which names them
+//! - `panics`      what a panic of this process does
 //! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `unit`        what the service manager is told
 //! - `waits`       devices that take long to open
@@ -66,6 +67,7 @@ mod memory_devices;
 pub mod metrics;
 mod nested;
 mod page;
+mod panics;
 pub mod partition;
 pub mod peer;
 mod placement;

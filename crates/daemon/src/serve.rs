@@ -22,7 +22,7 @@ use crate::peer::{Gate, PeerLimits};
 use crate::placement::{self, place_workers};
 use crate::scrape::{self, ScrapeGate};
 use crate::waits::Waits;
-use crate::{begin, config, control, convert, process, unit};
+use crate::{begin, config, control, convert, panics, process, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{Engine, EngineConfig, Event, KeptMemory, Runner};
@@ -31,6 +31,7 @@ use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -74,7 +75,12 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
         .enable_all()
         .build()
         .map_err(|error| fault("no resources for an event loop", &error))?;
-    let served = runtime.block_on(run(options, say));
+    panics::end_the_process();
+    #[cfg(debug_assertions)]
+    std::env::var("ASHLAR_PANIC_AT").into_iter().for_each(ashlar_engine::plant_panic);
+    let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(options, say))));
+    // Whoever said why ends the process there already, but for panics that were handed on.
+    let served = served.unwrap_or_else(|_| std::process::abort());
     // Whoever waits for a device that does not answer may do so for ever.
     runtime.shutdown_background();
     served
@@ -292,6 +298,7 @@ fn engine_config(config: &Config, waits: &Waits) -> EngineConfig {
     engine.signatures = config::foreign_signatures();
     engine.wiper = config::wiper();
     engine.runner = Some(runner());
+    engine.panics_end_process = true;
     engine.spin_most = config.serve.spin_us.unwrap_or_default().most();
     if config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring) {
         engine.ring_entry_bytes = EntryBytes::Wide;

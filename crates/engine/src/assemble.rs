@@ -10,17 +10,19 @@
 //! - `plan`   what the judgement makes of the devices: which fills which slot
 //! - `foreign`   signatures of somebody else on devices of ours
 //! - `kept_map`   what memory that survived a kill says of the written map
+//! - `refusals`   why a start came to nothing after all
 //! - `new_members`   members that the array grows by, from this start on
 
 mod foreign;
 mod kept_map;
 mod new_members;
 mod plan;
+mod refusals;
 
 use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
 use crate::background;
 use crate::background::begin_copies_anew;
-use crate::canary::{Canary, sings};
+use crate::canary::{Canary, panic_if_planted, sings};
 use crate::checksums::table::Checksums;
 use crate::config::{ArrayTuning, Runner};
 use crate::coordinator::marks::Marks;
@@ -63,6 +65,7 @@ use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64, to_usize};
 pub(crate) use new_members::{Anew, NewMember, cannot_grow, grown};
 use plan::{Filler, Plan, SlotPlan, plan};
+use refusals::{no_room, not_recorded};
 use std::rc::Rc;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -536,16 +539,21 @@ async fn install(
         let local = LocalArray::new(worker, &share, devices.collect())?;
         watch::watch_over(&local);
         worker.set_local(share.identity.id, local);
+        if sings(Canary::ClientsLetInEarly) {
+            worker.let_clients_in(share.identity.id);
+        }
         Ok::<(), std::io::Error>(())
     };
-    for result in engine_state.on_every_worker(put_in).await? {
-        result.map_err(|error| {
-            Refusal::new(
-                "engine.no_memory",
-                format!("stripe buffers for array '{}' cannot be had: {error}", array.name()),
-                "free memory or lower the pool sizes; nothing was written",
-            )
-        })?;
+    for worker in 0..engine_state.loads.len() {
+        let (put_in, array) = (put_in.clone(), Arc::clone(array));
+        let no_memory = move |error| {
+            let what =
+                format!("stripe buffers for array '{}' cannot be had: {error}", array.name());
+            let next = "free memory or lower the pool sizes; nothing was written";
+            Refusal::new("engine.no_memory", what, next)
+        };
+        let install = async move |worker: Rc<Worker>| put_in(&worker).map_err(no_memory);
+        engine_state.try_on_worker(worker, install).await?;
     }
     Ok(())
 }
@@ -562,7 +570,7 @@ async fn look_at_logs(
         let local = worker.local(id).expect("just installed");
         make_coordinator(&local, &plan).await.map(drop)
     };
-    engine_state.on_worker(array.coordinator, look).await?
+    engine_state.try_on_worker(array.coordinator, look).await
 }
 
 async fn make_coordinator(
@@ -608,7 +616,7 @@ async fn coordinator(
         let local = worker.local(id).expect("just installed");
         beginning.begin(&local).await
     };
-    let started = engine_state.on_worker(array.coordinator, start).await?;
+    let started = engine_state.try_on_worker(array.coordinator, start).await;
     started.map_err(|refusal| no_room(array).unwrap_or(refusal))
 }
 
@@ -694,6 +702,7 @@ impl Beginning {
         if let Some(logs) = logs {
             local.coordinator().replayed.set(Some(replay::replay(local, logs).await?));
         }
+        panic_if_planted("start", local.array.name());
         ownership::check(&local.array)?;
         let newest_places = &self.plan.newest_places;
         spare_states::store_all_at_start(local, newest_places).await.map_err(not_recorded)?;
@@ -752,29 +761,6 @@ async fn catch_up(
         }
     }
     Ok(())
-}
-
-fn not_recorded(array: &Array, lost: ArrayLost) -> Refusal {
-    Refusal::new(
-        "array.not_started",
-        format!("the start of array '{}' could not be recorded: {lost}", array.name()),
-        "check the members with `ashlar examine`",
-    )
-}
-
-/// Why a start that met members without room was refused.
-fn no_room(array: &Array) -> Option<Refusal> {
-    let slots: Vec<String> = array.room.full().iter().map(ToString::to_string).collect();
-    array.room.is_given_up().then(|| {
-        let (name, slots) = (array.name(), slots.join(", "));
-        Refusal::new(
-            "array.no_room",
-            format!(
-                "array '{name}' was not started: no space under slots {slots}; nothing is lost"
-            ),
-            "make room where these members lie, and run the command again",
-        )
-    })
 }
 
 /// Take every worker's share away again.

@@ -175,7 +175,32 @@ canaries! {
     HostedCellsForgotten,
     /// Nobody acts when a member does not answer.
     SilenceNotWatched,
+    /// Clients get to an array while it is being started, or is only looked at.
+    ClientsLetInEarly,
 }
+
+/// Where this program is to panic: `start of NAME` and the like. Only in programs that are built
+/// for tests.
+#[cfg(debug_assertions)]
+static PANIC_AT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+
+/// Have this process panic there, from now on.
+#[cfg(debug_assertions)]
+pub fn plant_panic(place: String) {
+    // Once is enough for a test.
+    let _planted = PANIC_AT.set(place);
+}
+
+/// Panics if a test wants it at this step of this array.
+#[cfg(debug_assertions)]
+pub(crate) fn panic_if_planted(step: &str, array: &str) {
+    let is_it = |place: &String| place.split_once(" of ") == Some((step, array));
+    assert!(!PANIC_AT.get().is_some_and(is_it), "planted: {step} of {array}");
+}
+
+/// Never in a program that ships.
+#[cfg(not(debug_assertions))]
+pub(crate) const fn panic_if_planted(_: &str, _: &str) {}
 
 #[cfg(feature = "canaries")]
 thread_local! {

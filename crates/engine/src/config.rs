@@ -72,6 +72,10 @@ pub struct EngineConfig {
     pub runner: Option<Runner>,
     /// Memory that survives a killed process. `None`: a first write is answered after a flush.
     pub kept_memory: Option<Arc<dyn KeptMemory>>,
+    /// A panic of a worker ends this process at once, as if it had been killed: but a panic of work
+    /// that only creates, starts or looks at an array is a refusal. If not, panics go through the
+    /// executor, as tests want them.
+    pub panics_end_process: bool,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub wall_clock_s: fn() -> u64,
 }
@@ -95,6 +99,7 @@ impl EngineConfig {
             kernel: None,
             runner: None,
             kept_memory: None,
+            panics_end_process: false,
             wall_clock_s: || {
                 let since = std::time::UNIX_EPOCH.elapsed();
                 since.map_or(0, |elapsed| elapsed.as_secs())

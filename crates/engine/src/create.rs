@@ -7,6 +7,7 @@
 mod cells;
 
 use crate::blank::FRONT_BYTES;
+use crate::canary::panic_if_planted;
 use crate::control_io::refused;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -105,6 +106,7 @@ pub(crate) async fn create(
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
     let new = NewArray { name, spec: &spec, plan: &plan };
     let superblock = first_superblock(worker, engine_state, new, &candidates);
+    panic_if_planted("creation", &spec.name);
     if !spec.is_dry_run {
         write(worker, &candidates, &plan, &superblock).await?;
         let fields = vec![("level", geometry.level().to_string())];

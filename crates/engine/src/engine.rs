@@ -82,7 +82,8 @@ impl Engine {
     /// A refusal, with nothing written unless it says so.
     pub async fn create(&self, spec: CreateSpec) -> Result<CreateReport, Refusal> {
         let engine_state = Arc::clone(&self.engine_state);
-        self.on_worker(0, async move |worker| create(&worker, &engine_state, spec).await).await?
+        let make = async move |worker| create(&worker, &engine_state, spec).await;
+        self.engine_state.try_on_worker(0, make).await
     }
 
     /// Find the members of an array among devices and start it; see [`AssembleSpec`]. Its name.
@@ -93,7 +94,7 @@ impl Engine {
         let engine_state = Arc::clone(&self.engine_state);
         let start =
             async move |worker| assemble(&worker, &engine_state, spec, Anew::default()).await;
-        let name = self.on_worker(0, start).await??;
+        let name = self.engine_state.try_on_worker(0, start).await?;
         // Spares among the devices came into their pools when the array had looked for some
         // already.
         self.offer_spares().await;
@@ -108,7 +109,7 @@ impl Engine {
     pub async fn would_assemble(&self, spec: AssembleSpec) -> Result<WouldStart, Refusal> {
         let engine_state = Arc::clone(&self.engine_state);
         let look = async move |worker| would_assemble(&worker, &engine_state, spec).await;
-        self.on_worker(0, look).await?
+        self.engine_state.try_on_worker(0, look).await
     }
 
     /// Stop an array: finish what is under way, flush, mark it clean, let its members go.

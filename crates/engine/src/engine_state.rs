@@ -12,6 +12,7 @@ use crate::local_array::LocalArray;
 use crate::spare::SparePools;
 use crate::worker::{Message, Worker, WorkerLoad};
 use ashlar_ondisk::{ArrayName, Superblock};
+use ashlar_ring::contained;
 use ashlar_ring::mailbox::Sender;
 use futures_channel::oneshot;
 use std::future::Future;
@@ -200,6 +201,29 @@ impl EngineState {
         })
     }
 
+    /// The same for work on which no answer to a client depends: what only looks at devices, makes
+    /// an array or starts one. A panic there is a refusal, if panics are not to go on. The caller
+    /// undoes what the work has done, as after any refusal.
+    pub(crate) async fn try_on_worker<T, A, F>(
+        &self,
+        worker: usize,
+        action: A,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        A: FnOnce(Rc<Worker>) -> F + Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + 'static,
+    {
+        if !self.config.panics_end_process {
+            return self.on_worker(worker, action).await?;
+        }
+        let tried = self.on_worker(worker, async move |worker: Rc<Worker>| {
+            let handle = worker.handle.clone();
+            contained(&handle, async move { action(worker).await }).await
+        });
+        tried.await?.unwrap_or_else(|text| Err(met_a_bug(&text)))
+    }
+
     /// Run `action` on the coordinator of a running array and wait for its result.
     pub(crate) async fn on_coordinator_of<T, A, F>(
         &self,
@@ -239,6 +263,15 @@ impl EngineState {
         }
         Ok(results)
     }
+}
+
+fn met_a_bug(text: &str) -> Refusal {
+    let what = format!(
+        "this met a bug of ashlar ({}); other arrays go on, and nothing that was answered is lost",
+        text.lines().next().unwrap_or_default()
+    );
+    let next = "report it with the daemon's log; `ashlar salvage` reads members without this code";
+    Refusal::new("engine.bug", what, next)
 }
 
 /// The array has no share on the worker any more.

@@ -96,6 +96,8 @@ pub use array::Array;
 pub use aside::Aside;
 pub use assemble::{AssembleSpec, WouldStart, next_after};
 pub use background::{JobEnd, JobStatus, ScrubEnd};
+#[cfg(debug_assertions)]
+pub use canary::plant_panic;
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
 pub use checksums::cache::CacheUsage;

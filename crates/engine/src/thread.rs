@@ -4,7 +4,7 @@
 //! What must stay true: nothing runs before every thread has its ring and its memory. If one has
 //! not, the starter gets the first error. Stopping a worker waits until its work is done. It does
 //! not wait for the thread itself: the kernel keeps that for as long as a device has one of its
-//! commands.
+//! commands. A worker that panics is no worker without a thread: it ends the process, if it is to.
 
 use crate::config::EngineConfig;
 use crate::stripe_tasks;
@@ -13,6 +13,7 @@ use ashlar_ring::mailbox::{Receiver, Sender, mailbox};
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule, affinity};
 use futures_channel::oneshot;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 
 /// What a thread waits for: the mailboxes of all, and where its load is counted.
@@ -144,10 +145,19 @@ fn run_thread(index: usize, config: &EngineConfig, ends: ThreadEnds) {
     let is_started = started.is_ok();
     let told = ends.ready.send(started.map(drop));
     if is_started && told.is_ok() {
-        executor.block_on(async {
+        let stopped = async {
             // A dropped sender means the same as a message: stop.
             let _stop = ends.stop.await;
-        });
+        };
+        if !config.panics_end_process {
+            return executor.block_on(stopped);
+        }
+        // Whoever said why ends the process there already, but for panics that were handed on.
+        let ended = catch_unwind(AssertUnwindSafe(|| executor.block_on(stopped)));
+        if ended.is_err() {
+            // Nothing is dropped first: what an export drops, it answers.
+            std::process::abort();
+        }
     }
 }
 

@@ -248,6 +248,11 @@ impl Handle {
         self.core.random.borrow_mut().next_u64()
     }
 
+    /// Whether a task runs within another one, which called it.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.core.is_nested.get()
+    }
+
     /// The io_uring, if the reactor is one.
     pub fn ring(&self) -> Option<Ring> {
         self.core.reactor.try_borrow().ok()?.ring()

@@ -10,6 +10,7 @@
 //! - `oneshot`: pooled one-shots within an executor ([`Completions`]); `group`: several answers for
 //!   one waiter ([`Group`])
 //! - `race`: whichever of two futures ends first ([`within`] a time, [`until`] something happens)
+//! - [`contained`]: work whose panic ends that work alone
 //! - [`mailbox`]: messages to an executor from any thread
 //! - `notifier`: signals to another process ([`Notifier`])
 //! - [`local`]: waiting within an executor
@@ -23,6 +24,7 @@
 
 pub mod affinity;
 mod cloning;
+mod contained;
 mod executor;
 mod group;
 mod inherited;
@@ -39,6 +41,7 @@ mod timer;
 mod virtual_time;
 
 pub use cloning::clone_fuse_device;
+pub use contained::{contained, is_contained};
 pub use executor::{Callable, Executor, Handle, Schedule, YieldNow};
 pub use group::{GROUP_MAX, Group};
 pub use inherited::inherited_descriptors;

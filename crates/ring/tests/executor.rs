@@ -3,7 +3,7 @@
 
 use ashlar_ring::{
     Completions, Executor, Handle, Park, Reactor, Ring, RingConfig, Schedule, Unpark,
-    VirtualReactor, until, within,
+    VirtualReactor, contained, is_contained, until, within,
 };
 use ashlar_units::Nanos;
 use std::cell::{Cell, RefCell};
@@ -266,6 +266,48 @@ fn dropping_the_executor_drops_its_tasks_and_what_they_spawn() {
     drop(executor);
     assert_eq!(Rc::strong_count(&held), 1);
     handle.spawn(async { unreachable!("the executor is gone") });
+}
+
+#[test]
+fn panic_of_contained_work_ends_that_work_alone() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    let own = handle.clone();
+    let ended = executor.block_on(async move {
+        let dropped = Rc::new(());
+        let held = Rc::clone(&dropped);
+        let broken = contained(&own, async {
+            let _held = held;
+            assert!(is_contained());
+            own.yield_now().await;
+            panic!("a bug in {}", "this work")
+        });
+        let whole = contained(&own, async { 7 });
+        let ended: (Result<u32, _>, _) = (broken.await, whole.await);
+        assert!(!is_contained() && Rc::strong_count(&dropped) == 1);
+        ended
+    });
+    assert_eq!(ended, (Err("a bug in this work".to_owned()), Ok(7)));
+}
+
+#[test]
+#[should_panic(expected = "a bug in another task")]
+fn panic_of_a_task_that_contained_work_calls_goes_through_block_on() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    let mut is_first = true;
+    let other = handle.spawn_callable(poll_fn(move |_| match std::mem::take(&mut is_first) {
+        true => Poll::Pending,
+        false => panic!("a bug in another task"),
+    }));
+    let own = handle.clone();
+    executor
+        .block_on(async move {
+            own.yield_now().await;
+            let call = async { own.call(other.expect("it runs")) };
+            contained(&own, call).await
+        })
+        .expect("never");
 }
 
 #[test]

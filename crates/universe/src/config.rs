@@ -132,6 +132,8 @@ pub struct Config {
     /// Members, the last ones, that come to a declustered array by a growth. It is under way from
     /// the first start on.
     pub grows: usize,
+    /// Clients ask for the volume from before each start on, and of each dry run.
+    pub has_early_clients: bool,
     /// There are no abuses between lives, and no last look at what was looked at before.
     pub is_short: bool,
     /// Where it is cut off, and what comes and goes meanwhile.
@@ -142,6 +144,8 @@ pub struct Config {
 const CHECKSUMS: u64 = 40;
 /// Universes whose devices may all be without space for a while, of a hundred.
 const NO_ROOM: u64 = 25;
+/// Universes with clients that come while the array starts, of a hundred.
+const EARLY_CLIENTS: u64 = 25;
 /// Size of each disk, bytes.
 const DISK_BYTES: u64 = 8 << 20;
 
@@ -210,6 +214,7 @@ impl Config {
             slow: draw_slow(&mut Random::stream(seed, 0xC9)),
             has_checksums,
             keeps_map: wish.keeps_map.unwrap_or(Random::stream(seed, 0xCA).percent(50)),
+            has_early_clients: Random::stream(seed, 0xCF).percent(EARLY_CLIENTS),
             is_short: false,
             cuts: Cuts::default(),
             grows: draw_growth(&mut Random::stream(seed, 0xCD), &shape, wish.aim),
@@ -525,12 +530,13 @@ impl fmt::Display for Config {
         )?;
         writeln!(
             f,
-            "  engine   {} workers, {} stripes a region, {} lives, class {:?}{}",
+            "  engine   {} workers, {} stripes a region, {} lives, class {:?}{}{}",
             self.workers,
             self.stripes_per_region,
             self.lives,
             self.class,
-            if self.keeps_map { ", memory that outlives a kill" } else { "" }
+            if self.keeps_map { ", memory that outlives a kill" } else { "" },
+            if self.has_early_clients { ", clients that come early" } else { "" }
         )?;
         write!(f, "  menu     {}", self.menu)
     }

@@ -18,6 +18,7 @@
 //! - `spares`  what distributed spares change about the budget
 //! - `abuse`  misuse of members between lives, undone afterwards
 //! - `replay`  the export: what was not answered when the program was killed is sent again
+//! - `early`  clients that come while an array starts, or is only looked at
 //! - `rehearsal`  dry runs and starts, compared with each other
 //! - `two_runners`  one array run by two programs through different paths to its devices
 //! - `damaged`  what devices with checksums lie about, and that they are named for it
@@ -44,6 +45,7 @@ mod content;
 mod damaged;
 mod director;
 mod drive_slot;
+mod early;
 mod exhaustive;
 mod growth;
 mod heal;

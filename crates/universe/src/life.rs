@@ -10,6 +10,7 @@ use crate::config::{Class, number};
 use crate::damaged::{self, Believed};
 use crate::director::{Director, TANK};
 use crate::drive_slot::{DriveSlots, out_of_sync};
+use crate::early::Early;
 use crate::kept;
 use crate::replay;
 use crate::rollback;
@@ -517,6 +518,7 @@ pub(crate) async fn assemble_as(
         .any(|drive_slot| drive_slot.slot.is_some() && drive_slot.trouble.is_some());
     drive_slots.note_start(stage.config());
     let damaged = drive_slots.damaged_blocks(stage.config());
+    let early = Early::begin(&engine, stage, false);
     if let Err(refusal) = engine.assemble(spec).await {
         stage.fail(format!("the array does not start within the budget: {refusal}"));
     }
@@ -527,6 +529,7 @@ pub(crate) async fn assemble_as(
         Err(refusal) => stage.fail(format!("no status: {refusal}")),
     };
     note_uncertain(stage, &array, &drive_slots.unread_at_starts(), &damaged);
+    early.end();
     let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
     stage.say(|| {
         let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
@@ -557,6 +560,7 @@ pub(crate) async fn assemble_as(
     let is_uncertain = outlook.was_crash || outlook.was_unsynced;
     let may_fail = is_loss && is_uncertain && !contract.survives_losses_with_crash;
     stage.allow_errors(is_read_only || may_fail);
+    early.judge(handle, stage).await;
     stage.mark("start.done");
     if outlook.was_crash {
         stage.mark("start.after_a_crash");

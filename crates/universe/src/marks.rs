@@ -89,6 +89,7 @@ pub const EXPECTED: &[&str] = &[
     "abuse.kept_map_missed",
     "array.is_paused",
     "audit.stripes_checked",
+    "client.came_during_a_start",
     "client.error_within_contract",
     "count.decode_writes",
     "count.degraded_reads",

@@ -5,6 +5,7 @@
 //! here: the required outcome of a start (`abuse`, `life`).
 
 use crate::abuse::Abuses;
+use crate::early::Early;
 use crate::life::engine;
 use ashlar_engine::{ArrayState, AssembleSpec, Refusal};
 use ashlar_ondisk::assembly::AssemblyRequest;
@@ -67,7 +68,10 @@ impl Abuses<'_> {
         let (opener, stage, asked) = (self.world.opener(), self.stage.clone(), spec.clone());
         let would = self.world.run(async move |handle| {
             let engine = engine(opener, &handle, &stage);
-            engine.would_assemble(asked).await.map(|would| would.is_read_only)
+            let early = Early::begin(&engine, &stage, true);
+            let would = engine.would_assemble(asked).await.map(|would| would.is_read_only);
+            early.end();
+            would
         });
         let would = would.done();
         if changes(self) != before {

@@ -10,6 +10,7 @@
 //! flush. Other writes (first writes, trims, whole stripes on a healthy array) are counted in
 //! `caches.rs`. If a round has covered all that was counted, there is nothing to do.
 
+use crate::canary::panic_if_planted;
 use crate::coordinator;
 use crate::coordinator::messages::on_coordinator;
 use crate::coordinator::{map_writer, proof};
@@ -22,6 +23,7 @@ use std::rc::Rc;
 /// # Errors
 /// `Io` if so many members failed that the promise cannot be kept; `Stopped` while the array stops.
 pub(crate) async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+    panic_if_planted("flush", local.array.name());
     if local.array.log.is_some() && !local.array.caches.hold_unlogged() {
         proof::ask_for(local);
         return Ok(());
