@@ -304,6 +304,7 @@ fn fio_verifies_mixed_sizes_at_depth() {
         "--size=48M",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0",
         "--randseed=7",
     ];
     let text = run("fio", &arguments);
