@@ -74,6 +74,16 @@ impl World {
         complaint
     }
 
+    /// What is missing beside the arrays, and why: a line for each.
+    pub fn missing(&self) -> Vec<String> {
+        let all = self.status()["missing"].as_array().expect("a list").clone();
+        let line = |it: &serde_json::Value| {
+            let word = |name: &str| it[name].as_str().expect("text").to_owned();
+            format!("{}: {}", word("name"), word("reason"))
+        };
+        all.iter().map(line).collect()
+    }
+
     /// A line with the world's folder left out and every UUID as `UUID`, so that it can be
     /// compared.
     pub fn anonymous(&self, line: &str) -> String {
@@ -102,6 +112,15 @@ impl World {
         };
         names.iter().map(|name| sum(&std::fs::read(self.path(name)).expect("read"))).collect()
     }
+}
+
+/// What a daemon of its own lacks that is started so; it serves all the same.
+pub fn lacks(arguments: &[&str]) -> String {
+    let mut world = World::without_daemon();
+    world.start(arguments);
+    let missing = world.missing().join("\n");
+    assert!(world.end().success());
+    missing
 }
 
 /// Change one byte of a file at `offset`.

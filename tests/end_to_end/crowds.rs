@@ -5,7 +5,7 @@
 //! time to pass, so nobody is let in because an idle connection timed out.
 
 use crate::raw_nbd::RawNbd;
-use crate::tools::{all_here, skipped, wait_for};
+use crate::tools::{all_here, own_port, skipped, wait_for};
 use crate::world::{MEMBER_BYTES, World};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -163,4 +163,61 @@ fn descriptors_for_devices_and_the_control_socket_are_kept() {
     assert!(clients.len() > 50, "only {} were let in", clients.len());
     world.ok(&["replace", "tank0", "1", "new", "--wait"]);
     assert_eq!(world.array()["state"], "clean");
+}
+
+/// A connection of somebody who opens the volume and then sends this.
+fn stranger(port: u16, sends: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let mut greeting = [0; 18];
+    stream.read_exact(&mut greeting).expect("greeted");
+    let mut hello = vec![0, 0, 0, 3];
+    hello.extend(b"IHAVEOPT\0\0\0\x01\0\0\0\x05tank0");
+    stream.write_all(&hello).expect("sent");
+    let mut export = [0; 10];
+    stream.read_exact(&mut export).expect("open");
+    stream.write_all(sends).expect("sent");
+    stream
+}
+
+/// The head of a request for a mebibyte.
+fn mebibyte(kind: u16) -> Vec<u8> {
+    let mut head = 0x2560_9513_u32.to_be_bytes().to_vec();
+    head.extend([0, 0]);
+    head.extend(kind.to_be_bytes());
+    head.extend([0; 16]);
+    head.extend((1_u32 << 20).to_be_bytes());
+    head
+}
+
+/// 64 connections of one address announced a payload and sent none, or asked for data and took
+/// none: each had a large buffer, and nobody else got one for a minute.
+#[test]
+fn one_address_does_not_hold_all_buffers() {
+    let mut world = World::without_daemon();
+    let port = own_port();
+    let address = format!("127.0.0.1:{port}");
+    world.start(&["--nbd", &address, "--nbd-trusted-network"]);
+    world.create("tank0", 4, &["--level", "6"]);
+    for sends in [mebibyte(1), mebibyte(0).repeat(16)] {
+        let crowd: Vec<TcpStream> = (0..64).map(|_| stranger(port, &sends)).collect();
+        std::thread::scope(|scope| {
+            let one = || {
+                let mut client = RawNbd::open(&world, "tank0");
+                for at in 0..4_u64 {
+                    client.write(at << 20, &vec![7; 1 << 20]).expect("written");
+                    assert_eq!(client.read(at << 20, 1 << 20), Ok(vec![7; 1 << 20]));
+                }
+            };
+            let both = [scope.spawn(one), scope.spawn(one)];
+            both.into_iter().for_each(|client| client.join().expect("it ends"));
+        });
+        // Who does not send or take is dropped after a minute: then any client gets on.
+        let events = world.ok(&["events", "--json"]);
+        assert!(!events.contains("client.dropped"), "they waited for that: {events}");
+        drop(crowd);
+        // The next crowd comes when this one is gone, and is not told from it in the events.
+        assert!(world.end().success());
+        world.start(&["--nbd", &address, "--nbd-trusted-network"]);
+        world.ok(&["assemble", "m0", "m1", "m2", "m3"]);
+    }
 }

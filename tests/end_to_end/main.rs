@@ -35,10 +35,12 @@
 //! - `seen`       the page at the metrics listener
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
+//! - `stuck_state` the directory for state does not answer
 //! - `silent`     a member that does not answer
 //! - `life`       jobs by their numbers, tunables while an array runs, lights of bays
 //! - `slow`       a member that answers much later than its peers
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
+//! - `beside`     what cannot be had beside the arrays, and comes back
 //! - `told`       events on disk, in the journal, by mail; the line for monitoring
 //! - `trusted_files` what somebody else may have changed, and names that are not what they look
 //!   like
@@ -53,6 +55,7 @@
 
 mod attached;
 mod bench_via;
+mod beside;
 #[cfg(debug_assertions)]
 mod bugs;
 mod by_itself;
@@ -95,6 +98,7 @@ mod serving;
 mod short;
 mod silent;
 mod slow;
+mod stuck_state;
 mod suites;
 mod tampered;
 mod told;

@@ -301,16 +301,6 @@ fn a_device_where_the_name_belongs_is_no_name() {
 }
 
 #[test]
-fn a_folder_for_volumes_that_cannot_be_made_is_refused_at_the_start() {
-    let world = World::without_daemon();
-    world.sparse("plain", 1);
-    let line = world.refused(&["serve", "--fuse", "plain/volumes"]);
-    assert!(line.contains("plain/volumes: Not a directory"), "{line}");
-    assert!(line.contains("nothing was started; volumes are to appear below it"), "{line}");
-    assert!(!world.path("control.sock").exists(), "a socket was left");
-}
-
-#[test]
 fn commands_for_things_that_are_not_there_are_refused() {
     let world = World::new();
     world.create("tank0", 4, &["--level", "6"]);

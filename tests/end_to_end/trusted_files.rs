@@ -2,6 +2,7 @@
 //! configuration, keys and authorities; and names with misleading characters.
 
 use crate::certificates::{Authority, PROGRAM, Role};
+use crate::contents::lacks;
 use crate::tools::{all_here, run, skipped};
 use crate::world::{MEMBER_BYTES, World};
 use std::fs::Permissions;
@@ -87,7 +88,7 @@ fn keys_certificates_and_authorities_that_others_may_change_are_refused() {
     ours.certify(&folder, Role::Server);
     let refused = || {
         let tls = folder.display().to_string();
-        world.refused(&["serve", "--nbd", "127.0.0.1:0", "--nbd-tls", &tls])
+        lacks(&["--nbd", "127.0.0.1:0", "--nbd-tls", &tls])
     };
     for name in ["server-cert.pem", "server-key.pem", "ca-cert.pem"] {
         let file = folder.join(name);

@@ -20,7 +20,7 @@ mod members;
 mod partitions;
 mod rename;
 mod set;
-mod start;
+pub(crate) mod start;
 
 use crate::aside::aside;
 use crate::backend::{Backend, Serves};
@@ -33,7 +33,8 @@ use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::ControlSeats;
 use crate::repeats::Running;
 use crate::scrape::ScrapeSeats;
-use crate::{config, convert, look};
+use crate::services::Services;
+use crate::{config, convert, look, reclaim};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Stop};
 use ashlar_api::v1::event::Event;
@@ -75,6 +76,8 @@ pub struct Arrays {
     pub configured: Arc<Configured>,
     /// What is known of the health of drives.
     pub watch: Arc<Watch>,
+    /// What is missing beside the arrays.
+    pub services: Arc<Services>,
 }
 
 /// The connections of the listeners that the control side has.
@@ -139,6 +142,7 @@ impl Arrays {
         for told in self.exports.volume_started(&name).await {
             line.push_str(&format!("; {told}"));
         }
+        reclaim::grow_heaps(&self.engine);
         for told in self.follow_start(&name, &asked, is_in_memory).await {
             line.push_str(&format!("; {told}"));
         }
@@ -211,6 +215,7 @@ impl Arrays {
             self.engine.give_up_waiting(name).map_err(convert::refusal)?;
         }
         drop(array);
+        self.services.forget(&start::attachment(name));
         let stopped = self.engine.stop(name).await.map_err(convert::refusal);
         // Sessions get errors from now on; they must also let go of the devices.
         self.exports.drop_users_of(name).await;
@@ -315,7 +320,10 @@ impl Serves<GetStatus> for Arrays {
         });
         let mut absent = self.configured.absent(&status.arrays);
         absent.extend(self.gather.absent(&status.arrays, &absent));
-        name_starts(&mut absent, &self.engine.being_started());
+        let starting = self.engine.being_started();
+        name_starts(&mut absent, &starting);
+        let mut found = self.gather.found(&status.arrays);
+        found.retain(|it| !starting.iter().any(|(uuid, _)| uuid.to_string() == it.uuid));
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
         let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
         let pools = pools.chain(convert::listeners(&self.seats)).collect();
@@ -333,6 +341,8 @@ impl Serves<GetStatus> for Arrays {
             memory,
             repeated_events: convert::repeated_events(self.engine.events()),
             absent,
+            found,
+            missing: self.services.missing(),
             starting: !*self.is_ready.borrow(),
             notify: self.events.notify_status(),
             health_unknown: None,

@@ -13,7 +13,6 @@ use crate::look::{self, Label};
 use crate::waits::Waits;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::Assemble;
-use ashlar_api::{ApiError, codes};
 use ashlar_device::exclusion_of;
 use ashlar_engine::ArrayTuning;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,19 +32,10 @@ const NAMED_MAX: usize = 8;
 type Labels = BTreeMap<String, Option<Label>>;
 
 /// Start all arrays of the configuration. `waits` knows what is waited for meanwhile.
-///
-/// # Errors
-/// A pattern makes no sense; then nothing was started.
-pub async fn begin(
-    arrays: &Arrays,
-    config: &Config,
-    waits: &Waits,
-    say: &impl Fn(&str),
-) -> Result<(), ApiError> {
-    let patterns = config.array.iter().map(|array| expand(&array.devices));
-    let devices: Vec<Vec<String>> = patterns.collect::<Result<_, _>>().map_err(|what| {
-        ApiError::new(codes::REQUEST_MALFORMED, what, "correct the pattern in the configuration")
-    })?;
+pub async fn begin(arrays: &Arrays, config: &Config, waits: &Waits, say: &impl Fn(&str)) {
+    // A pattern that makes no sense was refused before.
+    let patterns = config.array.iter().map(|array| expand(&array.devices).unwrap_or_default());
+    let devices: Vec<Vec<String>> = patterns.collect();
     let (labels, names) = look_at(devices.iter().flatten().cloned().collect()).await;
     for path in labels.iter().filter(|(_, label)| label.is_none()).map(|(path, _)| path) {
         let time = LOOK_MAX.as_secs();
@@ -71,7 +61,6 @@ pub async fn begin(
         }
     }
     start_all(arrays, calls, waits, say).await;
-    Ok(())
 }
 
 /// What the paths lead to, all at once, each device by the first of its names; and that name of

@@ -17,7 +17,7 @@ use ashlar_engine::{
     ArrayTuning, ForeignSignature, RateLimit, Signatures, SilenceLimits, SlowLimits, SlowReaction,
     VolumeLimits, Wiper,
 };
-use ashlar_nbd::{TlsFiles, TlsTerms, only_we_change};
+use ashlar_nbd::{TlsFiles, only_we_change};
 use ashlar_session::SessionLimits;
 use ashlar_units::ByteSize;
 use serde::Deserialize;
@@ -137,7 +137,7 @@ impl StartConfig {
             Some(grace) if grace > GRACE_S_MAX => {
                 Err(format!("grace_s must be 0 to {GRACE_S_MAX}"))
             }
-            _ => Ok(()),
+            _ => check_patterns(&self.devices),
         }
     }
 }
@@ -420,9 +420,8 @@ impl NbdConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        if let Some(tls) = &self.tls {
-            TlsTerms::read(&tls.files()?).map_err(|fault| fault.to_string())?;
-        }
+        // What is in the files is seen when the address is served.
+        self.tls.as_ref().map(TlsConfig::files).transpose()?;
         let is_safe = self.trusted_network || self.tls.is_some();
         let address = address::parse(&self.listen, is_safe);
         address.map(drop).map_err(|refusal| format!("{}; {}", refusal.message, refusal.hint))
@@ -582,6 +581,7 @@ impl Config {
                      at a start; make the array with 'ashlar create' once the daemon serves"
                 ));
             }
+            check_patterns(&array.devices)?;
             array.spare_pools.iter().try_for_each(|pool| check_pool(pool))?;
             array.tuning.check()?;
         }
@@ -616,6 +616,18 @@ pub fn expand(patterns: &[String]) -> Result<Vec<String>, String> {
     paths.sort();
     paths.dedup();
     Ok(paths)
+}
+
+/// # Errors
+/// One line for the first pattern that makes no sense.
+fn check_patterns(patterns: &[String]) -> Result<(), String> {
+    let check = |text: &String| match glob::Pattern::new(text) {
+        Ok(_) => Ok(()),
+        // Without a wildcard it is a path, whatever is in it.
+        Err(_) if !text.contains(['*', '?', '[']) => Ok(()),
+        Err(error) => Err(format!("{text}: {error}")),
+    };
+    patterns.iter().try_for_each(check)
 }
 
 /// What the parser says, for people.

@@ -32,6 +32,7 @@ pub async fn hand_over(arrays: &Arrays, say: Say<'_>) -> Result<(), String> {
             Err(refusal) => say(&refusal.to_string()),
         }
     }
+    arrays.gather.remembered.settle().await;
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 //! - `scrape`      the optional listener for both
 //! - `seats`       connections of a listener: how many, and which makes room
 //! - `gather`      brings arrays together as their devices appear, and what is remembered of them
+//! - `services`    what the daemon does beside running arrays, and what of it is missing
 //! - `handover`    the end of a daemon whose successor goes on
 //! - `guarded`     a connection that ends when its peer takes too long
 //! - `erase`       erases the RAID metadata of a device
@@ -35,6 +36,7 @@
 //! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `unit`        what the service manager is told
 //! - `waits`       devices that take long to open
+//! - `reclaim`     this process while the kernel is short of memory
 //! - `repeats`     requests that name a device twice, or ask for a state that holds already
 //!
 //! What must stay true: the control side runs on a thread of its own and is never on the path of a
@@ -72,10 +74,12 @@ pub mod partition;
 pub mod peer;
 mod placement;
 mod process;
+mod reclaim;
 mod repeats;
 mod scrape;
 mod seats;
 pub mod serve;
+mod services;
 mod system_program;
 pub mod udev;
 mod unit;

@@ -7,8 +7,9 @@ use ashlar_units::ByteSize;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Part of the memory limit that payload takes at most if nobody says otherwise: a fourth.
-const SHARE: u64 = 4;
+/// Part of the memory limit that payload takes at most if nobody says otherwise: an eighth. What
+/// arrays and exports need besides is several times as much.
+const SHARE: u64 = 8;
 
 /// Payload memory of all workers together, in bytes: what is asked for, or `usual`, but no more
 /// than a share of the `limit`.
@@ -111,7 +112,7 @@ mod tests {
     fn payload_is_a_share_of_the_limit_unless_asked_for() {
         assert_eq!(payload_bytes(None, GIB, None), Ok(GIB));
         assert_eq!(payload_bytes(None, GIB, Some(16 * GIB)), Ok(GIB));
-        assert_eq!(payload_bytes(None, GIB, Some(GIB)), Ok(GIB / 4));
+        assert_eq!(payload_bytes(None, GIB, Some(GIB)), Ok(GIB / 8));
         assert_eq!(payload_bytes(Some(GIB / 2), GIB, Some(GIB)), Ok(GIB / 2));
         let refused = payload_bytes(Some(2 * GIB), GIB, Some(GIB)).expect_err("too much");
         assert_eq!(refused, "a pool of 2 GiB is more than this process may have, 1 GiB");

@@ -451,6 +451,16 @@ fn told(text: &mut Text, status: &Status) {
     for absent in &status.absent {
         text.sample(name, &[("array", &absent.name)], 1);
     }
+    let name = "ashlar_array_not_started";
+    text.family(name, "gauge", "1 for an array that was found and is not started.");
+    for found in &status.found {
+        text.sample(name, &[("array", &found.name), ("uuid", &found.uuid)], 1);
+    }
+    let name = "ashlar_service_missing";
+    text.family(name, "gauge", "1 for what cannot be had beside the arrays.");
+    for missing in &status.missing {
+        text.sample(name, &[("service", &missing.name)], 1);
+    }
     text.family("ashlar_starting", "gauge", "1 while configured arrays are being started.");
     text.sample("ashlar_starting", &[], u8::from(status.starting));
     type Figure = (&'static str, &'static str, &'static str, fn(&NotifyStatus) -> u64);

@@ -49,30 +49,45 @@ fn node_of_member(path: &str) -> Option<u32> {
     matches!(look::label(&path), Label::Member { .. }).then_some(node)
 }
 
-/// How many workers there are, and the cores that they are bound to. What to say of it.
+/// Where the workers are.
+#[derive(Debug, Default)]
+pub(crate) struct Placed {
+    /// What to say of it.
+    pub told: Option<String>,
+    /// Why they are not where they should be.
+    pub lacks: Option<String>,
+}
+
+/// How many workers there are, and the cores that they are bound to. Cores that this machine has
+/// and this process may not use now leave all workers unbound.
 ///
 /// # Errors
-/// A core is named that this process may not use, or cores are named and no worker is to be bound.
+/// A core is named that this machine cannot have, or cores are named and no worker is to be bound.
 pub(crate) fn place_workers(
     serve: &Serve,
     near: &BTreeSet<u32>,
     engine: &mut EngineConfig,
-) -> Result<Option<String>, ApiError> {
-    let allowed = affinity::cores().map_err(|error| {
-        let message = format!("no cores are known: {error}; nothing was started");
-        ApiError::new(codes::SYSTEM_FAULT, message, "see limits of this user")
-    })?;
+) -> Result<Placed, ApiError> {
+    let allowed = match affinity::cores() {
+        Ok(allowed) => allowed,
+        Err(error) => {
+            let lacks = Some(format!("no cores are known, so no worker is bound: {error}"));
+            return Ok(Placed { told: None, lacks });
+        }
+    };
     if let Some(Workers::Cores(cores)) = &serve.workers {
-        check_named(cores, &allowed, is_bound(serve))?;
         engine.worker_count = cores.len();
-        engine.cores.clone_from(cores);
-        return Ok(None);
+        let lacks = lacks(cores, &allowed, is_bound(serve))?;
+        if lacks.is_none() {
+            engine.cores.clone_from(cores);
+        }
+        return Ok(Placed { told: None, lacks });
     }
     if let Some(workers) = &serve.workers {
         engine.worker_count = workers.count();
     }
     if !is_bound(serve) {
-        return Ok(None);
+        return Ok(Placed::default());
     }
     let (mut cores, others) = split(allowed, near, Nodes::here());
     let is_near = !cores.is_empty();
@@ -84,10 +99,18 @@ pub(crate) fn place_workers(
     }
     let told = is_near.then(|| told(near, cores.iter().take(engine.worker_count)));
     engine.cores = cores;
-    Ok(told)
+    Ok(Placed { told, lacks: None })
 }
 
-fn check_named(cores: &[usize], allowed: &[usize], is_bound: bool) -> Result<(), ApiError> {
+/// The cores that this machine may ever have, by their highest number.
+fn possible() -> usize {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = list.trim().rsplit([',', '-']).next().and_then(|last| last.parse().ok());
+    last.unwrap_or(0)
+}
+
+/// Why these cores cannot be had now.
+fn lacks(cores: &[usize], allowed: &[usize], is_bound: bool) -> Result<Option<String>, ApiError> {
     let refused = |what: String, next: &str| {
         let message = format!("{what}; nothing was started");
         Err(ApiError::new(codes::REQUEST_MALFORMED, message, next))
@@ -97,11 +120,15 @@ fn check_named(cores: &[usize], allowed: &[usize], is_bound: bool) -> Result<(),
         return refused("cores are named, and workers are not to be bound".to_owned(), next);
     }
     match cores.iter().find(|core| !allowed.contains(core)) {
-        Some(core) => {
+        Some(core) if *core > possible() => {
             let next = "see the cores of this process with 'taskset -pc $$'";
             refused(format!("this process may not use core {core}"), next)
         }
-        None => Ok(()),
+        Some(core) => Ok(Some(format!(
+            "this process may not use core {core} now, so no worker is bound; see 'taskset -pc \
+             $$' and restart the daemon when the core can be used"
+        ))),
+        None => Ok(None),
     }
 }
 
@@ -129,7 +156,7 @@ fn told<'c>(near: &BTreeSet<u32>, cores: impl Iterator<Item = &'c usize>) -> Str
 
 #[cfg(test)]
 mod tests {
-    use super::{check_named, split};
+    use super::{lacks, split};
     use ashlar_api::ApiError;
     use ashlar_iobuf::Nodes;
     use std::collections::BTreeSet;
@@ -161,10 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn named_cores_must_be_allowed_and_bound() {
-        assert_eq!(check_named(&[1, 2], &[0, 1, 2], true), Ok(()));
-        let told = |refused: Result<(), ApiError>| refused.expect_err("refused").to_string();
-        assert!(told(check_named(&[1, 9], &[0, 1, 2], true)).contains("may not use core 9"));
-        assert!(told(check_named(&[1], &[0, 1], false)).contains("not to be bound"));
+    fn named_cores_must_be_possible_and_bound() {
+        assert_eq!(lacks(&[1, 2], &[0, 1, 2], true), Ok(None));
+        let told = |it: Result<Option<String>, ApiError>| it.expect_err("refused").to_string();
+        let beyond = 9999;
+        assert!(told(lacks(&[1, beyond], &[0, 1], true)).contains("may not use core 9999"));
+        assert!(told(lacks(&[1], &[0, 1], false)).contains("not to be bound"));
+        // Core 0 is on every machine, and may be away for a while.
+        let now = lacks(&[0], &[1], true).expect("not refused").expect("said");
+        assert!(now.contains("may not use core 0 now, so no worker is bound"), "{now}");
     }
 }

@@ -5,12 +5,16 @@
 //! No request changes anything. A stream of changes that is open makes room for others. Not here:
 //! the answers (`metrics`, `page`).
 
+use crate::arrays::Arrays;
 use crate::backend::Backend;
+use crate::config::Config;
 use crate::descriptors::Spare;
+use crate::exports::Say;
 use crate::guarded::{Answer, Guarded, Times};
 use crate::metrics;
 use crate::page::{self, LIVE_PATH, Page};
 use crate::seats::{Course, Room, Seats, Serving, Taken};
+use crate::services::Service;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::connect_info::Connected;
@@ -24,6 +28,7 @@ use std::future::IntoFuture;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
@@ -80,19 +85,23 @@ pub struct ScrapeGate {
 
 /// The connections of the metrics listener, for counting them.
 #[derive(Clone, Debug, Default)]
-pub struct ScrapeSeats(Arc<Seats<Origin>>);
+pub struct ScrapeSeats {
+    seats: Arc<Seats<Origin>>,
+    /// Somebody listens.
+    is_served: Arc<AtomicBool>,
+}
 
 impl ScrapeSeats {
     /// How many there are.
     pub fn usage(&self) -> Taken {
-        self.0.usage()
+        self.seats.usage()
     }
 }
 
 impl ScrapeGate {
     /// Look at who connects to `listener`.
     pub fn new(listener: TcpListener, seats: &ScrapeSeats) -> ScrapeGate {
-        ScrapeGate { listener, spare: Spare::kept(), seats: Arc::clone(&seats.0) }
+        ScrapeGate { listener, spare: Spare::kept(), seats: Arc::clone(&seats.seats) }
     }
 
     fn admit(
@@ -135,6 +144,34 @@ impl Listener for ScrapeGate {
     fn local_addr(&self) -> io::Result<Arc<Course>> {
         Err(io::ErrorKind::Unsupported.into())
     }
+}
+
+/// Serve metrics and the page at the address that the configuration names, unless they are.
+pub async fn begin(arrays: &Arrays, config: &Config, say: Say<'_>) {
+    let Some(address) = config.serve.metrics else { return };
+    let service = Service::side(format!("metrics at {address}"));
+    if arrays.seats.metrics.is_served.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let went = listen(arrays, &service, address).await;
+    arrays.seats.metrics.is_served.store(went.is_ok(), Ordering::Release);
+    arrays.services.note(service, went.map(Some), say);
+}
+
+/// # Errors
+/// One line.
+async fn listen(arrays: &Arrays, service: &Service, at: SocketAddr) -> Result<String, String> {
+    let listener = TcpListener::bind(at).await.map_err(|error| error.to_string())?;
+    let at = listener.local_addr().unwrap_or(at);
+    let gate = ScrapeGate::new(listener, &arrays.seats.metrics);
+    let (own, service) = (arrays.clone(), service.clone());
+    tokio::spawn(async move {
+        let ended = answer(gate, own.clone()).await;
+        let why = ended.err().map_or("it ended".to_owned(), |error| error.to_string());
+        own.seats.metrics.is_served.store(false, Ordering::Release);
+        own.services.lost(service, why);
+    });
+    Ok(format!("metrics at http://{at}/metrics\npage at http://{at}/"))
 }
 
 /// Answer what comes through `gate`, for ever.

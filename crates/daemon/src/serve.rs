@@ -20,9 +20,10 @@ use crate::memory_devices::{self, MemoryDevices};
 use crate::nested::{self, NotOwn};
 use crate::peer::{Gate, PeerLimits};
 use crate::placement::{self, place_workers};
-use crate::scrape::{self, ScrapeGate};
+use crate::scrape;
+use crate::services::{Service, Services};
 use crate::waits::Waits;
-use crate::{begin, config, control, convert, panics, process, unit};
+use crate::{begin, config, control, convert, panics, process, reclaim, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{Engine, EngineConfig, Event, KeptMemory, Runner};
@@ -36,17 +37,18 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The control socket of the daemon of this machine.
 const USUAL_SOCKET: &str = "/run/ashlar/control.sock";
-/// How long to wait for devices and sockets that a killed predecessor has not let go of yet.
-pub(crate) const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait for devices that a killed predecessor has not let go of yet.
+const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
 /// How often to look whether users of attached volumes are gone, once a signal came.
 const USERS_POLL: Duration = Duration::from_millis(100);
+/// How often to look whether it is time to try again what is missing.
+const MISSING_POLL: Duration = Duration::from_secs(1);
 /// How long equal faults are counted before they are told once more.
 const EVENTS_COUNTED_FOR: Duration = Duration::from_secs(10);
 
@@ -69,8 +71,11 @@ pub struct ServeOptions {
 /// Run until a signal comes. `say` gets a line for people whenever there is one.
 ///
 /// # Errors
-/// The process cannot start: the socket is taken, an address is taken, the system has no resources.
+/// The process cannot run arrays, or could not be told anything: the configuration makes no sense,
+/// the control socket is taken, the system has no resources. Whatever else cannot be had is missing
+/// (`services`), and arrays run without it.
 pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<(), ApiError> {
+    reclaim::keep_out(&say);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -94,8 +99,8 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     bound_nvme(&mut options.config, descriptors, &say);
     let opener = PathOpener::with_wait(PREDECESSOR_WAIT);
     let waits = Waits::new(Arc::new(NotOwn::new(Arc::new(opener.clone()))));
-    let (mut engine_config, placed) = placed_config(&options, &waits).await?;
-    let memory = memory_limit(&options.config, &engine_config)?;
+    let (mut engine_config, placed, mut lacks) = placed_config(&options, &waits).await?;
+    let memory = memory_limit(&options.config, &engine_config, &mut lacks);
     let memory = Arc::new(MemoryDevices::new(opener, memory));
     if let Some(record) = &options.record {
         engine_config.opener = recording(engine_config.opener, record)?;
@@ -104,13 +109,13 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     // A thread for each device that is waited for; the workers have requests to carry out.
     let runtime = tokio::runtime::Handle::current();
     engine_config.aside = Arc::new(move |work| drop(runtime.spawn_blocking(work)));
-    let kernel = engine_config.parity_kernel().map_err(convert::refusal)?.name();
+    let kernel = parity_kernel(&mut engine_config, &mut lacks)?;
     let listener = listen(&options.socket)?;
     engine_config.kept_memory = kept_memory(&options, &say);
-    let engine = Engine::start(engine_config)
-        .map_err(|error| fault("the workers cannot be started", &error))?;
+    let engine = started(engine_config)?;
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let events = follow_events(&engine, &options, &gather, &say);
+    let services = services(&engine, lacks, &say);
     say(&format!("parity kernel {kernel}"));
     placed.iter().for_each(|line| say(line));
     let setting = ExportSetting {
@@ -118,6 +123,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         folder: options.folder,
         nbd_limits: nbd_limits(&options.config, descriptors, &say),
         boot: runner().boot_id,
+        services: Arc::clone(&services),
         keeper: Keeper::of(&options.socket, keeper_wait(&options.config)),
         over_ring: options.config.fuse.as_ref().is_some_and(|fuse| fuse.io_uring),
         gives_links: options.socket == Path::new(USUAL_SOCKET),
@@ -138,15 +144,12 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         events: Arc::clone(&events),
         configured,
         watch: Arc::new(Watch::new(&options.config.drives)),
+        services,
     };
     keep_telling(&arrays);
     let starting = Starting { begun: begin(&arrays, &options.config, &waits, &say), ready };
-    let control = ControlSocket { gate: listener, path: &options.socket };
-    let served = serve_until_signal(control, &arrays, starting, &say).await;
-    let because = match &served {
-        Ok(signal) => signal,
-        Err(refusal) => refusal.code.as_str(),
-    };
+    let control = ControlSocket { gate: listener, path: &options.socket, config: &options.config };
+    let because = serve_until_signal(control, &arrays, starting, &say).await;
     if because != HAND_OVER {
         end(&arrays, because, &say).await;
     }
@@ -157,7 +160,23 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         // Nothing is dropped: see there.
         std::process::exit(HANDED_OVER.into());
     }
-    served.map(drop)
+    Ok(())
+}
+
+fn started(config: EngineConfig) -> Result<Engine, ApiError> {
+    let engine =
+        Engine::start(config).map_err(|error| fault("the workers cannot be started", &error))?;
+    reclaim::grow_heaps(&engine);
+    Ok(engine)
+}
+
+/// What is missing from the beginning.
+fn services(engine: &Engine, lacks: Lacks, say: Say<'_>) -> Arc<Services> {
+    let services = Arc::new(Services::new(engine.event_log()));
+    for (what, reason) in lacks {
+        services.note(Service::side(what.to_owned()), Err(reason), say);
+    }
+    services
 }
 
 /// Events go out of the process, and what they say of devices that join is remembered.
@@ -277,20 +296,47 @@ fn recording(opener: Arc<dyn Opener>, record: &Path) -> Result<Arc<dyn Opener>, 
     Ok(Arc::new(RecordingOpener::new(opener, Arc::new(recorder))))
 }
 
-/// Also what to say of where the workers are.
+/// Settings that this machine cannot follow, and why: it goes on with the usual ones.
+type Lacks = Vec<(&'static str, String)>;
+
+/// Also what to say of where the workers are, and what of it cannot be had.
 ///
 /// # Errors
-/// The workers cannot be there, or more memory is asked for than this process may have.
+/// The workers can never be there.
 async fn placed_config(
     options: &ServeOptions,
     waits: &Waits,
-) -> Result<(EngineConfig, Option<String>), ApiError> {
+) -> Result<(EngineConfig, Option<String>, Lacks), ApiError> {
     let config = &options.config;
     let near = placement::nodes_of_drives(config, &options.state).await;
     let mut engine = engine_config(config, waits);
     let placed = place_workers(&config.serve, &near, &mut engine)?;
-    size_pools(config, &mut engine)?;
-    Ok((engine, placed))
+    let mut lacks: Lacks =
+        placed.lacks.into_iter().map(|why| ("the cores of workers", why)).collect();
+    size_pools(config, &mut engine, &mut lacks);
+    Ok((engine, placed.told, lacks))
+}
+
+/// Kernels of other CPUs: a server may get another one.
+const KERNELS: [&str; 6] = ["avx512+gfni", "avx2+gfni", "avx512bw", "avx2", "ssse3", "neon"];
+
+/// The name of the parity kernel: the one that was asked for, or the fastest where this CPU is of
+/// another kind.
+///
+/// # Errors
+/// No CPU has it.
+fn parity_kernel(engine: &mut EngineConfig, lacks: &mut Lacks) -> Result<&'static str, ApiError> {
+    let refusal = match engine.parity_kernel() {
+        Ok(kernel) => return Ok(kernel.name()),
+        Err(refusal) => refusal,
+    };
+    let asked = engine.kernel.take().unwrap_or_default();
+    if !KERNELS.contains(&asked.as_str()) {
+        return Err(convert::refusal(refusal));
+    }
+    let name = engine.parity_kernel().map_err(convert::refusal)?.name();
+    lacks.push(("the parity kernel", format!("this CPU has no '{asked}', so it is {name}")));
+    Ok(name)
 }
 
 fn engine_config(config: &Config, waits: &Waits) -> EngineConfig {
@@ -308,34 +354,35 @@ fn engine_config(config: &Config, waits: &Waits) -> EngineConfig {
     engine
 }
 
-/// Memory for payloads, of all workers.
-///
-/// # Errors
-/// More memory is asked for than this process may have.
-fn size_pools(config: &Config, engine: &mut EngineConfig) -> Result<(), ApiError> {
+/// Memory for payloads, of all workers: what is asked for, or the usual if that is more than this
+/// process may have. A machine may have lost memory since it was configured.
+fn size_pools(config: &Config, engine: &mut EngineConfig, lacks: &mut Lacks) {
     let usual = to_u64(engine.payload_bytes * engine.worker_count);
-    let asked = config.serve.pool.map(|pool| pool.0);
-    let payload = memory::payload_bytes(asked, usual, Sources::own().limit_bytes());
-    let payload = payload.map_err(|what| {
-        let message = format!("{what}; nothing was started");
-        ApiError::new(codes::REQUEST_MALFORMED, message, "ask for less, or raise the limit")
-    })?;
+    let limit = Sources::own().limit_bytes();
+    let sized = |asked| memory::payload_bytes(asked, usual, limit);
+    let payload = sized(config.serve.pool.map(|pool| pool.0));
+    let payload = payload.or_else(|what| {
+        lacks.push(("the pool", format!("{what}, so it has the usual size; {LESS}")));
+        sized(None)
+    });
+    let payload = payload.unwrap_or(usual);
     engine.payload_bytes = convert::payload_bytes(ByteSize(payload), engine.worker_count);
-    Ok(())
 }
 
-/// The most that memory devices may take, in bytes.
-///
-/// # Errors
-/// More is asked for than this process may have.
-fn memory_limit(config: &Config, engine: &EngineConfig) -> Result<u64, ApiError> {
+/// What to do where more memory is asked for than there is.
+const LESS: &str = "ask for less, or raise the limit, and restart the daemon";
+
+/// The most that memory devices may take, in bytes: what is asked for, or the usual.
+fn memory_limit(config: &Config, engine: &EngineConfig, lacks: &mut Lacks) -> u64 {
     let pool_bytes = to_u64(engine.payload_bytes).saturating_mul(to_u64(engine.worker_count));
-    let asked = config.serve.memory_devices.map(|size| size.0);
-    let limit = memory_devices::limit_bytes(asked, pool_bytes, Sources::own().limit_bytes());
-    limit.map_err(|what| {
-        let message = format!("{what}; nothing was started");
-        ApiError::new(codes::REQUEST_MALFORMED, message, "ask for less, or raise the limit")
-    })
+    let process = Sources::own().limit_bytes();
+    let sized = |asked| memory_devices::limit_bytes(asked, pool_bytes, process);
+    let limit = sized(config.serve.memory_devices.map(|size| size.0));
+    let limit = limit.or_else(|what| {
+        lacks.push(("memory for memory devices", format!("{what}, so it is the usual; {LESS}")));
+        sized(None)
+    });
+    limit.unwrap_or(0)
 }
 
 /// Time between two heartbeats on the members.
@@ -358,36 +405,39 @@ fn runner() -> Runner {
 const HAND_OVER: &str = "SIGUSR2";
 
 /// Everything that the configuration names.
-async fn begin(
-    arrays: &Arrays,
-    config: &Config,
-    waits: &Waits,
-    say: Say<'_>,
-) -> Result<(), ApiError> {
+async fn begin(arrays: &Arrays, config: &Config, waits: &Waits, say: Say<'_>) {
     for export in arrays.exports.iter() {
-        export.prepare(config, say).await?;
+        export.prepare(config, say).await;
     }
-    begin::begin(arrays, config, waits, &say).await?;
+    begin::begin(arrays, config, waits, &say).await;
     arrays.gather.look_and_say(arrays, say).await;
+    serve_ways(arrays, config, say).await;
+}
+
+/// Serve what is configured and is not served yet.
+async fn serve_ways(arrays: &Arrays, config: &Config, say: Say<'_>) {
     for export in arrays.exports.iter() {
-        export.begin(config, say).await?;
+        export.begin(config, say).await;
     }
-    if let Some(address) = config.serve.metrics {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| fault(&format!("metrics at {address}"), &error))?;
-        let address = listener.local_addr().unwrap_or(address);
-        let gate = ScrapeGate::new(listener, &arrays.seats.metrics);
-        tokio::spawn(scrape::answer(gate, arrays.clone()));
-        say(&format!("metrics at http://{address}/metrics"));
-        say(&format!("page at http://{address}/"));
+    scrape::begin(arrays, config, say).await;
+}
+
+/// Try again what is missing, for ever.
+async fn keep_serving(arrays: &Arrays, config: &Config, say: Say<'_>) {
+    loop {
+        tokio::time::sleep(MISSING_POLL).await;
+        if arrays.services.is_due(Instant::now()) {
+            serve_ways(arrays, config, say).await;
+            arrays.attach_what_is_missing(say).await;
+        }
     }
-    Ok(())
 }
 
 /// Where calls come in.
 struct ControlSocket<'a> {
     gate: Gate,
     path: &'a Path,
+    config: &'a Config,
 }
 
 /// What is configured, while it is being started.
@@ -400,21 +450,18 @@ struct Starting<F> {
 /// Starts what is configured, and answers meanwhile and from then on, until a signal comes and no
 /// attached volume is in use, or a second signal comes, or all arrays are handed over. Which signal
 /// it was.
-///
-/// # Errors
-/// Why what is configured cannot be begun.
 async fn serve_until_signal(
     control: ControlSocket<'_>,
     arrays: &Arrays,
-    starting: Starting<impl Future<Output = Result<(), ApiError>>>,
+    starting: Starting<impl Future<Output = ()>>,
     say: Say<'_>,
-) -> Result<&'static str, ApiError> {
+) -> &'static str {
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut successor)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
         signal(SignalKind::user_defined2()),
     ) else {
-        return Ok("signals cannot be received");
+        return "signals cannot be received";
     };
     const GONE: &str = "the control socket is gone";
     let mut server = pin!(async {
@@ -422,7 +469,10 @@ async fn serve_until_signal(
         let gather = async {
             // Without a sender the process ends.
             drop(is_ready.wait_for(|is_ready| *is_ready).await);
-            arrays.gather.keep_looking(arrays, say).await;
+            tokio::join!(
+                arrays.gather.keep_looking(arrays, say),
+                keep_serving(arrays, control.config, say),
+            );
         };
         tokio::select! {
             // It never ends by itself.
@@ -440,8 +490,8 @@ async fn serve_until_signal(
     };
     let is_begun = tokio::select! {
         // It never ends by itself.
-        _ = &mut server => return Ok(GONE),
-        begun = &mut begun => Ok(begun?),
+        _ = &mut server => return GONE,
+        () = &mut begun => Ok(()),
         first = next_signal() => Err(first),
     };
     let first = match is_begun {
@@ -451,10 +501,10 @@ async fn serve_until_signal(
             say(&format!("serving, control socket {}", control.path.display()));
             loop {
                 tokio::select! {
-                    _ = &mut server => return Ok(GONE),
+                    _ = &mut server => return GONE,
                     first = next_signal() => break first,
                     _ = successor.recv() => match hand_over(arrays, say).await {
-                        Ok(()) => return Ok(HAND_OVER),
+                        Ok(()) => return HAND_OVER,
                         Err(why) => say(&format!("not handed over: {why}; it goes on here")),
                     },
                 }
@@ -476,7 +526,7 @@ async fn serve_until_signal(
         () = let_users_finish(arrays, say) => {}
         second = next_signal() => say(&format!("{second} again: volumes in use are dropped")),
     }
-    Ok(first)
+    first
 }
 
 /// Detach all volumes, each as soon as nobody has it open: a mounted file system would lose what it
@@ -517,6 +567,7 @@ async fn end(arrays: &Arrays, because: &str, say: Say<'_>) {
             Err(refusal) => say(&refusal.to_string()),
         }
     }
+    arrays.gather.remembered.settle().await;
     arrays.exports.iter().for_each(Export::remove);
     arrays.engine.shut_down();
 }

@@ -27,6 +27,12 @@ impl WorkerContext {
         self.worker.handle.ring()
     }
 
+    /// The buffers for payloads of this worker: so many of each size in bytes, sizes rising.
+    pub fn payload_buffers(&self) -> Vec<(usize, usize)> {
+        let usage = self.worker.payload.usage();
+        usage.classes.iter().map(|class| (class.buffer_bytes, class.count)).collect()
+    }
+
     /// The volume of a running array, on this worker.
     pub fn volume(&self, name: &str) -> Option<ArrayVolume> {
         let mut entrances = self.worker.entrances().into_iter();

@@ -19,7 +19,7 @@ use crate::member::SlotState;
 use crate::spare::{Spare, SpareStatus};
 use crate::worker::Worker;
 use crate::{background, control_io, joining_device, stated};
-use ashlar_device::Opened;
+use ashlar_device::{DeviceFacts, Opened};
 use ashlar_ondisk::format::member_bytes;
 use ashlar_ondisk::{ArrayName, Features, JobKind, Role, SpareSuperblock, Superblock, Text};
 use ashlar_units::MemberIdx;
@@ -76,18 +76,36 @@ impl Engine {
         device: NewDevice,
     ) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        if member.at() >= array.slots.len() {
-            let what = format!("array '{name}' has no slot {member}; nothing was changed");
-            let next = format!("its slots are 0 to {}", array.slots.len() - 1);
-            return Err(Refusal::new("member.unknown", what, next));
-        }
+        check_slot(&array, member)?;
         self.check_use(&array, device.atomic_write_bytes).await?;
         let joining_device = self.take_joining_device(device).await?;
-        let put_in = async move |local: Rc<LocalArray>| match local.array.slot(member).state() {
-            SlotState::Out => join::as_rebuilding(&local, member, joining_device).await,
-            _ => join::as_replacement(&local, member, joining_device).await,
+        let put_in = async move |local: Rc<LocalArray>| {
+            join::may_take(&local, member, joining_device.opened.facts())?;
+            match local.array.slot(member).state() {
+                SlotState::Out => join::as_rebuilding(&local, member, joining_device).await,
+                _ => join::as_replacement(&local, member, joining_device).await,
+            }
         };
         self.on_coordinator_of(&array, put_in).await?
+    }
+
+    /// Whether [`replace_by`](Self::replace_by) would begin. Nothing is written.
+    ///
+    /// # Errors
+    /// The refusal that it would end in, but for what shows only when the device is written.
+    pub async fn would_replace_by(
+        &self,
+        name: &str,
+        member: MemberIdx,
+        device: &NewDevice,
+    ) -> Result<(), Refusal> {
+        let array = self.array(name)?;
+        check_slot(&array, member)?;
+        self.check_use(&array, device.atomic_write_bytes).await?;
+        let facts = self.facts_of(&device.path).await?;
+        stated::check_device(device.atomic_write_bytes, &facts)?;
+        let may = async move |local: Rc<LocalArray>| join::may_take(&local, member, &facts);
+        self.on_coordinator_of(&array, may).await?
     }
 
     /// Whether what is stated of a device would be taken, of one for the array `name` or for a
@@ -108,12 +126,17 @@ impl Engine {
         if let Some(name) = name {
             self.check_use(&*self.array(name)?, bytes).await?;
         }
-        let facts = match self.engine_state().spares.facts(&device.path) {
-            Some(facts) => facts,
-            None => self.open(&device.path).await?.facts().clone(),
-        };
+        let facts = self.facts_of(&device.path).await?;
         stated::check_device(bytes, &facts)?;
         Ok(facts.has_volatile_cache)
+    }
+
+    /// Of a spare, or of a device that can be had.
+    async fn facts_of(&self, path: &str) -> Result<DeviceFacts, Refusal> {
+        match self.engine_state().spares.facts(path) {
+            Some(facts) => Ok(facts),
+            None => Ok(self.open(path).await?.facts().clone()),
+        }
     }
 
     /// Bytes that a device needs to be a member of this array.
@@ -189,9 +212,7 @@ impl Engine {
     /// # Errors
     /// As [`add_spare`](Self::add_spare); if the device reports less than is stated.
     pub async fn add_spare_device(&self, pool: &str, device: NewDevice) -> Result<(), Refusal> {
-        let pool_name = ArrayName::for_new(pool).map_err(|fault| {
-            Refusal::new("spare.bad_pool", fault.to_string(), "choose another name for the pool")
-        })?;
+        let pool_name = pool_name(pool)?;
         let engine_state = Arc::clone(self.engine_state());
         let NewDevice { path, may_destroy, atomic_write_bytes } = device;
         let make = async move |worker: Rc<Worker>| {
@@ -210,6 +231,24 @@ impl Engine {
         self.on_worker(0, make).await??;
         self.offer_spares().await;
         Ok(())
+    }
+
+    /// Whether [`add_spare_device`](Self::add_spare_device) would begin. Nothing is written.
+    ///
+    /// # Errors
+    /// The refusal that it would end in, but for whose the device is, and what shows only when it
+    /// is written.
+    pub async fn would_add_spare(&self, pool: &str, device: &NewDevice) -> Result<(), Refusal> {
+        let pool_name = pool_name(pool)?;
+        let engine_state = Arc::clone(self.engine_state());
+        let (path, stated) = (device.path.clone(), device.atomic_write_bytes);
+        let look = async move |worker: Rc<Worker>| {
+            let opened = open_alone(&worker, &engine_state, &path).await?;
+            stated::check_device(stated, opened.facts())?;
+            let record = spare_record(&worker, &engine_state, pool_name, opened.as_ref());
+            encoded(&path, &record).map(drop)
+        };
+        self.on_worker(0, look).await?
     }
 
     /// Let a spare go: its superblock is erased, so that nothing takes it for a spare again.
@@ -434,19 +473,38 @@ fn spare_record(
     }
 }
 
+fn check_slot(array: &Array, member: MemberIdx) -> Result<(), Refusal> {
+    if member.at() < array.slots.len() {
+        return Ok(());
+    }
+    let what = format!("array '{}' has no slot {member}; nothing was changed", array.name());
+    let next = format!("its slots are 0 to {}", array.slots.len() - 1);
+    Err(Refusal::new("member.unknown", what, next))
+}
+
+fn pool_name(pool: &str) -> Result<ArrayName, Refusal> {
+    ArrayName::for_new(pool).map_err(|fault| {
+        Refusal::new("spare.bad_pool", fault.to_string(), "choose another name for the pool")
+    })
+}
+
+fn encoded(path: &str, record: &SpareSuperblock) -> Result<Vec<u8>, Refusal> {
+    record.encode().map_err(|fault| {
+        Refusal::new(
+            "member.too_small",
+            format!("{path} cannot be a spare: {fault}"),
+            "use a larger device; nothing was written",
+        )
+    })
+}
+
 async fn write_spare(
     worker: &Rc<Worker>,
     joining_device: &joining_device::JoiningDevice,
     record: &SpareSuperblock,
 ) -> Result<(), Refusal> {
     let path = &joining_device.path;
-    let bytes = record.encode().map_err(|fault| {
-        Refusal::new(
-            "member.too_small",
-            format!("{path} cannot be a spare: {fault}"),
-            "use a larger device; nothing was written",
-        )
-    })?;
+    let bytes = encoded(path, record)?;
     let device = joining_device.device.as_ref();
     joining_device.blanking.run(worker, device).await?;
     let written = control_io::write_copies(worker, device, record.member_bytes, &bytes).await;

@@ -11,6 +11,17 @@ use std::io;
 use std::ptr::NonNull;
 #[cfg(not(miri))]
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How much memory pools may take before it is used, bytes.
+static FILLED_MAX: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on pools have all of their memory when they are made, but for sparse ones: the first
+/// use of a buffer does not wait for memory then. Pools that would take more than `bytes` together
+/// get their memory with first use, as they do without this call.
+pub fn fill_pools_at_once(bytes: usize) {
+    FILLED_MAX.store(bytes, Ordering::Relaxed);
+}
 
 /// What kind of pages a pool's arena is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +64,8 @@ pub(crate) struct Arena {
     pages: Pages,
     backing: Backing,
     node: Option<u32>,
+    /// Bytes of [`FILLED_MAX`] that it took.
+    filled: usize,
     mapping: Mapping,
 }
 
@@ -80,7 +93,7 @@ impl Arena {
         {
             let (start, backing) = (mapping.start, Backing::ReservedHugePages);
             let node = settle(start, bytes);
-            return Ok(Arena { start, bytes, pages, backing, node, mapping });
+            return Ok(Arena { start, bytes, pages, backing, node, filled: 0, mapping });
         }
         let mapping = Mapping::new(bytes + HUGE_PAGE_BYTES, false)?;
         let skip = mapping.start.align_offset(HUGE_PAGE_BYTES);
@@ -89,7 +102,7 @@ impl Arena {
         let start = unsafe { mapping.start.add(skip) };
         let backing = advise(start, bytes, pages);
         let node = settle(start, bytes);
-        Ok(Arena { start, bytes, pages, backing, node, mapping })
+        Ok(Arena { start, bytes, pages, backing, node, filled: 0, mapping })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -114,6 +127,18 @@ impl Arena {
         self.node
     }
 
+    /// Take all of its memory now, if pools are to.
+    pub(crate) fn filled(mut self) -> Arena {
+        let take = |left: usize| left.checked_sub(self.bytes);
+        let is_taken = self.pages == Pages::Huge
+            && FILLED_MAX.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+        if is_taken {
+            self.filled = self.bytes;
+            fill(self.start, self.bytes);
+        }
+        self
+    }
+
     /// The byte `offset` bytes in.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.bytes, "offset {offset} in an arena of {} bytes", self.bytes);
@@ -124,6 +149,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if self.filled > 0 {
+            FILLED_MAX.fetch_add(self.filled, Ordering::Relaxed);
+        }
         self.mapping.unmap();
     }
 }
@@ -162,13 +190,12 @@ static HAS_HUGE_PAGES: LazyLock<bool> = LazyLock::new(|| {
 
 #[cfg(not(miri))]
 fn advise(start: NonNull<u8>, bytes: usize, pages: Pages) -> Backing {
-    use rustix::mm::{Advice, madvise};
+    use rustix::mm::Advice;
     let advice = match pages {
         Pages::Huge => Advice::LinuxHugepage,
         Pages::Small => Advice::LinuxNoHugepage,
     };
-    // SAFETY: the range is our own fresh mapping and this advice changes none of its content.
-    let advised = unsafe { madvise(start.as_ptr().cast(), bytes, advice) };
+    let advised = advise_own(start, bytes, advice);
     let is_forbidden = rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(false);
     let is_possible = pages == Pages::Huge && !is_forbidden && *HAS_HUGE_PAGES;
     if advised.is_ok() && is_possible { Backing::TransparentHugePages } else { Backing::SmallPages }
@@ -180,6 +207,26 @@ fn settle(start: NonNull<u8>, bytes: usize) -> Option<u32> {
     let node = Nodes::here().of_thread()?;
     crate::node::prefer(node, start, bytes).then_some(node)
 }
+
+#[cfg(not(miri))]
+fn fill(start: NonNull<u8>, bytes: usize) {
+    // A kernel before 5.14 cannot: the memory comes with first use.
+    let _comes_later = advise_own(start, bytes, rustix::mm::Advice::LinuxPopulateWrite).is_err();
+}
+
+/// Tells the kernel of a mapping of ours something that changes none of its content.
+#[cfg(not(miri))]
+fn advise_own(
+    start: NonNull<u8>,
+    bytes: usize,
+    advice: rustix::mm::Advice,
+) -> rustix::io::Result<()> {
+    // SAFETY: the range is our own fresh mapping and such advice changes none of its content.
+    unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, advice) }
+}
+
+#[cfg(miri)]
+fn fill(_start: NonNull<u8>, _bytes: usize) {}
 
 /// Miri knows no mmap: the heap stands in, so that the rest of the pool can be checked.
 #[cfg(miri)]

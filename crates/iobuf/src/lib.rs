@@ -27,7 +27,7 @@ mod streaming;
 #[cfg(test)]
 mod tests;
 
-pub use arena::Backing;
+pub use arena::{Backing, fill_pools_at_once};
 pub use buf::{Buf, BufMut};
 pub use mapping::{Access, SharedMapping, can_shrink};
 pub use node::Nodes;

@@ -156,7 +156,7 @@ impl Pool {
         sorted.sort_by_key(|class| class.buffer_bytes);
         let placed = place(&sorted, alignment).ok_or_else(too_large)?;
         let last = placed.last().expect("there is a class");
-        let arena = Arena::map(last.end(), pages)?;
+        let arena = Arena::map(last.end(), pages)?.filled();
         let slot_count = last.first_slot + last.count;
         u32::try_from(slot_count).map_err(|_| too_large())?;
         // Exactly as long as they get: a simulator makes dozens of pools on each start.
@@ -300,7 +300,7 @@ impl Shared {
         let last = self.classes.last().expect("there is a class");
         let first_slot = last.first_slot + last.count;
         u32::try_from(2 * first_slot).ok()?;
-        let arena = Arena::map(last.end(), self.arena.pages()).ok()?;
+        let arena = Arena::map(last.end(), self.arena.pages()).ok()?.filled();
         let mut headers = Vec::with_capacity(first_slot);
         let mut idle = Vec::new();
         for (at, class) in self.classes.iter().enumerate() {

@@ -92,6 +92,14 @@ fn of_the_rest(status: &Status) -> Vec<Finding> {
     for absent in &status.absent {
         add(Health::Failed, format!("{} should run and does not", absent.name));
     }
+    for found in &status.found {
+        let health = if found.should_run { Health::Failed } else { Health::Attention };
+        add(health, format!("{} was found and is not started", found.name));
+    }
+    for missing in &status.missing {
+        let health = if missing.is_way { Health::Failed } else { Health::Attention };
+        add(health, format!("{} is missing", missing.name));
+    }
     if status.starting {
         add(Health::Attention, "arrays are being started".to_owned());
     }
@@ -185,7 +193,7 @@ fn drive(member: &MemberStatus) -> String {
 mod tests {
     use super::{Finding, Health, Verdict};
     use crate::v1::notify::{HistoryStatus, NotifyStatus};
-    use crate::v1::status::{AbsentArray, Status};
+    use crate::v1::status::{AbsentArray, FoundArray, MissingService, Status};
 
     fn status(json: serde_json::Value) -> Status {
         let mut all = serde_json::json!({
@@ -225,6 +233,34 @@ mod tests {
                 "arrays are being started",
                 "notifications by url do not arrive",
                 "events are not written to the history"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_found_and_not_started_and_what_is_missing_beside_arrays_is_not_right() {
+        let found = |name: &str, should_run| FoundArray {
+            name: name.to_owned(),
+            should_run,
+            ..FoundArray::default()
+        };
+        let missing = |name: &str, is_way| MissingService {
+            name: name.to_owned(),
+            is_way,
+            ..MissingService::default()
+        };
+        let mut status = status(serde_json::json!({}));
+        status.found = vec![found("theirs", false), found("ours", true)];
+        status.missing = vec![missing("metrics", false), missing("NBD", true)];
+        let (health, what) = health(&status);
+        assert_eq!(health, Health::Failed);
+        assert_eq!(
+            what,
+            [
+                "ours was found and is not started",
+                "NBD is missing",
+                "theirs was found and is not started",
+                "metrics is missing",
             ]
         );
     }

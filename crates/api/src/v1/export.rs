@@ -47,7 +47,7 @@ pub struct Attach {
     /// The way; default: as it is attached already, else by ublk, else by a loop device.
     #[serde(default)]
     pub via: Option<Via>,
-    /// Logical block of a loop device in bytes, 512 or 4096. Default 4096.
+    /// Logical block of a loop device in bytes, 512 or 4096. Default that of the array.
     #[serde(default)]
     pub sector_bytes: Option<u32>,
     /// Do not attach it again when the array starts the next time.

@@ -83,13 +83,14 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 63] = [
+pub const KINDS: [Kind; 66] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
     kind("array.growing", Severity::Info, "the array grows over more members"),
     kind("array.grown", Severity::Notice, "the array has grown, and its volume is larger"),
     kind("array.map_lost", Severity::Critical, "pages of the written map were lost"),
+    kind("array.not_started", Severity::Error, "an array was found and is not started"),
     kind("array.paused", Severity::Critical, "writes wait for space under the members"),
     kind("array.resumed", Severity::Notice, "there is space again, writes go on"),
     kind("array.started_degraded", Severity::Error, "the array was started without members"),
@@ -144,6 +145,8 @@ pub const KINDS: [Kind; 63] = [
     kind("notify.failed", Severity::Warning, "a notification cannot be delivered"),
     kind("notify.recovered", Severity::Notice, "notifications are delivered again"),
     kind("scrub.mismatch_found", Severity::Warning, "a scrub found a mismatch"),
+    kind("service.missing", Severity::Error, "something beside the arrays cannot be had"),
+    kind("service.returned", Severity::Notice, "what was missing beside the arrays is there"),
     kind("spare.added", Severity::Info, "a spare was added"),
     kind("spare.missing", Severity::Warning, "no spare fits"),
     kind("spare.removed", Severity::Info, "a spare left its pool"),

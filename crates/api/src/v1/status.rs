@@ -56,6 +56,13 @@ pub struct Status {
     /// Arrays that the configuration names, or that are remembered, and that do not run.
     #[serde(default)]
     pub absent: Vec<AbsentArray>,
+    /// Arrays that were found on devices of this machine and are not started, though nobody stopped
+    /// them here; none of `absent`.
+    #[serde(default)]
+    pub found: Vec<FoundArray>,
+    /// What the daemon should do beside running arrays, and cannot now. It tries again.
+    #[serde(default)]
+    pub missing: Vec<MissingService>,
     /// The arrays of the configuration are still being started.
     #[serde(default)]
     pub starting: bool,
@@ -79,6 +86,33 @@ pub struct AbsentArray {
     pub devices: Vec<String>,
     /// Why it does not run, as far as it is known.
     pub reason: String,
+}
+
+/// An array that was found on devices of this machine and does not run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FoundArray {
+    /// Its name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its devices that were found.
+    pub devices: Vec<String>,
+    /// Why it is not started.
+    pub reason: String,
+    /// It belongs to this host and should run; else another host ran it last and may run it now,
+    /// or nobody asked for it.
+    pub should_run: bool,
+}
+
+/// Something beside the arrays that the daemon should do and cannot now.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct MissingService {
+    /// What it is, for example `NBD at 192.0.2.1:10809`.
+    pub name: String,
+    /// Why it cannot.
+    pub reason: String,
+    /// It is a way to volumes: clients do without it.
+    pub is_way: bool,
 }
 
 /// The memory devices of the daemon. Their memory is part of what it has resident, and of no pool.

@@ -41,9 +41,9 @@ pub struct Args {
     file: bool,
 
     /// Logical block size of a loop device: 512 or 4096 bytes. A ublk device always has the logical
-    /// block size of the array.
-    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
-    sector_size: String,
+    /// block size of the array [default: that of the array].
+    #[arg(long, value_name = "BYTES", value_parser = ["512", "4096"])]
+    sector_size: Option<String>,
 
     /// Do not attach the volume again at later starts of its array.
     #[arg(long)]
@@ -85,7 +85,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         None => None,
     };
     let is_chosen = via.is_some();
-    let sector_bytes = args.sector_size.parse().ok();
+    let sector_bytes = args.sector_size.and_then(|bytes| bytes.parse().ok());
     let not_remembered = args.not_remembered;
     let attached = reach.call(&Attach { array: args.array, via, sector_bytes, not_remembered })?;
     remark(&attached, is_chosen);

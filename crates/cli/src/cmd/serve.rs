@@ -113,8 +113,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// Memory of the data buffers of all workers together [default: 64M for each worker, at most a
-    /// quarter of the RAM].
+    /// Memory of the data buffers of all workers together [default: 64M for each worker, at most an
+    /// eighth of the RAM].
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 

@@ -113,7 +113,8 @@ fn show(args: &Args, reach: &Reach) -> Result<(), Fault> {
 fn keep_only(status: &mut Status, array: &str) -> Result<(), Fault> {
     status.arrays.retain(|it| it.name == array);
     status.absent.retain(|it| it.name == array);
-    if status.arrays.is_empty() && status.absent.is_empty() {
+    status.found.retain(|it| it.name == array);
+    if status.arrays.is_empty() && status.absent.is_empty() && status.found.is_empty() {
         return Err(ApiError::no_array(array).into());
     }
     status.exports.retain(|it| it.array.as_deref().is_none_or(|name| name == array));

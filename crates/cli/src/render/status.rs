@@ -9,7 +9,9 @@ use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{DriveHealth, LastDevice, MemberState, MemberStatus, Slow};
 use ashlar_api::v1::spare::Spare;
-use ashlar_api::v1::status::{AbsentArray, MemoryDevice, MemoryStatus, RepeatedEvent, Status};
+use ashlar_api::v1::status::{
+    AbsentArray, FoundArray, MemoryDevice, MemoryStatus, MissingService, RepeatedEvent, Status,
+};
 use ashlar_api::words::{grouped, span};
 use ashlar_units::ByteSize;
 
@@ -27,7 +29,8 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
         lines.push(String::new());
     }
     lines.extend(status.absent.iter().map(absent));
-    if status.arrays.is_empty() && status.absent.is_empty() {
+    lines.extend(status.found.iter().map(found));
+    if status.arrays.is_empty() && status.absent.is_empty() && status.found.is_empty() {
         lines.push(
             "no array is running; start one with 'ashlar assemble' or 'ashlar create'".to_owned(),
         );
@@ -41,6 +44,7 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
         lines.push(format!("pool   {:<8} {spares}", pool.name));
     }
     lines.extend(repeated(&status.repeated_events));
+    lines.extend(status.missing.iter().map(missing));
     lines.extend(untold(status));
     lines.extend(status.health_unknown.iter().filter(|_| members).cloned());
     lines.extend(memory(&status.memory));
@@ -54,6 +58,18 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
 fn absent(absent: &AbsentArray) -> String {
     let AbsentArray { name, reason, .. } = absent;
     format!("array  {name:<8} ABSENT: it should run and does not: {reason}")
+}
+
+/// An array that nobody starts.
+fn found(found: &FoundArray) -> String {
+    let FoundArray { name, reason, .. } = found;
+    format!("array  {name:<8} NOT STARTED: {reason}")
+}
+
+/// What the daemon cannot do beside running arrays.
+fn missing(missing: &MissingService) -> String {
+    let MissingService { name, reason, .. } = missing;
+    format!("MISSING {name}: {reason}")
 }
 
 /// Ways of events out of the daemon that fail.

@@ -8,7 +8,7 @@ use super::{Arrays, no_pools};
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::partition::make::DriveToPartition;
-use crate::{convert, domains, look, memory_devices, repeats};
+use crate::{convert, domains, look, memory_devices, reclaim, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{Create, Created};
 use ashlar_engine::{AssembleSpec, CreateReport, CreateSpec};
@@ -133,6 +133,7 @@ impl Arrays {
             let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
             // Where it is served is in the list of volumes.
             let _told = self.exports.volume_started(&name).await;
+            reclaim::grow_heaps(&self.engine);
             for spare in &call.spares {
                 let added =
                     self.engine.add_spare(DEFAULT_POOL, spare, destroy.contains(spare)).await;
@@ -141,7 +142,7 @@ impl Arrays {
             new_memory.keep();
             if is_remembered {
                 let devices = call.devices.into_iter().chain(call.spares).collect();
-                unremembered = self.remember_made(report.uuid, &name, devices);
+                unremembered = self.remember_made(report.uuid, &name, devices).await;
             }
         }
         let mut created = created(&report, is_in_memory);

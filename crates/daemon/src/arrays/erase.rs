@@ -67,6 +67,7 @@ impl Serves<Destroy> for Arrays {
         let array = arrays.iter().find(|it| it.name == *name);
         let array = array.ok_or_else(|| ApiError::no_array(name))?;
         let devices = devices_of(array);
+        self.exports.refuse_if_used(name)?;
         if call.dry_run {
             let message =
                 format!("would destroy '{name}' and erase {}; nothing was written", list(&devices));
@@ -80,7 +81,6 @@ impl Serves<Destroy> for Arrays {
             let hint = format!("if it may go: ashlar destroy {name} --confirm {name}");
             return Err(ApiError::new("array.not_confirmed", message, hint));
         }
-        self.exports.refuse_if_used(name)?;
         let uuid = array.uuid;
         self.gather.stopped(uuid);
         self.stop(name).await?;
@@ -95,7 +95,7 @@ impl Serves<Destroy> for Arrays {
         let (not_erased_too, blank) = self.erase_with_tables(held).await;
         failed.extend(not_erased_too);
         // Whatever is left of it does not start by itself.
-        let _forgotten = self.gather.remembered.change(uuid, |own| *own = Default::default());
+        self.gather.remembered.note(uuid, |own| *own = Default::default());
         match failed.is_empty() {
             true => {
                 let erased = list(&devices);
@@ -144,7 +144,7 @@ impl Arrays {
             }
             let Some(array) = array else { continue };
             // If this is not written down, the worst is a device that is looked at in vain.
-            let _kept = self.gather.remembered.change(array, |own| {
+            self.gather.remembered.note(array, |own| {
                 own.devices.retain(|it| *it != path);
                 if own.devices.is_empty() {
                     *own = Default::default();

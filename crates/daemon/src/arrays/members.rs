@@ -53,6 +53,10 @@ impl Arrays {
         if call.dry_run && !memory_devices::is_memory(&call.device) {
             may_take(&call.device, call.destroy).await?;
         }
+        if call.dry_run {
+            let would = self.engine.would_replace_by(&call.array, slot, &device).await;
+            would.map_err(convert::refusal)?;
+        }
         let mut stated = self.said_of(Some(&call.array), &device).await?;
         stated.push_str(&self.where_it_is(&call, slot).await?);
         if call.dry_run {
@@ -159,6 +163,8 @@ impl Arrays {
         let device = new_device(&call.device, may_destroy, call.atomic_write_bytes);
         if call.dry_run {
             may_take(&call.device, may_destroy).await?;
+            let would = self.engine.would_add_spare(&call.pool, &device).await;
+            would.map_err(convert::refusal)?;
         }
         let stated = self.said_of(None, &device).await?;
         if call.dry_run {

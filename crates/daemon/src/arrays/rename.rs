@@ -35,7 +35,7 @@ impl Serves<Rename> for Arrays {
         let remembered = self.gather.remembered.of(array.uuid);
         if remembered.is_some() {
             // The name there is for people: the UUID decides.
-            let _kept = self.gather.remembered.change(array.uuid, |own| own.name.clone_from(name));
+            self.gather.remembered.note(array.uuid, |own| own.name.clone_from(name));
         }
         self.stop(old).await?;
         let again = Assemble {

@@ -25,7 +25,7 @@ impl Serves<SetTuning> for Arrays {
         let uuid = self.uuid_of(array).await.ok_or_else(|| ApiError::no_array(array))?;
         self.engine.set_tuning(array, after).await.map_err(convert::refusal)?;
         if call.forget {
-            self.remember_tuning(uuid, array, |_| tuning::Tuning::default())?;
+            self.remember_tuning(uuid, array, |_| tuning::Tuning::default()).await?;
         }
         if call.forget && call.tuning == tuning::Tuning::default() {
             return Ok(Done::changed(format!(
@@ -35,7 +35,8 @@ impl Serves<SetTuning> for Arrays {
         }
         let is_in_memory = !self.memory_of(array).await.is_empty();
         let is_kept = !call.not_remembered && !is_in_memory;
-        let is_new = is_kept && self.remember_tuning(uuid, array, |own| over(own, &call.tuning))?;
+        let is_new =
+            is_kept && self.remember_tuning(uuid, array, |own| over(own, &call.tuning)).await?;
         if after == before && !is_new {
             return Ok(Done::unchanged(format!("'{array}' has these tunables already")));
         }
@@ -53,7 +54,7 @@ impl Serves<SetTuning> for Arrays {
 
 impl Arrays {
     /// Change the tunables that are remembered of an array. Whether they differ from before.
-    fn remember_tuning(
+    async fn remember_tuning(
         &self,
         uuid: Uuid,
         name: &str,
@@ -65,7 +66,7 @@ impl Arrays {
             is_new = own.tuning != tuning;
             (own.name, own.tuning) = (name.to_owned(), tuning);
         });
-        kept.map(|()| is_new).map_err(|error| {
+        kept.await.map(|()| is_new).map_err(|error| {
             let message =
                 format!("tunables of '{name}' are changed, and {}", not_remembered(&error));
             ApiError::new("array.not_remembered", message, "make room in the folder for state")

@@ -6,7 +6,9 @@
 
 use super::Arrays;
 use crate::backend::Serves;
+use crate::exports::Say;
 use crate::gather::remembered::{Remembered, RememberedAttach};
+use crate::services::Service;
 use ashlar_api::v1::array::Assemble;
 use ashlar_api::v1::export::{Attach, Attached};
 use ashlar_engine::{ArrayStatus, SlotState};
@@ -42,7 +44,7 @@ impl Arrays {
     }
 
     /// Remember an array that was made or assembled by hand. What to tell if that failed.
-    pub(super) fn remember_made(
+    pub(super) async fn remember_made(
         &self,
         array: Uuid,
         name: &str,
@@ -51,7 +53,8 @@ impl Arrays {
         let change = |own: &mut Remembered| {
             (own.start, own.name, own.devices) = (true, name.to_owned(), devices);
         };
-        self.gather.remembered.change(array, change).err().map(|error| not_remembered(&error))
+        let kept = self.gather.remembered.change(array, change).await;
+        kept.err().map(|error| not_remembered(&error))
     }
 
     /// An array has started as `asked`. What to tell of what followed.
@@ -67,27 +70,56 @@ impl Arrays {
         let uuid = own.uuid;
         self.gather.started(uuid);
         if !asked.not_remembered && !is_in_memory {
-            told.extend(self.remember_made(uuid, name, asked.devices.clone()));
+            told.extend(self.remember_made(uuid, name, asked.devices.clone()).await);
             let change = |own: &mut Remembered| {
                 own.read_only = asked.read_only;
                 own.spare_pools.clone_from(&asked.spare_pools);
             };
-            told.extend(
-                self.gather.remembered.change(uuid, change).err().map(|it| not_remembered(&it)),
-            );
+            let kept = self.gather.remembered.change(uuid, change).await;
+            told.extend(kept.err().map(|error| not_remembered(&error)));
         }
         // Devices may have other names than when it was remembered.
         self.gather.note_members(&own);
         told.extend(self.tune_as_remembered(uuid, name).await);
         if let Some(call) = self.attachment_of(uuid, name) {
-            told.push(match self.serve(call).await {
-                Ok(Attached { device, file, .. }) => {
-                    format!("attached as {}", device.or(file).unwrap_or_default())
-                }
-                Err(refusal) => format!("not attached: {refusal}"),
+            told.push(match self.attach_as_wanted(call).await {
+                Ok(line) => line,
+                Err(why) => format!("not attached: {why}"),
             });
         }
         told
+    }
+
+    /// # Errors
+    /// Why not, in one line; it is tried again.
+    async fn attach_as_wanted(&self, call: Attach) -> Result<String, String> {
+        let name = call.array.clone();
+        match self.serve(call).await {
+            Ok(Attached { device, file, .. }) => {
+                Ok(format!("attached as {}", device.or(file).unwrap_or_default()))
+            }
+            Err(refusal) => {
+                let service = Service::way_to(&name, attachment(&name));
+                self.services.lost(service, refusal.to_string());
+                Err(refusal.to_string())
+            }
+        }
+    }
+
+    /// Try attachments again that failed when their arrays started.
+    pub(crate) async fn attach_what_is_missing(&self, say: Say<'_>) {
+        for own in self.running().await {
+            if !self.services.lacks(&attachment(&own.name)) {
+                continue;
+            }
+            match self.attachment_of(own.uuid, &own.name) {
+                Some(call) => {
+                    let attached = self.attach_as_wanted(call).await;
+                    attached.iter().for_each(|line| say(&format!("'{}' is {line}", own.name)));
+                }
+                None => drop(self.services.forget(&attachment(&own.name))),
+            }
+        }
     }
 
     /// How the configuration or somebody by hand wants it attached.
@@ -104,6 +136,11 @@ impl Arrays {
             None => self.gather.is_attached_by_configuration(name, array).then(|| call(None, None)),
         }
     }
+}
+
+/// What an attachment is called where it is missing.
+pub(crate) fn attachment(array: &str) -> String {
+    format!("the attachment of '{array}'")
 }
 
 pub(crate) fn not_remembered(error: &io::Error) -> String {

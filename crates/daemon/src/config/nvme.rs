@@ -101,18 +101,10 @@ impl NvmeConfig {
             return Ok(Admitted::Anybody(HostTerms::default()));
         }
         let host = |host: &HostConfig| {
-            let nqn: Nqn = host.nqn.parse().map_err(|fault| format!("nvme_tcp.host: {fault}"))?;
-            let others = [
-                ("controller_secret", host.controller_secret.is_some()),
-                ("least_dh_group", host.least_dh_group.is_some()),
-            ];
-            if let (None, Some((name, _))) = (&host.secret, others.iter().find(|(_, is)| *is)) {
-                return Err(format!("nvme_tcp.host {nqn}: {name} without secret"));
-            }
+            let (nqn, least_group) = host.named()?;
             let read = |path: &Option<PathBuf>| path.as_deref().map(secret).transpose();
             let host_secret = read(&host.secret)?;
             let controller_secret = read(&host.controller_secret)?;
-            let least_group = group(host.least_dh_group.as_deref())?;
             Ok((nqn, HostTerms { host_secret, controller_secret, least_group }))
         };
         self.host.iter().map(host).collect::<Result<Vec<_>, String>>().map(Admitted::Only)
@@ -144,13 +136,13 @@ impl NvmeConfig {
         self.connections_per_peer.unwrap_or(CONNECTIONS_PER_PEER)
     }
 
-    /// See that all of it makes sense.
+    /// See that all of it makes sense. The files of secrets are read when it is served.
     ///
     /// # Errors
     /// One line.
     pub fn check(&self) -> Result<(), String> {
         self.addresses()?;
-        self.hosts()?;
+        self.host.iter().try_for_each(|host| host.named().map(drop))?;
         self.name()?;
         for (name, value) in [
             ("connections", self.connections),
@@ -162,6 +154,24 @@ impl NvmeConfig {
             }
         }
         Ok(())
+    }
+}
+
+impl HostConfig {
+    /// Its name, and the weakest group of a proof.
+    ///
+    /// # Errors
+    /// One line: a name makes no sense, or something is said that needs a secret.
+    fn named(&self) -> Result<(Nqn, Group), String> {
+        let nqn: Nqn = self.nqn.parse().map_err(|fault| format!("nvme_tcp.host: {fault}"))?;
+        let others = [
+            ("controller_secret", self.controller_secret.is_some()),
+            ("least_dh_group", self.least_dh_group.is_some()),
+        ];
+        if let (None, Some((name, _))) = (&self.secret, others.iter().find(|(_, is)| *is)) {
+            return Err(format!("nvme_tcp.host {nqn}: {name} without secret"));
+        }
+        Ok((nqn, group(self.least_dh_group.as_deref())?))
     }
 }
 

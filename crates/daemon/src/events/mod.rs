@@ -30,6 +30,8 @@ use std::time::Duration;
 
 /// How long a follower sleeps at most: events that were counted appear with nobody recording.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the start of the process waits until the history is open.
+const OPEN_MAX: Duration = Duration::from_secs(2);
 /// How long the end of the process waits for events to arrive everywhere.
 const END_MAX: Duration = Duration::from_secs(5);
 
@@ -78,10 +80,6 @@ impl Events {
         log.record(names::STARTED, "", vec![("version", version), ("pid", pid)]);
         let recorder =
             Arc::new(HistoryKeeper::new(&history_folder(state), config.events.limit_bytes()));
-        match recorder.open() {
-            Ok(mended) => mended.iter().for_each(|line| say(line)),
-            Err(error) => say(&format!("{error}; events are not kept on disk")),
-        }
         let ways: Vec<Arc<Way>> = notify::ways(&config.notify).map(Arc::new).collect();
         let events = Events {
             log: Arc::clone(&log),
@@ -91,7 +89,18 @@ impl Events {
             ended: std::sync::Mutex::new(ended),
         };
         let (own_log, own_ending) = (Arc::clone(&log), ending.clone());
-        follow(&alive, "ashlar-history", move || recorder.follow(&own_log, &own_ending));
+        let (opened_in, opened) = channel();
+        follow(&alive, "ashlar-history", move || {
+            // Nobody may wait for it any more.
+            let _late = opened_in.send(recorder.open());
+            recorder.follow(&own_log, &own_ending);
+        });
+        // Where its directory does not answer, arrays start all the same.
+        match opened.recv_timeout(OPEN_MAX) {
+            Ok(Ok(mended)) => mended.iter().for_each(|line| say(line)),
+            Ok(Err(error)) => say(&format!("{error}; events are not kept on disk")),
+            Err(_) => say("the directory of the history does not answer; events wait for it"),
+        }
         let (own_log, own_ending) = (Arc::clone(&log), ending.clone());
         follow(&alive, "ashlar-own", move || each(&own_log, &own_ending, work));
         if let Some(journal) = Journal::at(&config.events.journal()) {

@@ -5,18 +5,20 @@
 
 use super::{ExportStatus, links, loops};
 use crate::arrays::Arrays;
+use crate::arrays::start::attachment;
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::gather::remembered::RememberedAttach;
+use crate::{convert, reclaim};
 use ashlar_api::v1::export::{
     Attach, Attached, FuseAttach, FuseAttached, UblkAttach, UblkAttached, Via,
 };
 use ashlar_api::{ApiError, codes};
+use ashlar_engine::ArrayVolume;
+use ashlar_volume::Volume;
 
 /// The reason of whoever named a way.
 const AS_ASKED: &str = "as asked for";
-/// Logical block of a loop device, in bytes.
-const SECTOR_BYTES: u32 = 4096;
 
 impl Serves<Attach> for Arrays {
     async fn serve(&self, call: Attach) -> Result<Attached, ApiError> {
@@ -26,6 +28,8 @@ impl Serves<Attach> for Arrays {
             Some(Via::Loop) => self.by_loop(&call, AS_ASKED.to_owned()).await?,
             Some(Via::File) => self.as_file(&call, "a file was asked for".to_owned()).await?,
         };
+        self.services.there(&attachment(&call.array));
+        reclaim::grow_heaps(&self.engine);
         if let Some(device) = attached.device.clone().filter(|_| self.exports.gives_links()) {
             let name = call.array.clone();
             attached.link = aside(move || links::give(&device, &name)).await.ok();
@@ -38,7 +42,7 @@ impl Serves<Attach> for Arrays {
             let kept = self.gather.remembered.change(uuid, |own| {
                 (own.name, own.attach) = (name, Some(how));
             });
-            kept.map_err(|error| {
+            kept.await.map_err(|error| {
                 let message =
                     format!("'{}' is attached, and this cannot be remembered: {error}", call.array);
                 ApiError::new(
@@ -67,6 +71,12 @@ impl Arrays {
             }
             answer => answer,
         }
+    }
+
+    /// The blocks that clients of the array see by every other way.
+    async fn logical_block_bytes(&self, array: &str) -> Result<u32, ApiError> {
+        let bytes = async |volume: ArrayVolume| volume.facts().logical_block_bytes;
+        self.engine.with_volume(0, array, bytes).await.map_err(convert::refusal)
     }
 
     async fn by_ublk(&self, call: &Attach, reason: &str) -> Result<Attached, ApiError> {
@@ -105,7 +115,10 @@ impl Arrays {
         let mut attached = self.as_file(call, reason).await?;
         attached.via = Via::Loop;
         let file = attached.file.clone().unwrap_or_default();
-        let sector_bytes = call.sector_bytes.unwrap_or(SECTOR_BYTES);
+        let sector_bytes = match call.sector_bytes {
+            Some(bytes) => bytes,
+            None => self.logical_block_bytes(&call.array).await?,
+        };
         let over = file.clone();
         if let Some(device) = aside(move || loops::over(&over).pop()).await {
             attached.device = Some(device);
@@ -122,8 +135,10 @@ impl Arrays {
 
     /// Somebody has detached a volume by hand: its next start does not attach it.
     pub(super) async fn forget_attachment(&self, array: &str) -> Result<(), ApiError> {
+        self.services.forget(&attachment(array));
         let Some(uuid) = self.uuid_of(array).await else { return Ok(()) };
-        self.gather.remembered.change(uuid, |own| own.attach = None).map_err(|error| {
+        let forgotten = self.gather.remembered.change(uuid, |own| own.attach = None);
+        forgotten.await.map_err(|error| {
             let message = format!("'{array}' is detached, and this cannot be remembered: {error}");
             ApiError::new(
                 codes::SYSTEM_FAULT,

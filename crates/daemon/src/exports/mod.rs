@@ -30,6 +30,7 @@ pub mod vhost_user;
 use crate::aside::aside;
 use crate::config::{Config, NbdLimits};
 use crate::keeper::Keeper;
+use crate::services::Services;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
@@ -83,21 +84,16 @@ pub trait Export: Any + Send + Sync {
     /// Its listeners, and its attached volumes.
     fn status(&self) -> Vec<ExportStatus>;
 
-    /// Before any array starts: see that there can be what the configuration names, and clear away
-    /// what a daemon that was killed has left.
-    ///
-    /// # Errors
-    /// A refusal: nothing is started then.
-    fn prepare<'a>(&'a self, _: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
-        Box::pin(ready(Ok(())))
+    /// Before any array starts: clear away what a daemon that was killed has left.
+    fn prepare<'a>(&'a self, _: &'a Config, _: Say<'a>) -> Work<'a, ()> {
+        Box::pin(ready(()))
     }
 
-    /// Once the arrays of the configuration have started: serve what the configuration names.
-    ///
-    /// # Errors
-    /// A refusal: the process ends then.
-    fn begin<'a>(&'a self, _: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
-        Box::pin(ready(Ok(())))
+    /// Once the arrays of the configuration have started, and again as long as something is
+    /// missing: serve what the configuration names and is not served yet. What cannot be had is
+    /// told to [`Services`].
+    fn begin<'a>(&'a self, _: &'a Config, _: Say<'a>) -> Work<'a, ()> {
+        Box::pin(ready(()))
     }
 
     /// A volume has started: serve again what a daemon that is gone has left of it. What to tell.
@@ -154,6 +150,8 @@ pub struct ExportSetting {
     pub boot: [u8; 16],
     /// Who keeps the descriptors of attached files.
     pub keeper: Keeper,
+    /// Who knows what is missing.
+    pub services: Arc<Services>,
     /// Requests of attached files come over io_uring where the kernel offers it.
     pub over_ring: bool,
     /// Attached volumes get names below /dev/ashlar.
@@ -169,14 +167,15 @@ pub struct Exports {
 impl Exports {
     /// All of them; nothing is served yet.
     pub fn new(setting: ExportSetting) -> Exports {
-        let ExportSetting { engine, folder, nbd_limits, boot, keeper, over_ring, gives_links } =
-            setting;
+        let ExportSetting { engine, folder, nbd_limits, boot, keeper, services, .. } = setting;
+        let (over_ring, gives_links) = (setting.over_ring, setting.gives_links);
+        let known = || Arc::clone(&services);
         let all: Vec<Box<dyn Export>> = vec![
-            Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
-            Box::new(NvmeExports::new(engine.clone(), boot)),
-            Box::new(VhostExports::new(engine.clone())),
+            Box::new(NbdExports::new(engine.clone(), &nbd_limits, known())),
+            Box::new(NvmeExports::new(engine.clone(), boot, known())),
+            Box::new(VhostExports::new(engine.clone(), known())),
             Box::new(UblkExports::new(engine.clone())),
-            Box::new(FuseExports::new(engine, folder, keeper, over_ring)),
+            Box::new(FuseExports::new(engine, folder, keeper, over_ring, known())),
         ];
         Exports { all, gives_links }
     }

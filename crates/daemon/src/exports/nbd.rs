@@ -7,21 +7,23 @@ use super::{Export, Say, Work, address, locked, wait_until};
 use crate::arrays::Arrays;
 use crate::backend::Serves;
 use crate::config::{Config, NbdLimits};
-use crate::serve::PREDECESSOR_WAIT;
+use crate::services::{Service, Services};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::{ExportStatus, NbdListen, NbdTls};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
 use ashlar_nbd::{Exports, Limits, NbdCounters, NbdServer, TlsFiles, TlsTerms};
 use ashlar_ring::until;
-use ashlar_session::{Acceptor, Seat, Seats, SessionEntry, Sessions, peer_of};
+use ashlar_session::{Acceptor, Seat, Seats, SessionEntry, Sessions, Share, peer_of};
+use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// How often to try to listen while a killed predecessor holds the address.
 const LISTEN_POLL: Duration = Duration::from_millis(20);
@@ -31,6 +33,7 @@ pub struct NbdExports {
     engine: Engine,
     shared: Arc<Shared>,
     listeners: Mutex<Vec<Listening>>,
+    services: Arc<Services>,
 }
 
 /// One listener.
@@ -51,7 +54,7 @@ struct Shared {
 
 impl NbdExports {
     /// No listener yet.
-    pub fn new(engine: Engine, limits: &NbdLimits) -> NbdExports {
+    pub fn new(engine: Engine, limits: &NbdLimits, services: Arc<Services>) -> NbdExports {
         let shared = Shared {
             limits: limits.limits(),
             seats_per_peer: limits.per_peer(),
@@ -60,30 +63,37 @@ impl NbdExports {
             next_worker: AtomicUsize::default(),
             seats: Arc::default(),
         };
-        NbdExports { engine, shared: Arc::new(shared), listeners: Mutex::default() }
+        NbdExports { engine, shared: Arc::new(shared), listeners: Mutex::default(), services }
     }
 
     /// Serve all volumes by name at an address.
     ///
     /// # Errors
     /// The address makes no sense, or is taken, or a file of its TLS cannot be used.
-    pub fn listen(&self, call: &NbdListen) -> Result<Done, ApiError> {
+    pub async fn listen(&self, call: &NbdListen) -> Result<Done, ApiError> {
+        let terms = self.terms_of(call).await?;
+        self.listen_with(call, terms)
+    }
+
+    /// What its files of TLS say; they may lie where nobody answers.
+    async fn terms_of(&self, call: &NbdListen) -> Result<Option<TlsTerms>, ApiError> {
+        let Some(tls) = call.tls.clone() else { return Ok(None) };
+        let read = self.services.look(&service(call), move || terms(&tls)).await;
+        read.map(Some).map_err(|fault| {
+            let hint = "name other files, or make them as docs/operating.md shows";
+            ApiError::new(codes::REQUEST_MALFORMED, format!("{fault}; nothing was changed"), hint)
+        })
+    }
+
+    fn listen_with(&self, call: &NbdListen, tls: Option<TlsTerms>) -> Result<Done, ApiError> {
         let address = call.listen.as_str();
-        let tls = call.tls.as_ref().map(terms).transpose()?;
         let demands_tls = tls.is_some();
         let at = address::parse(address, call.trusted_network || demands_tls)?;
         let mut listeners = locked(&self.listeners);
         if listeners.iter().any(|listening| listening.address == address) {
             return Ok(Done::unchanged(format!("already serving NBD at {address}")));
         }
-        let listener = ashlar_session::listen(&at).map_err(|error| {
-            let message = format!("cannot listen at {address}: {error}; nothing was changed");
-            ApiError::new(
-                codes::EXPORT_IMPOSSIBLE,
-                message,
-                "choose another address or free this one",
-            )
-        })?;
+        let listener = ashlar_session::listen(&at).map_err(|error| refusal_at(address, &error))?;
         let worker = listeners.len() % self.engine.worker_count();
         let (engine, shared) = (self.engine.clone(), Arc::clone(&self.shared));
         self.engine.run_on(worker, move |context| {
@@ -106,16 +116,25 @@ impl NbdExports {
     /// Listen as the configuration says. A killed predecessor holds its sockets until its last
     /// operation has ended.
     async fn listen_soon(&self, call: &NbdListen) -> Result<Done, ApiError> {
-        let deadline = Instant::now() + PREDECESSOR_WAIT;
+        let terms = self.terms_of(call).await?;
         loop {
-            match self.listen(call) {
-                Ok(done) => return Ok(done),
-                Err(refusal) if Instant::now() > deadline => return Err(refusal),
-                Err(refusal) if refusal.code != codes::EXPORT_IMPOSSIBLE => return Err(refusal),
-                Err(_) => sleep(LISTEN_POLL).await,
+            match self.listen_with(call, terms.clone()) {
+                Err(refusal) if is_taken(&refusal) && self.services.has_patience() => {
+                    sleep(LISTEN_POLL).await;
+                }
+                answer => return answer,
             }
         }
     }
+
+    fn listens_at(&self, address: &str) -> bool {
+        locked(&self.listeners).iter().any(|it| it.address == address)
+    }
+}
+
+/// What it is called where it is missing.
+fn service(call: &NbdListen) -> String {
+    format!("NBD at {}", call.listen)
 }
 
 impl Export for NbdExports {
@@ -140,16 +159,15 @@ impl Export for NbdExports {
         listeners.iter().map(status).collect()
     }
 
-    fn begin<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+    fn begin<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, ()> {
         Box::pin(async move {
-            for nbd in &config.nbd {
-                let call = nbd.call().map_err(|what| {
-                    let hint = "correct it in the configuration";
-                    ApiError::new(codes::REQUEST_MALFORMED, what, hint)
-                })?;
-                say(&self.listen_soon(&call).await?.message);
+            // One that makes no sense was refused before.
+            let calls = config.nbd.iter().filter_map(|nbd| nbd.call().ok());
+            for call in calls.filter(|call| !self.listens_at(&call.listen)) {
+                let went = self.listen_soon(&call).await;
+                let went = went.map(|done| Some(done.message)).map_err(|it| it.message);
+                self.services.note(Service::way(service(&call)), went, say);
             }
-            Ok(())
         })
     }
 
@@ -184,17 +202,36 @@ impl Export for NbdExports {
 
 impl Serves<NbdListen> for Arrays {
     async fn serve(&self, call: NbdListen) -> Result<Done, ApiError> {
-        self.exports.of::<NbdExports>().listen(&call)
+        let done = self.exports.of::<NbdExports>().listen(&call).await?;
+        self.services.there(&service(&call));
+        Ok(done)
     }
 }
 
+/// The address is somebody's, perhaps a predecessor's.
+const TAKEN: &str = "the address is in use";
+
+fn refusal_at(address: &str, error: &io::Error) -> ApiError {
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => TAKEN.to_owned(),
+        _ => error.to_string(),
+    };
+    let message = format!("cannot listen at {address}: {why}; nothing was changed");
+    let hint = "choose another address or free this one";
+    ApiError::new(codes::EXPORT_IMPOSSIBLE, message, hint)
+}
+
+fn is_taken(refusal: &ApiError) -> bool {
+    refusal.message.contains(TAKEN)
+}
+
 /// Certificate, key and authority from the files that a call names.
-fn terms(tls: &NbdTls) -> Result<TlsTerms, ApiError> {
+///
+/// # Errors
+/// One line.
+fn terms(tls: &NbdTls) -> Result<TlsTerms, String> {
     let [certificate, key, ca] = [&tls.certificate, &tls.key, &tls.ca].map(PathBuf::from);
-    TlsTerms::read(&TlsFiles { certificate, key, ca }).map_err(|fault| {
-        let hint = "name other files, or make them as docs/operating.md shows";
-        ApiError::new(codes::REQUEST_MALFORMED, format!("{fault}; nothing was changed"), hint)
-    })
+    TlsTerms::read(&TlsFiles { certificate, key, ca }).map_err(|fault| fault.to_string())
 }
 
 /// Give a connection to the next worker in turn. A peer that has too many is closed at once.
@@ -208,7 +245,7 @@ fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd, tls: Option<Tls
     let seat = seat.flatten();
     let turn = shared.next_worker.fetch_add(1, Ordering::Relaxed);
     let shared = Arc::clone(shared);
-    let (own, connection) = (engine.clone(), Connection { socket, seat, tls });
+    let (own, connection) = (engine.clone(), Connection { socket, peer, seat, tls });
     let serve = move |context: &WorkerContext| serve(context, own, shared, connection);
     engine.run_on(turn % engine.worker_count(), serve);
 }
@@ -216,13 +253,15 @@ fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd, tls: Option<Tls
 /// One that was let in.
 struct Connection {
     socket: OwnedFd,
+    /// None: it is of this machine, by a Unix socket.
+    peer: Option<IpAddr>,
     /// Of its peer.
     seat: Option<Seat>,
     tls: Option<TlsTerms>,
 }
 
 fn serve(context: &WorkerContext, engine: Engine, shared: Arc<Shared>, connection: Connection) {
-    let Connection { socket, seat, tls } = connection;
+    let Connection { socket, peer, seat, tls } = connection;
     let Some(ring) = context.ring() else { return };
     let handle = context.handle();
     let (entry, mut ended) = shared.sessions.enter(&handle, shared.limits.session.sessions_max);
@@ -230,8 +269,9 @@ fn serve(context: &WorkerContext, engine: Engine, shared: Arc<Shared>, connectio
     let volumes = Volumes { context: Rc::new(context.again()), entry: Rc::clone(&entry) };
     let counters = Arc::clone(&shared.counters);
     let limits = shared.limits.clone();
+    let share = peer.map(|peer| Share::of(peer, &context.payload_buffers()));
     let server =
-        NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters, tls };
+        NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters, share, tls };
     handle.spawn(async move {
         let end = until(server.serve(socket), ended.receive()).await;
         // The volume goes before the session's entry does.

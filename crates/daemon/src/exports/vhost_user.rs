@@ -8,7 +8,7 @@
 
 use super::{Export, Say, Work, locked, wait_until};
 use crate::config::Config;
-use crate::serve::PREDECESSOR_WAIT;
+use crate::services::{Service, Services};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{Engine, WorkerContext, event_names as names};
@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// Who may connect to a socket: its owner and its group, as for NBD.
 const SOCKET_MODE: u32 = 0o660;
@@ -46,6 +46,7 @@ pub struct VhostExports {
     folder: OnceLock<PathBuf>,
     sockets: Mutex<BTreeMap<String, Socket>>,
     shared: Arc<Shared>,
+    services: Arc<Services>,
 }
 
 /// The socket of one volume.
@@ -76,7 +77,7 @@ struct Shared {
 
 impl VhostExports {
     /// No socket yet.
-    pub fn new(engine: Engine) -> VhostExports {
+    pub fn new(engine: Engine, services: Arc<Services>) -> VhostExports {
         let shared = Shared {
             queues: (0..engine.worker_count()).map(|_| Arc::default()).collect(),
             listeners: Arc::default(),
@@ -88,17 +89,49 @@ impl VhostExports {
             folder: OnceLock::new(),
             sockets: Mutex::default(),
             shared: Arc::new(shared),
+            services,
         }
+    }
+
+    /// Have the folder, as the configuration says. Whether it is there.
+    async fn has_folder(&self, config: &Config, say: Say<'_>) -> bool {
+        let Some(vhost) = &config.vhost_user else { return false };
+        if self.folder.get().is_some() {
+            return true;
+        }
+        let service = format!("vhost-user in {}", vhost.folder.display());
+        let folder = vhost.folder.clone();
+        let made = self.services.look(&service, move || make_folder(&folder)).await;
+        let is_made = made.is_ok();
+        self.services.note(Service::way(service), made.map(|()| None), say);
+        if is_made {
+            // It may be there already.
+            let _first = self.folder.set(vhost.folder.clone());
+        }
+        is_made
+    }
+
+    fn has_socket(&self, volume: &str) -> bool {
+        locked(&self.sockets).contains_key(volume)
     }
 
     /// Listen for clients of a volume. What to say.
     async fn open(&self, volume: &str) -> Option<String> {
         let folder = self.folder.get()?;
+        if self.has_socket(volume) {
+            return None;
+        }
         let path = folder.join(format!("{volume}.sock"));
         match self.listen_soon(volume, &path).await {
-            Ok(()) => Some(format!("vhost-user at {}", path.display())),
+            Ok(()) => {
+                self.services.there(&service(volume));
+                Some(format!("vhost-user at {}", path.display()))
+            }
             Err(error) => {
                 let reason = format!("{}: {error}", path.display());
+                if !self.services.lost(Service::way_to(volume, service(volume)), reason.clone()) {
+                    return None;
+                }
                 let fields =
                     vec![("protocol", "vhost-user".to_owned()), ("reason", reason.clone())];
                 self.engine.events().record(names::NOT_SERVED, volume, fields);
@@ -109,16 +142,23 @@ impl VhostExports {
 
     /// A killed predecessor holds its sockets until its last operation has ended.
     async fn listen_soon(&self, volume: &str, path: &Path) -> io::Result<()> {
-        let deadline = Instant::now() + PREDECESSOR_WAIT;
         loop {
+            // It may have stopped, or got its socket, while this one waited.
+            if self.has_socket(volume) || self.engine.array(volume).is_err() {
+                return Ok(());
+            }
             match listen(&Listen::Unix(path.to_owned(), SOCKET_MODE)) {
                 Ok(listener) => {
                     self.accept(volume, path, listener);
                     return Ok(());
                 }
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
-                Err(error) if Instant::now() > deadline => return Err(error),
-                Err(_) => sleep(LISTEN_POLL).await,
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    if !self.services.has_patience() {
+                        return Err(error);
+                    }
+                    sleep(LISTEN_POLL).await;
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -277,13 +317,25 @@ impl Export for VhostExports {
         locked(&self.sockets).iter().map(status).collect()
     }
 
-    fn prepare<'a>(&'a self, config: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+    /// Each volume gets its socket as it starts.
+    fn prepare<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, ()> {
         Box::pin(async move {
-            let Some(vhost) = &config.vhost_user else { return Ok(()) };
-            make_folder(&vhost.folder)?;
-            let set = self.folder.set(vhost.folder.clone());
-            assert!(set.is_ok(), "a process is prepared once");
-            Ok(())
+            let _later = self.has_folder(config, say).await;
+        })
+    }
+
+    /// The sockets of volumes that have none.
+    fn begin<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, ()> {
+        Box::pin(async move {
+            if !self.has_folder(config, say).await {
+                return;
+            }
+            let arrays = self.engine.arrays();
+            let names: Vec<String> = arrays.iter().map(|array| array.name().to_owned()).collect();
+            drop(arrays);
+            for name in names {
+                self.open(&name).await.iter().for_each(|line| say(line));
+            }
         })
     }
 
@@ -316,6 +368,7 @@ impl Export for VhostExports {
     fn drop_users_of<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
         Box::pin(async move {
             let Shared { listeners, sessions, .. } = &*self.shared;
+            self.services.forget(&service(volume));
             // Who comes from here on finds no volume.
             if let Some(socket) = locked(&self.sockets).remove(volume) {
                 // Somebody may have taken it away already.
@@ -335,15 +388,21 @@ impl Export for VhostExports {
     }
 }
 
-fn make_folder(folder: &Path) -> Result<(), ApiError> {
+/// What it is called where it is missing.
+fn service(volume: &str) -> String {
+    format!("the vhost-user socket of '{volume}'")
+}
+
+/// # Errors
+/// One line.
+fn make_folder(folder: &Path) -> Result<(), String> {
     match std::fs::DirBuilder::new().mode(FOLDER_MODE).create(folder) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
-        Err(error) => Err(ApiError::new(
-            codes::SYSTEM_FAULT,
-            format!("{}: {error}; nothing was started", folder.display()),
-            "name a directory that this user may make or write to with --vhost-user, in the \
-             configuration [vhost_user] folder",
+        Err(error) => Err(format!(
+            "{}: {error}; make the directory above it, or name one that this user may make or \
+             write to with --vhost-user, in the configuration [vhost_user] directory",
+            folder.display()
         )),
     }
 }

@@ -19,14 +19,14 @@ impl Gather {
         // By name: the array may have stopped meanwhile, and the engine forgot its UUID.
         let all = self.remembered.all().into_iter();
         for (uuid, _) in all.filter(|(_, own)| own.name == event.array) {
-            let _kept = self.remembered.change(uuid, |own| note(own, path));
+            self.remembered.note(uuid, |own| note(own, path));
         }
     }
 
     /// Remember the members of this array.
     pub fn note_members(&self, array: &ArrayStatus) {
         let paths = array.members.iter().map(|member| &member.path).filter(|it| !it.is_empty());
-        let _kept = self.remembered.change(array.uuid, |own| note(own, paths));
+        self.remembered.note(array.uuid, |own| note(own, paths));
     }
 }
 
@@ -61,13 +61,12 @@ mod tests {
         let gather = Gather::new(&Config::default(), Path::new("/"), "here".to_owned(), |_| {});
         let [by_hand, other] = [Uuid::from_u128(1), Uuid::from_u128(2)];
         for (uuid, name, start) in [(by_hand, "tank0", true), (other, "bank0", false)] {
-            let change = gather.remembered.change(uuid, |own| {
+            gather.remembered.note(uuid, |own| {
                 (own.name, own.start) = (name.to_owned(), start);
                 own.devices = vec!["/a".to_owned()];
                 // It would be forgotten otherwise.
                 own.absent = [7].into();
             });
-            change.expect("in memory");
         }
         joined(&gather, event_names::MEMBER_JOINED, "tank0", "/b");
         joined(&gather, event_names::MEMBER_JOINED, "tank0", "/b");

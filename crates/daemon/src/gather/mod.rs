@@ -1,10 +1,12 @@
 //! Brings arrays together as their devices appear, without being told which.
 //!
 //! - `block_devices` which devices of this machine are looked at
+//! - `found`         arrays that are there and not started
 //! - `judge`         what becomes of an array some of whose members are there
 //! - `members`       who has joined an array since
 //! - `remembered`    what is known of arrays from before: created, attached, members away
 //! - `returning`     members that come back while their array runs
+//! - `state_file`    the thread that writes what is remembered
 //!
 //! What must stay true: devices are only read here; the start itself judges again. An array that
 //! ran last on another host is not started unless somebody names it, or it is remembered or
@@ -12,10 +14,12 @@
 //! line is told once.
 
 mod block_devices;
+mod found;
 mod judge;
 mod members;
 pub mod remembered;
 mod returning;
+mod state_file;
 
 use crate::arrays::Arrays;
 use crate::aside::aside;
@@ -31,6 +35,7 @@ use ashlar_device::exclusion_of;
 use ashlar_engine::ArrayStatus;
 use ashlar_ondisk::assembly::MemberReading;
 use ashlar_units::MemberIdx;
+use found::{FoundArrays, LOOK_AGAIN, NotNow};
 use judge::Step;
 use remembered::{Remembered, RememberedArrays};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,8 +79,10 @@ pub struct Gather {
 struct Known {
     /// When an array was first seen incomplete.
     since: BTreeMap<Uuid, Instant>,
-    /// What was told of each.
-    told: BTreeMap<Uuid, String>,
+    /// What was told of each: without figures, and as it was said.
+    told: BTreeMap<Uuid, (String, String)>,
+    /// Arrays that were found and are not started.
+    found: FoundArrays,
     /// Stopped by hand.
     stopped: BTreeSet<Uuid>,
     /// Slots that were put out by hand.
@@ -146,6 +153,7 @@ impl Gather {
         known.stopped.remove(&array);
         known.since.remove(&array);
         known.told.remove(&array);
+        known.found.remove(&array);
     }
 
     /// A slot was put out by hand: its device stays out until it is taken back by hand.
@@ -157,7 +165,7 @@ impl Gather {
     pub fn filled(&self, array: Uuid, slot: MemberIdx) {
         self.known().failed.remove(&(array, slot.0));
         // A slot that is filled is not away: if this is not written down, the worst is a refusal.
-        let _kept = self.remembered.change(array, |own| own.absent.retain(|it| *it != slot.0));
+        self.remembered.note(array, |own| own.absent.retain(|it| *it != slot.0));
     }
 
     /// Whether the configuration says to attach this array.
@@ -175,7 +183,7 @@ impl Gather {
                 && !running.iter().any(|array| array.uuid == *uuid)
                 && !listed.iter().any(|it| it.name == own.name || it.name == uuid.to_string())
         };
-        let reason = |uuid: &Uuid| known.told.get(uuid).cloned();
+        let reason = |uuid: &Uuid| known.told.get(uuid).map(|(_, line)| line.clone());
         let absent = self.remembered.all().into_iter().filter(is_absent);
         let absent = absent.map(|(uuid, own)| AbsentArray {
             name: own.name,
@@ -207,8 +215,10 @@ impl Gather {
 
     fn next_deadline(&self) -> Option<Instant> {
         let known = self.known();
+        let now = Instant::now();
         let next = known.since.values().map(|since| *since + self.setting.grace());
-        next.filter(|at| *at > Instant::now()).min()
+        let again = (!known.found.is_empty()).then_some(now + LOOK_AGAIN);
+        next.filter(|at| *at > now).chain(again).min()
     }
 
     /// Look at devices, start what may start, and take members back. A line for each array.
@@ -233,17 +243,20 @@ impl Gather {
             own.readings.push(reading);
         }
         let mut lines = self.take_back(arrays, back, &ask).await;
+        self.forget_what_is_gone(&seen.keys().copied().collect(), &ask).await;
         let mut starts = JoinSet::new();
         for (uuid, seen) in seen {
             match self.step(uuid, &seen, &ask) {
                 Ok(absent) => {
-                    starts.spawn(start(arrays.clone(), uuid, seen, absent, spares.clone()))
+                    starts.spawn(start(arrays.clone(), uuid, seen, absent, spares.clone()));
                 }
-                Err(line) => {
-                    lines.extend(line);
-                    continue;
+                Err(None) => {}
+                Err(Some(not_now)) => {
+                    let log = arrays.engine.events();
+                    self.note_found(uuid, &seen, &ask, (&not_now, log));
+                    lines.extend(self.once(uuid, &ask, not_now.line));
                 }
-            };
+            }
         }
         lines.extend(starts.join_all().await);
         lines
@@ -263,18 +276,20 @@ impl Gather {
     }
 
     /// Whether the array is to start now, and without which slots; else what to say of it.
-    fn step(&self, uuid: Uuid, seen: &Seen, ask: &Ask) -> Result<Vec<u16>, Option<String>> {
+    fn step(&self, uuid: Uuid, seen: &Seen, ask: &Ask) -> Result<Vec<u16>, Option<NotNow>> {
         let name = &seen.name;
         if !ask.means(name, uuid) || self.is_ending.load(Ordering::Acquire) {
             return Err(None);
         }
         if let Some(why_not) = self.why_not(uuid, seen, ask) {
-            return Err(self.once(uuid, ask, why_not));
+            return Err(Some(why_not));
         }
         let (step, since) = (judge::step(&seen.readings, uuid), self.since(uuid, ask));
         let left = self.setting.grace().saturating_sub(since.elapsed());
-        let would =
-            |how: &str| Err(Some(format!("array '{name}' would start {how}; nothing was written")));
+        let would = |how: &str| {
+            Err(Some(NotNow::new(format!("array '{name}' would start {how}; nothing was written"))))
+        };
+        let is_passing = !left.is_zero() && matches!(step, Step::Wait(_) | Step::Lacks(_));
         let line = match step {
             Step::Start if ask.is_dry_run => return would("now"),
             Step::Start => return Ok(Vec::new()),
@@ -291,21 +306,22 @@ impl Gather {
             Step::Lacks(why) => format!("array '{name}' waits for its members: {why}"),
             Step::Refuse(why) => format!("array '{name}' is not started: {why}"),
         };
-        Err(self.once(uuid, ask, line))
+        Err(Some(NotNow { is_passing, ..NotNow::new(line) }))
     }
 
     /// Why this array does not start by itself.
-    fn why_not(&self, uuid: Uuid, seen: &Seen, ask: &Ask) -> Option<String> {
+    fn why_not(&self, uuid: Uuid, seen: &Seen, ask: &Ask) -> Option<NotNow> {
+        let unasked = |line| Some(NotNow { should_run: false, ..NotNow::new(line) });
         let name = &seen.name;
         let is_named = ask.name.is_some() || ask.uuid.is_some();
         let is_remembered = self.remembered.of(uuid).is_some_and(|own| own.start);
         let is_configured = self.configured.iter().any(|it| means(it, name, uuid));
         let is_asked = is_named || is_remembered || is_configured;
         if self.known().stopped.contains(&uuid) && !ask.is_by_hand {
-            return Some(format!("array '{name}' was stopped by hand, so it is not started"));
+            return unasked(format!("array '{name}' was stopped by hand, so it is not started"));
         }
         if !is_asked && !self.setting.scan && !ask.is_by_hand {
-            return Some(format!(
+            return unasked(format!(
                 "array '{name}' is there; to start it: ashlar assemble --scan --name {name}"
             ));
         }
@@ -317,7 +333,7 @@ impl Gather {
             return None;
         }
         let hosts = seen.hosts.iter().cloned().collect::<Vec<_>>().join("', '");
-        Some(format!(
+        unasked(format!(
             "array '{name}' ran last on host '{hosts}', so it is not started by itself; if no \
              other host uses its drives: ashlar assemble --scan --name {name}"
         ))
@@ -349,8 +365,9 @@ impl Gather {
         }
         // The seconds that are left change from line to line.
         let gist: String = line.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let before = self.known().told.insert(uuid, gist.clone());
-        (before.as_deref() != Some(gist.as_str())).then_some(line)
+        let now = (gist.clone(), line.clone());
+        let before = self.known().told.insert(uuid, now);
+        (before.is_none_or(|(before, _)| before != gist)).then_some(line)
     }
 }
 
@@ -461,7 +478,7 @@ async fn start(
                 it.name.clone_from(&seen.name);
                 it.absent.extend(&absent);
             };
-            match gather.remembered.change(uuid, note) {
+            match gather.remembered.change(uuid, note).await {
                 Ok(()) => done.message,
                 Err(error) => format!("{}; this cannot be remembered: {error}", done.message),
             }

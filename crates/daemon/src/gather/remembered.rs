@@ -3,8 +3,11 @@
 //!
 //! What must stay true: the members hold the truth about arrays. If this file is lost, a scan still
 //! finds every array on block devices of this host. A change is durable before the command that
-//! made it is answered; a file that cannot be read is kept aside, and the daemon starts without.
+//! made it is answered, or the answer says that it is not. A file that cannot be read is kept
+//! aside, and the daemon starts without. Nobody waits for the disk with a lock in hand: see
+//! `state_file`.
 
+use super::state_file::{OnItsWay, StateFile};
 use ashlar_api::v1::export::Via;
 use ashlar_api::v1::tuning::Tuning;
 use ashlar_nbd::only_we_change;
@@ -13,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
@@ -76,7 +79,9 @@ struct Kept {
 /// What is remembered of all arrays.
 #[derive(Debug, Default)]
 pub struct RememberedArrays {
-    folder: Option<PathBuf>,
+    file: Option<StateFile>,
+    /// Why there is no file.
+    lacks: Option<String>,
     arrays: Mutex<BTreeMap<Uuid, Remembered>>,
 }
 
@@ -90,8 +95,12 @@ impl RememberedArrays {
             Ok(arrays) => (arrays, None),
             Err(error) => (BTreeMap::new(), Some(set_aside(&file, &error))),
         };
-        let folder = Some(folder.to_owned());
-        (RememberedArrays { folder, arrays: Mutex::new(arrays) }, told)
+        let own = folder.to_owned();
+        let (file, lacks) = match StateFile::new(move |text| write(&own, text)) {
+            Ok(file) => (Some(file), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        (RememberedArrays { file, lacks, arrays: Mutex::new(arrays) }, told)
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<Uuid, Remembered>> {
@@ -100,7 +109,7 @@ impl RememberedArrays {
 
     /// Whether it is remembered over a restart of the daemon.
     pub fn is_kept(&self) -> bool {
-        self.folder.is_some()
+        self.file.is_some()
     }
 
     /// What is remembered of this array.
@@ -116,23 +125,51 @@ impl RememberedArrays {
     /// Change what is remembered of an array, durable afterwards.
     ///
     /// # Errors
-    /// What the system says: it holds until the daemon ends.
-    pub fn change(&self, array: Uuid, change: impl FnOnce(&mut Remembered)) -> io::Result<()> {
+    /// What the system says, or that it does not answer: it holds until the daemon ends.
+    pub async fn change(
+        &self,
+        array: Uuid,
+        change: impl FnOnce(&mut Remembered),
+    ) -> io::Result<()> {
+        let on_its_way = self.put(array, change);
+        if let Some(lacks) = &self.lacks {
+            return Err(io::Error::other(lacks.clone()));
+        }
+        match on_its_way {
+            Some(on_its_way) => on_its_way.durable().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same for what nobody waits for: it is written soon.
+    pub fn note(&self, array: Uuid, change: impl FnOnce(&mut Remembered)) {
+        drop(self.put(array, change));
+    }
+
+    /// Wait until all that was noted is written; not for ever.
+    pub async fn settle(&self) {
+        if let Some(file) = &self.file {
+            // Whoever wanted to know has heard it.
+            let _late = file.all().durable().await;
+        }
+    }
+
+    fn put(&self, array: Uuid, change: impl FnOnce(&mut Remembered)) -> Option<OnItsWay> {
         let mut arrays = self.locked();
         let mut own = arrays.get(&array).cloned().unwrap_or_default();
         let before = own.clone();
         change(&mut own);
         if own == before {
-            return Ok(());
+            return None;
         }
         match own.says_nothing() {
             true => drop(arrays.remove(&array)),
             false => drop(arrays.insert(array, own)),
         }
-        match &self.folder {
-            Some(folder) => write(folder, &arrays),
-            None => Ok(()),
-        }
+        // With the lock in hand: the newest content is that of the last change.
+        let file = self.file.as_ref()?;
+        let text = toml::to_string(&Kept { array: arrays.clone() });
+        Some(file.put(text.expect("names, numbers and lists of them")))
     }
 }
 
@@ -168,8 +205,7 @@ fn set_aside(file: &Path, error: &io::Error) -> String {
     )
 }
 
-fn write(folder: &Path, arrays: &BTreeMap<Uuid, Remembered>) -> io::Result<()> {
-    let text = toml::to_string(&Kept { array: arrays.clone() }).map_err(io::Error::other)?;
+fn write(folder: &Path, text: &str) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let fresh = folder.join(format!("{FILE}.new"));
     let mut options = File::options();
@@ -188,8 +224,8 @@ mod tests {
     use ashlar_api::v1::export::Via;
     use uuid::Uuid;
 
-    #[test]
-    fn what_is_changed_is_there_the_next_time_and_what_says_nothing_is_gone() {
+    #[tokio::test]
+    async fn what_is_changed_is_there_the_next_time_and_what_says_nothing_is_gone() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path().join("state");
         let [one, other] = [Uuid::from_u128(1), Uuid::from_u128(2)];
@@ -204,9 +240,9 @@ mod tests {
             it.absent = [3, 1].into();
             it.tuning.job_floor = Some(7 << 20);
         };
-        arrays.change(one, filled).expect("written");
-        arrays.change(other, filled).expect("written");
-        arrays.change(other, |it| *it = Remembered::default()).expect("written");
+        arrays.change(one, filled).await.expect("written");
+        arrays.note(other, filled);
+        arrays.change(other, |it| *it = Remembered::default()).await.expect("written");
         let (again, told) = RememberedArrays::read(Some(&folder));
         assert_eq!((again.all(), told), (arrays.all(), None));
         let kept = again.of(one).expect("remembered");

@@ -14,7 +14,7 @@ use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::JobStatus;
 use ashlar_api::v1::member::MemberState;
 use ashlar_api::v1::severity::Severity;
-use ashlar_api::v1::status::{AbsentArray, Status};
+use ashlar_api::v1::status::{AbsentArray, FoundArray, Status};
 use ashlar_api::words::{grouped, span, utc};
 use ashlar_units::ByteSize;
 use askama::Template;
@@ -93,7 +93,9 @@ fn said(status: &Status) -> String {
     };
     let absent = |absent: &AbsentArray| format!(" {} does not run.", one_line(&absent.name));
     let arrays: String = status.arrays.iter().map(array).collect();
-    let missing: String = status.absent.iter().map(absent).collect();
+    let found = |found: &FoundArray| format!(" {} is not started.", one_line(&found.name));
+    let missing = status.absent.iter().map(absent).chain(status.found.iter().map(found));
+    let missing: String = missing.collect();
     format!("{}.{arrays}{missing}", Verdict::of(status).health)
 }
 
@@ -139,6 +141,7 @@ impl VerdictPart {
 struct ArraysPart {
     arrays: Vec<Array>,
     absent: Vec<AbsentArray>,
+    found: Vec<FoundArray>,
     pools: Vec<Group>,
     is_starting: bool,
 }
@@ -150,10 +153,17 @@ impl ArraysPart {
             devices: absent.devices.iter().map(|device| one_line(device)).collect(),
             reason: one_line(&absent.reason),
         };
+        let clean_found = |found: &FoundArray| FoundArray {
+            name: one_line(&found.name),
+            devices: found.devices.iter().map(|device| one_line(device)).collect(),
+            reason: one_line(&found.reason),
+            ..found.clone()
+        };
         let pools = seen.status.spare_pools.iter().map(slots::spares);
         ArraysPart {
             arrays: seen.status.arrays.iter().map(slots::array).collect(),
             absent: seen.status.absent.iter().map(clean).collect(),
+            found: seen.status.found.iter().map(clean_found).collect(),
             pools: pools.filter(|pool| !pool.slots.is_empty()).collect(),
             is_starting: seen.status.starting,
         }

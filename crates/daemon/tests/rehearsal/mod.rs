@@ -114,6 +114,8 @@ impl Serves<GetStatus> for Rehearsal {
             memory: Default::default(),
             repeated_events: Vec::new(),
             absent: Vec::new(),
+            found: Vec::new(),
+            missing: Vec::new(),
             starting: false,
             notify: Vec::new(),
             health_unknown: None,

@@ -63,6 +63,23 @@ fn of_use(array: &Array, atomic_write_bytes: u32) -> u32 {
     if array.log.is_some() { atomic_write_bytes } else { 0 }
 }
 
+/// Whether a device with these facts may take the slot now, as it is rebuilt or copied to.
+///
+/// # Errors
+/// The refusal that [`as_rebuilding`] or [`as_replacement`] would end in.
+pub(crate) fn may_take(
+    local: &LocalArray,
+    member: MemberIdx,
+    facts: &DeviceFacts,
+) -> Result<(), Refusal> {
+    check(local, facts)?;
+    if local.array.slot(member).state() == SlotState::Out {
+        return expect_state(local, member, SlotState::Out);
+    }
+    expect_no_losses(local)?;
+    expect_state(local, member, SlotState::InSync)
+}
+
 /// A new device takes a slot that is out, and is rebuilt.
 ///
 /// # Errors

@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         exports: OneExport(volume),
         limits: limits.clone(),
         counters: counters.clone(),
+        share: None,
         tls,
     };
     let sessions_max = limits.session.sessions_max;

@@ -24,7 +24,7 @@ use crate::{Exports, Limits};
 use ashlar_iobuf::Buf;
 use ashlar_ring::local::Queue;
 use ashlar_ring::{Handle, Ring, within};
-use ashlar_session::{Credit, Slots, Stream, pieces};
+use ashlar_session::{Credit, Share, Slots, Stream, pieces};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{Transfer, Volume};
 use std::io;
@@ -85,6 +85,8 @@ pub struct NbdServer<E> {
     pub limits: Limits,
     /// Shared with the other workers.
     pub counters: Arc<NbdCounters>,
+    /// What the client's address may hold here, unless it is of this machine.
+    pub share: Option<Rc<Share>>,
     /// With these, clients must speak TLS and show a certificate; without, connections are clear
     /// text.
     pub tls: Option<TlsTerms>,
@@ -247,7 +249,11 @@ impl<V: Volume> Session<V> {
             status_runs_max: limits.status_runs_max,
             out,
             jobs: Queue::new(),
-            credit: Credit::new(limits.session.slots, limits.session.bytes_in_flight_max),
+            credit: Credit::new(
+                limits.session.slots,
+                limits.session.bytes_in_flight_max,
+                server.share.clone(),
+            ),
         });
         Slots::start(&handle, limits.session.slots, || shared.clone().run_slot());
         let has_allocation_context = agreement.has_allocation_context;

@@ -70,8 +70,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let handle = executor.handle();
     let target = target(address, volume.facts())?;
     let sessions = Arc::clone(&target.counters().sessions);
-    let server =
-        NvmeServer { handle: handle.clone(), ring: ring.clone(), volumes: Memory(volume), target };
+    let server = NvmeServer {
+        handle: handle.clone(),
+        ring: ring.clone(),
+        volumes: Memory(volume),
+        target,
+        share: None,
+    };
     let sessions_max = 64;
     let acceptor = Acceptor { handle: handle.clone(), ring, listener, sessions_max, sessions };
     let error = executor.block_on(acceptor.run(|connection| {

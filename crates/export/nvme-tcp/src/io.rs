@@ -121,7 +121,7 @@ impl<V: Volumes> IoSession<V> {
     ) -> IoSession<V> {
         let (handle, target) = (server.handle.clone(), Arc::clone(&server.target));
         let host = place.controller.host.id;
-        let shared = SlotShared::new(handle.clone(), Arc::clone(&target), queue, host, out);
+        let shared = SlotShared::new(server, queue, host, out);
         let slots = target.config.limits.session.slots;
         Slots::start(&handle, slots, || shared.clone().run_slot());
         let transfers = Transfers::new(u16::try_from(slots).unwrap_or(u16::MAX));

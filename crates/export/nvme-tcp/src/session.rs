@@ -16,7 +16,7 @@ use ashlar_iobuf::Buf;
 use ashlar_nvme_protocol::connection::Connection;
 use ashlar_nvme_protocol::pdu::{Fatal, Side, TermReq, encode_term_req};
 use ashlar_ring::{Handle, Ring, within};
-use ashlar_session::{PlainSocket, Stream};
+use ashlar_session::{PlainSocket, Share, Stream};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -86,6 +86,8 @@ pub struct NvmeServer<V> {
     pub volumes: V,
     /// Shared with the other workers.
     pub target: Arc<Target>,
+    /// What the host's address may hold here, unless it is of this machine.
+    pub share: Option<Rc<Share>>,
 }
 
 impl<V: Volumes> NvmeServer<V> {

@@ -9,6 +9,7 @@ use crate::Target;
 use crate::counters::{NvmeCounters, add};
 use crate::io::OpenNamespace;
 use crate::outbound::{Outbound, Outgoing};
+use crate::session::NvmeServer;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_nvme_protocol::command::{Blocks, IoCommand, decode_ranges};
 use ashlar_nvme_protocol::nqn::HostId;
@@ -53,15 +54,16 @@ pub struct SlotShared<V: Volume> {
 }
 
 impl<V: Volume> SlotShared<V> {
-    pub fn new(
-        handle: Handle,
-        target: Arc<Target>,
+    pub fn new<S>(
+        server: &NvmeServer<S>,
         queue: Queue,
         host: HostId,
         out: Rc<Outbound>,
     ) -> Rc<SlotShared<V>> {
+        let (handle, target) = (server.handle.clone(), Arc::clone(&server.target));
+        let share = server.share.clone();
         let limits = &target.config.limits.session;
-        let credit = Credit::new(limits.slots, limits.bytes_in_flight_max);
+        let credit = Credit::new(limits.slots, limits.bytes_in_flight_max, share);
         let queue = RefCell::new(queue);
         Rc::new(SlotShared { handle, target, host, queue, out, jobs: local::Queue::new(), credit })
     }

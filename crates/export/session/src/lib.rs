@@ -11,7 +11,8 @@
 //! - `credit`: what a session has in flight; `slots`: the tasks that carry it out
 //! - `stream`: a connection as bytes; `inbound`, `outbound`: its two directions
 //! - `register`: the sessions of all workers, so that a volume's users can be told to leave
-//! - `seats`: how many of them come from one address; `listening`: how they come in
+//! - `seats`: how many of them come from one address; `share`: what they may hold together
+//! - `listening`: how they come in
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod listening;
 mod outbound;
 mod register;
 mod seats;
+mod share;
 mod slots;
 mod stream;
 
@@ -36,5 +38,6 @@ pub use listening::{Acceptor, Listen, OpenSession, SessionCounters, listen};
 pub use outbound::{Batch, Encoder, Outbound};
 pub use register::{SessionEntry, Sessions};
 pub use seats::{Seat, Seats, peer_of};
+pub use share::Share;
 pub use slots::Slots;
 pub use stream::{PlainSocket, Stream};

@@ -48,8 +48,6 @@ impl<V: Volume> QueueServer<V> {
     /// # Cancellation
     /// Slots go on until the device is stopped.
     pub async fn serve(self) -> io::Result<()> {
-        // Not everybody may say so, and the device is right without it.
-        let _not_allowed = rustix::process::configure_io_flusher_behavior(true);
         let QueueServer { handle, ring, volume, place, counters } = self;
         let depth = place.depth;
         let (at, bytes) = (descriptors_at(place.number), descriptors_bytes(depth));

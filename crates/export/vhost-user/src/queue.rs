@@ -167,7 +167,7 @@ pub(crate) async fn serve<V: Volume>(
         call: RefCell::new(call),
         is_volatile: start.is_volatile,
         counters: start.counters,
-        credit: Credit::new(slots, limits.bytes_in_flight_max),
+        credit: Credit::new(slots, limits.bytes_in_flight_max, None),
         jobs: Queue::new(),
         free: Cell::new(slots),
         used: Cell::new(0),

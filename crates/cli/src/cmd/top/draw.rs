@@ -36,7 +36,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         .map_or(0, |(_, array)| array.members.len() - view.first_slot.min(array.members.len()));
     let parts = Layout::vertical([
         Constraint::Length(2),
-        rows(status.arrays.len() + status.absent.len()),
+        rows(status.arrays.len() + status.absent.len() + status.found.len()),
         Constraint::Max(u16::try_from(slots + 3).unwrap_or(u16::MAX)),
         Constraint::Length(if jobs.is_empty() {
             0
@@ -132,7 +132,13 @@ fn arrays_table(status: &Status, view: &View) -> Table<'static> {
         let words = words.into_iter().chain(["ABSENT".to_owned()]);
         Row::new(words.collect::<Vec<_>>()).style(of_health(Health::Failed))
     });
-    let rows: Vec<Row<'_>> = status.arrays.iter().enumerate().map(row).chain(absent).collect();
+    let found = status.found.iter().map(|it| {
+        let words = [format!("  {}", one_line(&it.name)), String::new(), String::new()];
+        let words = words.into_iter().chain(["NOT STARTED".to_owned()]);
+        Row::new(words.collect::<Vec<_>>()).style(of_health(Health::Failed))
+    });
+    let rows = status.arrays.iter().enumerate().map(row).chain(absent).chain(found);
+    let rows: Vec<Row<'_>> = rows.collect();
     let head = [&["  array", "level", "size", "state"] as &[&str], &RATES].concat();
     let widths = [18, 14, 10, 12, 10, 11, 8, 10, 11, 8].map(Constraint::Length);
     Table::new(rows, widths)

@@ -29,6 +29,7 @@ use crate::backend::Serves;
 use crate::config::Config;
 use crate::convert;
 use crate::keeper::Keeper;
+use crate::services::{Service, Services};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::{ExportStatus, FuseAttach, FuseAttached, FuseDetach};
 use ashlar_api::{ApiError, codes};
@@ -43,7 +44,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use waiting::Waiting;
@@ -65,6 +66,9 @@ pub struct FuseExports {
     changing: tokio::sync::Mutex<()>,
     attached: Arc<Mutex<BTreeMap<String, Attached>>>,
     waiting: Arc<Mutex<Vec<Waiting>>>,
+    services: Arc<Services>,
+    /// What waits was told of.
+    is_told: AtomicBool,
 }
 
 /// One attached volume.
@@ -101,7 +105,13 @@ struct Shared {
 
 impl FuseExports {
     /// Nothing attached yet; volumes will appear below `folder`, and `keeper` will keep them.
-    pub fn new(engine: Engine, folder: PathBuf, keeper: Keeper, over_ring: bool) -> FuseExports {
+    pub fn new(
+        engine: Engine,
+        folder: PathBuf,
+        keeper: Keeper,
+        over_ring: bool,
+        services: Arc<Services>,
+    ) -> FuseExports {
         FuseExports {
             engine,
             folder,
@@ -110,7 +120,25 @@ impl FuseExports {
             changing: Default::default(),
             attached: Arc::default(),
             waiting: Arc::default(),
+            services,
+            is_told: AtomicBool::new(false),
         }
+    }
+
+    /// Have the folder, if the configuration names one.
+    async fn see_to_folder(&self, config: &Config, say: Say<'_>) {
+        if config.fuse.is_none() {
+            return;
+        }
+        let (folder, service) =
+            (self.folder.clone(), format!("attached files in {}", self.folder.display()));
+        let made = self.services.look(&service, move || {
+            places::make_folder(&folder).map_err(|error| {
+                format!("{error}; name another directory with --fuse or in [fuse]")
+            })
+        });
+        let made = made.await.map(|()| None);
+        self.services.note(Service::way(service), made, say);
     }
 
     /// Show a volume as a file. The array must be running.
@@ -396,30 +424,25 @@ impl Export for FuseExports {
         locked(&self.attached).iter().map(status).collect()
     }
 
-    fn prepare<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+    fn prepare<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, ()> {
         Box::pin(async move {
-            if config.fuse.is_some() {
-                places::make_folder(&self.folder).map_err(|error| {
-                    let message =
-                        format!("{}: {error}; nothing was started", self.folder.display());
-                    let hint =
-                        "volumes are to appear below it: name another with --fuse or in [fuse]";
-                    ApiError::new(codes::SYSTEM_FAULT, message, hint)
-                })?;
-            }
+            self.see_to_folder(config, say).await;
             self.find_waiting(say).await;
             self.tell_ring(say);
             let kept: Vec<_> = locked(&self.waiting).iter().map(|it| it.file.clone()).collect();
             for dead in places::clear_dead(&self.folder, &kept).await {
                 say(&format!("{}: took away the mount of a daemon that is gone", dead.display()));
             }
-            Ok(())
         })
     }
 
-    fn begin<'a>(&'a self, _: &'a Config, say: Say<'a>) -> Work<'a, Result<(), ApiError>> {
-        self.tell_waiting(say);
-        Box::pin(std::future::ready(Ok(())))
+    fn begin<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, ()> {
+        Box::pin(async move {
+            if !self.is_told.swap(true, Ordering::Relaxed) {
+                self.tell_waiting(say);
+            }
+            self.see_to_folder(config, say).await;
+        })
     }
 
     fn volume_started<'a>(&'a self, volume: &'a str) -> Work<'a, Option<String>> {

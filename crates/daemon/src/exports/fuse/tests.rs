@@ -4,6 +4,7 @@
 use super::FuseExports;
 use crate::exports::{Export, locked};
 use crate::keeper::Keeper;
+use crate::services::Services;
 use ashlar_device::PathOpener;
 use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::{Level, Shape};
@@ -128,7 +129,8 @@ async fn a_kernel_that_never_comes_to_the_ring_has_the_file_served_without() {
     let volumes = folder.path().join("volumes");
     // No keeper can be started there.
     let keeper = Keeper::of(&folder.path().join("none/control"), Duration::ZERO);
-    let exports = FuseExports::new(engine.clone(), volumes.clone(), keeper, true);
+    let services = Arc::new(Services::new(engine.event_log()));
+    let exports = FuseExports::new(engine.clone(), volumes.clone(), keeper, true, services);
     let connections = Connections::at(folder.path().join("connections"));
     let patience = connections.somebody_waits(&exports);
     let parameter = Parameter::on();

@@ -10,14 +10,16 @@ mod state;
 
 use super::{Export, Say, Work, locked, wait_until};
 use crate::config::{Config, NvmeConfig};
-use crate::serve::PREDECESSOR_WAIT;
+use crate::services::{Service, Services};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
-use ashlar_nvme_protocol::nqn::Nqn;
-use ashlar_nvme_tcp::{Identity, Namespace, NvmeServer, Target, TargetConfig, Volumes};
+use ashlar_nvme_protocol::nqn::{Admitted, Nqn};
+use ashlar_nvme_tcp::{HostTerms, Identity, Namespace, NvmeServer, Target, TargetConfig, Volumes};
 use ashlar_ring::until;
-use ashlar_session::{Acceptor, Listen, Seat, Seats, SessionEntry, Sessions, listen, peer_of};
+use ashlar_session::{
+    Acceptor, Listen, Seat, Seats, SessionEntry, Sessions, Share, listen, peer_of,
+};
 use ashlar_volume::{Volume, VolumeFacts};
 use state::StateFolder;
 use std::collections::BTreeSet;
@@ -28,11 +30,13 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 /// How often to look whether arrays came, went or changed their size.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long the first look may take before an address is served.
+const FIRST_LOOK_MAX: Duration = Duration::from_secs(5);
 /// How often to try to listen while a killed predecessor holds the address.
 const LISTEN_POLL: Duration = Duration::from_millis(20);
 
@@ -41,6 +45,7 @@ pub struct NvmeExports {
     engine: Engine,
     boot: [u8; 16],
     serving: OnceLock<Arc<Serving>>,
+    services: Arc<Services>,
 }
 
 /// What is there once the configuration asks for it.
@@ -60,8 +65,8 @@ struct Serving {
 
 impl NvmeExports {
     /// Nothing is served yet. `boot` names this boot of the host.
-    pub fn new(engine: Engine, boot: [u8; 16]) -> NvmeExports {
-        NvmeExports { engine, boot, serving: OnceLock::new() }
+    pub fn new(engine: Engine, boot: [u8; 16], services: Arc<Services>) -> NvmeExports {
+        NvmeExports { engine, boot, serving: OnceLock::new(), services }
     }
 
     /// The name of the subsystem, if it is served.
@@ -69,22 +74,38 @@ impl NvmeExports {
         self.serving.get().map(|serving| serving.target.identity().nqn.to_string())
     }
 
-    fn make(&self, config: &NvmeConfig) -> Result<Serving, ApiError> {
-        let malformed =
-            |what| ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started");
-        let folder = config.state_folder();
-        let unusable = |error: io::Error| {
-            let message = format!("{}: {error}; nothing was started", folder.display());
-            let hint = "name a directory that this user may write to with state in [nvme_tcp], or \
-                        end the daemon that uses it";
-            ApiError::new(codes::SYSTEM_FAULT, message, hint)
-        };
-        let state = Arc::new(StateFolder::open(&folder, self.boot).map_err(unusable)?);
-        let subsystem = state.subsystem().map_err(unusable)?;
+    /// What serves, made now if it is not there. Its folder and the secrets of hosts are read
+    /// first.
+    ///
+    /// # Errors
+    /// One line.
+    async fn served(&self, config: &NvmeConfig) -> Result<Arc<Serving>, String> {
+        if let Some(serving) = self.serving.get() {
+            return Ok(Arc::clone(serving));
+        }
+        let (own, boot) = (config.clone(), self.boot);
+        let made = Arc::new(
+            self.make(config, self.services.look(SERVICE, move || Kept::read(&own, boot)).await?)?,
+        );
+        // One begins at a time.
+        let serving = Arc::clone(self.serving.get_or_init(|| made));
+        let own = Arc::clone(&serving);
+        tokio::spawn(async move {
+            loop {
+                sleep(LOOK_EVERY).await;
+                own.look().await;
+            }
+        });
+        Ok(serving)
+    }
+
+    fn make(&self, config: &NvmeConfig, kept: Kept) -> Result<Serving, String> {
+        let Kept { state, subsystem, hosts } = kept;
+        let state = Arc::new(state);
         let runtime = tokio::runtime::Handle::current();
         let target = Target::new(TargetConfig {
-            identity: identity(subsystem, config.name().map_err(malformed)?),
-            hosts: config.hosts().map_err(malformed)?,
+            identity: identity(subsystem, config.name()?),
+            hosts,
             limits: config.limits(),
             store: state.clone(),
             aside: Arc::new(move |work| drop(runtime.spawn_blocking(work))),
@@ -104,6 +125,39 @@ impl NvmeExports {
     }
 }
 
+/// What it is called where it is missing.
+const SERVICE: &str = "NVMe/TCP";
+
+fn service_at(address: SocketAddr) -> String {
+    format!("NVMe/TCP at {address}")
+}
+
+/// What lies in files.
+struct Kept {
+    state: StateFolder,
+    subsystem: Uuid,
+    hosts: Admitted<HostTerms>,
+}
+
+impl Kept {
+    /// # Errors
+    /// One line.
+    fn read(config: &NvmeConfig, boot: [u8; 16]) -> Result<Kept, String> {
+        let folder = config.state_folder();
+        let unusable = |error: io::Error| {
+            format!(
+                "{}: {error}; name a directory that this user may write to with state in \
+                 [nvme_tcp], or end the daemon that uses it",
+                folder.display()
+            )
+        };
+        let hosts = config.hosts()?;
+        let state = StateFolder::open(&folder, boot).map_err(unusable)?;
+        let subsystem = state.subsystem().map_err(unusable)?;
+        Ok(Kept { state, subsystem, hosts })
+    }
+}
+
 fn identity(subsystem: Uuid, chosen: Option<Nqn>) -> Identity {
     let made = || format!("nqn.2014-08.org.nvmexpress:uuid:{subsystem}").parse();
     let serial: String = subsystem.simple().to_string().chars().take(20).collect();
@@ -117,17 +171,23 @@ fn identity(subsystem: Uuid, chosen: Option<Nqn>) -> Identity {
 
 impl Serving {
     /// Listen at an address. A killed predecessor holds it until its last operation has ended.
-    async fn listen_soon(self: &Arc<Self>, address: SocketAddr) -> Result<String, ApiError> {
-        let deadline = Instant::now() + PREDECESSOR_WAIT;
+    ///
+    /// # Errors
+    /// One line.
+    async fn listen_soon(
+        self: &Arc<Self>,
+        address: SocketAddr,
+        services: &Services,
+    ) -> Result<String, String> {
         let listener = loop {
             match listen(&Listen::Tcp(address)) {
                 Ok(listener) => break listener,
-                Err(error) if Instant::now() > deadline => {
-                    let message = format!("cannot listen at {address}: {error}");
-                    let hint = "choose another address or free this one";
-                    return Err(ApiError::new(codes::EXPORT_IMPOSSIBLE, message, hint));
+                Err(error)
+                    if error.kind() == io::ErrorKind::AddrInUse && services.has_patience() =>
+                {
+                    sleep(LISTEN_POLL).await;
                 }
-                Err(_) => sleep(LISTEN_POLL).await,
+                Err(error) => return Err(format!("cannot listen there: {error}")),
             }
         };
         let worker = locked(&self.addresses).len() % self.engine.worker_count();
@@ -141,19 +201,23 @@ impl Serving {
     }
 
     /// Look at the arrays, and have the target serve those that run.
-    async fn look(&self) {
-        let mut namespaces = Vec::new();
+    async fn look(self: &Arc<Self>) {
+        let mut all = Vec::new();
         for array in self.engine.arrays() {
             let name = array.name().to_owned();
             drop(array);
             let facts = async |volume: ArrayVolume| volume.facts();
             if let Ok(facts) = self.engine.with_volume(0, &name, facts).await {
-                namespaces.extend(self.namespace(facts));
+                all.push(facts);
             }
         }
-        // Loading reservations waits for files.
-        let target = Arc::clone(&self.target);
-        let set = tokio::task::spawn_blocking(move || target.set_namespaces(namespaces));
+        // New numbers and reservations wait for files.
+        let own = Arc::clone(self);
+        let set = tokio::task::spawn_blocking(move || {
+            let namespaces = all.into_iter().filter_map(|facts| own.namespace(facts));
+            let namespaces = namespaces.collect();
+            own.target.set_namespaces(namespaces)
+        });
         for left_out in set.await.unwrap_or_default() {
             self.tell(&left_out.name, &left_out.reason);
         }
@@ -217,7 +281,8 @@ fn serve(context: &WorkerContext, serving: &Arc<Serving>, socket: OwnedFd, seat:
     let (entry, mut ended) = serving.sessions.enter(&handle, serving.sessions_max);
     let volumes = WorkerVolumes { context: Rc::new(context.again()), entry: Rc::new(entry) };
     let target = Arc::clone(&serving.target);
-    let server = NvmeServer { handle: handle.clone(), ring, volumes, target };
+    let share = peer_of(&socket).map(|peer| Share::of(peer, &context.payload_buffers()));
+    let server = NvmeServer { handle: handle.clone(), ring, volumes, target, share };
     let serving = Arc::clone(serving);
     handle.spawn(async move {
         let end = until(server.serve(socket), ended.receive()).await;
@@ -277,37 +342,44 @@ impl Export for NvmeExports {
         addresses.iter().map(status).collect()
     }
 
-    fn prepare<'a>(&'a self, config: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+    /// The subsystem has its name before arrays start: none starts on a namespace of its own.
+    fn prepare<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, ()> {
         Box::pin(async move {
-            let Some(config) = config.nvme_tcp.as_ref().filter(|it| !it.listen.is_empty()) else {
-                return Ok(());
-            };
-            let serving = self.make(config)?;
-            assert!(self.serving.set(Arc::new(serving)).is_ok(), "a process is prepared once");
-            Ok(())
+            let config = config.nvme_tcp.as_ref().filter(|it| !it.listen.is_empty());
+            if let Some(config) = config
+                && let Err(why) = self.served(config).await
+            {
+                self.services.note(Service::way(SERVICE.to_owned()), Err(why), say);
+            }
         })
     }
 
-    fn begin<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+    /// Nothing listens before the folder for state is held and the namespaces are known.
+    fn begin<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, ()> {
         Box::pin(async move {
-            let (Some(serving), Some(config)) = (self.serving.get(), &config.nvme_tcp) else {
-                return Ok(());
+            let Some(config) = config.nvme_tcp.as_ref().filter(|it| !it.listen.is_empty()) else {
+                return;
             };
-            let addresses = config.addresses().map_err(|what| {
-                ApiError::new(codes::REQUEST_MALFORMED, what, "correct it in the configuration")
-            })?;
-            serving.look().await;
-            for address in addresses {
-                say(&serving.listen_soon(address).await?);
-            }
-            let own = Arc::clone(serving);
-            tokio::spawn(async move {
-                loop {
-                    sleep(LOOK_EVERY).await;
-                    own.look().await;
+            let serving = match self.served(config).await {
+                Ok(serving) => serving,
+                Err(why) => {
+                    return self.services.note(Service::way(SERVICE.to_owned()), Err(why), say);
                 }
-            });
-            Ok(())
+            };
+            // One that makes no sense was refused before.
+            let addresses = config.addresses().unwrap_or_default();
+            let is_new = |it: &SocketAddr| !locked(&serving.addresses).contains(it);
+            let addresses: Vec<SocketAddr> = addresses.into_iter().filter(is_new).collect();
+            // Nobody finds a subsystem without its namespaces.
+            if !addresses.is_empty() && timeout(FIRST_LOOK_MAX, serving.look()).await.is_err() {
+                let why = format!("{} does not answer", config.state_folder().display());
+                return self.services.note(Service::way(SERVICE.to_owned()), Err(why), say);
+            }
+            self.services.there(SERVICE);
+            for address in addresses {
+                let went = serving.listen_soon(address, &self.services).await;
+                self.services.note(Service::way(service_at(address)), went.map(Some), say);
+            }
         })
     }
 

@@ -137,8 +137,15 @@ impl TestServer {
             let exports = Watch(volumes().into_iter().map(watched).collect());
             let own = 1 + exports.0.len();
             let counters = shared.0;
-            let server =
-                NbdServer { handle: handle.clone(), ring, exports, limits, counters, tls: None };
+            let server = NbdServer {
+                handle: handle.clone(),
+                ring,
+                exports,
+                limits,
+                counters,
+                share: None,
+                tls: None,
+            };
             let stopping = Signal::new();
             let serving = accept(&server, listener, shared.2, stopping.clone());
             executor.block_on(until(serving, stopped.receive()));

@@ -337,7 +337,7 @@ fn worker((target, disks, ends): Shared, buffers: usize) -> Worker {
         let clones = Rc::new(());
         let volumes =
             Disks { disks, pool: pool.clone(), handle: handle.clone(), clones: clones.clone() };
-        let server = NvmeServer { handle: handle.clone(), ring, volumes, target };
+        let server = NvmeServer { handle: handle.clone(), ring, volumes, target, share: None };
         let stopping = Signal::new();
         executor.block_on(async {
             while let Some(socket) = arriving.receive().await {
