@@ -4,6 +4,8 @@
 use crate::told::{stderr, stdout};
 use crate::tools::{all_here, run, skipped};
 use crate::world::{MEMBER_BYTES, World};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -367,4 +369,29 @@ fn a_pool_grows_over_whole_drives_that_get_a_partition_first() {
     assert_eq!(path_of(&world, 9), drives[2].0);
     world.ok(&["stop", "tank0"]);
     is_seen_to_be_taken(&drives[1]);
+}
+
+/// The kernel shows a partition until somebody has it read the table, and another table at the end
+/// may bring it back.
+#[test]
+fn a_drive_that_was_given_away_whole_takes_its_partition_with_it() {
+    let test = "a_drive_that_was_given_away_whole_takes_its_partition_with_it";
+    if !is_able(test) {
+        return;
+    }
+    let (drives, world) = with_drives(World::new(), &["d0", "d1", "d2"], MEMBER_BYTES);
+    let partitions: Vec<String> = drives.iter().map(Loop::partition).collect();
+    let partitions: Vec<&str> = partitions.iter().map(String::as_str).collect();
+    world.ok(&[&["create", "tank0", "--level", "5"], &paths(&drives)[..]].concat());
+    world.ok(&["stop", "tank0"]);
+    for at in [MEMBER_BYTES - 8192, 4096] {
+        for drive in paths(&drives) {
+            let file = File::options().write(true).open(drive).expect("ours");
+            file.write_all_at(&[0xFC, 0x4E, 0x2B, 0xA9], at).expect("written");
+            file.sync_all().expect("written");
+        }
+        let line = world.refused(&[&["assemble"], &partitions[..]].concat());
+        assert!(line.contains("carries linux_raid_member"), "{at}: {line}");
+        assert!(line.contains(&format!("on its drive {}", drives[0].0)), "{line}");
+    }
 }

@@ -213,7 +213,7 @@ impl Home {
     ) -> Result<T, ApiError> {
         let mut config = EngineConfig::new(Arc::clone(&self.opener));
         config.cores = affinity::cores().ok().filter(|cores| cores.len() > 1).unwrap_or_default();
-        config.signatures = config::foreign_signatures();
+        config.signatures = Some(config::foreign_signatures());
         config.wiper = config::wiper();
         if spec.workers > 0 {
             config.worker_count = spec.workers;

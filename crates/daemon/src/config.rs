@@ -10,12 +10,12 @@ mod polling;
 mod workers;
 
 use crate::exports::address;
-use crate::memory_devices;
+use crate::{memory_devices, partition};
 use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::{Signature, signatures, wipe_signatures};
 use ashlar_engine::{
-    ArrayTuning, ForeignSignature, RateLimit, Signatures, SilenceLimits, SlowLimits, SlowReaction,
-    VolumeLimits, Wiper,
+    ArrayTuning, Ends, ForeignSignature, RateLimit, Signatures, SilenceLimits, SlowLimits,
+    SlowReaction, VolumeLimits, Wiper,
 };
 use ashlar_nbd::{TlsFiles, only_we_change};
 use ashlar_session::SessionLimits;
@@ -644,20 +644,31 @@ fn in_words(message: &str) -> String {
 
 /// How the engine finds out whose data is on a device.
 pub(crate) fn foreign_signatures() -> Signatures {
-    Arc::new(|path| {
+    Arc::new(|path, ends| {
         // Memory and null devices are nobody's. What is not there, or is no device, is refused when
         // it is opened, and there the reason is clear.
         if !is_device(path) {
             return Vec::new();
         }
-        match signatures(Path::new(path)) {
-            Ok(probe) => probe.signatures.iter().map(known).collect(),
-            Err(error) => {
-                let words = format!("content that cannot be looked at ({error})");
-                vec![ForeignSignature { words, offset: None }]
-            }
-        }
+        let mut found = match ends {
+            Ends::Ours => Vec::new(),
+            Ends::Unknown => on_itself(path),
+        };
+        // Whoever has the drive has its partitions, from the first byte on.
+        let beside = partition::beside::signature(path);
+        found.extend(beside.map(|words| ForeignSignature { words, offset: Some(0) }));
+        found
     })
+}
+
+fn on_itself(path: &str) -> Vec<ForeignSignature> {
+    match signatures(Path::new(path)) {
+        Ok(probe) => probe.signatures.iter().map(known).collect(),
+        Err(error) => {
+            let words = format!("content that cannot be looked at ({error})");
+            vec![ForeignSignature { words, offset: None }]
+        }
+    }
 }
 
 fn known(signature: &Signature) -> ForeignSignature {

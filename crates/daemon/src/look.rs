@@ -6,7 +6,7 @@
 use crate::{config, memory_devices, nested};
 use ashlar_api::ApiError;
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
-use ashlar_engine::{ForeignSignature, WouldStart};
+use ashlar_engine::{Ends, ForeignSignature, WouldStart};
 use ashlar_ondisk::assembly::{
     ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
 };
@@ -118,7 +118,7 @@ pub fn may_take(path: &str, may_destroy: bool) -> Result<(), ApiError> {
         return Ok(());
     }
     let consent = format!("if its content may go, say so by name: --destroy {path}");
-    if let Some(signature) = config::foreign_signatures()(path).first() {
+    if let Some(signature) = config::foreign_signatures()(path, Ends::Unknown).first() {
         let message = format!("{path} carries {}; nothing was written", signature.words);
         return refuse("device.has_signature", message, consent);
     }
@@ -228,7 +228,7 @@ fn foreign(reading: &MemberReading) -> Option<String> {
     if !matches!(reading.label, ReadLabel::Member(_) | ReadLabel::Spare(_)) {
         return None;
     }
-    let found = config::foreign_signatures()(&reading.path);
+    let found = config::foreign_signatures()(&reading.path, Ends::Unknown);
     let guarded = |it: &ForeignSignature| it.offset.is_some_and(|at| reading.guards(at));
     found.into_iter().find(guarded).map(|it| it.words)
 }

@@ -341,7 +341,7 @@ fn parity_kernel(engine: &mut EngineConfig, lacks: &mut Lacks) -> Result<&'stati
 
 fn engine_config(config: &Config, waits: &Waits) -> EngineConfig {
     let mut engine = EngineConfig::new(Arc::new(waits.clone()));
-    engine.signatures = config::foreign_signatures();
+    engine.signatures = Some(config::foreign_signatures());
     engine.wiper = config::wiper();
     engine.runner = Some(runner());
     engine.panics_end_process = true;

@@ -41,7 +41,6 @@ use crate::log::shape::LogShape;
 use crate::map_pages::MapDevices;
 use crate::member::SlotState;
 use crate::ownership::Seen;
-use crate::spare::Spare;
 use crate::spare_cells::{SpareCells, losses_of};
 use crate::watch;
 use crate::worker::Worker;
@@ -53,10 +52,9 @@ use ashlar_iobuf::BufMut;
 use ashlar_layout::Geometry;
 use ashlar_layout::declustered::{CellState, SpareTable};
 use ashlar_ondisk::assembly::{
-    self, AssemblyRequest, Extra, ExtraReason, MemberReading, ReadLabel, RefusalKind, Start,
-    Verdict,
+    self, AssemblyRequest, Extra, ExtraReason, MemberReading, RefusalKind, Start, Verdict,
 };
-use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::examine::{examine_ranges, has_only_ours, split_copies};
 use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS, SUPERBLOCK_COPIES};
 use ashlar_ondisk::{
     ConsistencyPolicy, DrivePage, Drives, ForcedActions, Superblock, SuperblockCopies,
@@ -64,7 +62,7 @@ use ashlar_ondisk::{
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64, to_usize};
 pub(crate) use new_members::{Anew, NewMember, cannot_grow, grown};
-use plan::{Filler, Plan, SlotPlan, plan};
+use plan::{Filler, Plan, SlotPlan, keep_spares, plan};
 use refusals::{no_room, not_recorded};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -92,6 +90,8 @@ struct Found {
     drive_pages: Vec<DrivePage>,
     /// Its newest flush mark; 0: none.
     mark: u64,
+    /// Nobody else has written at its ends.
+    has_only_ours: bool,
 }
 
 /// What a start would come to.
@@ -337,7 +337,8 @@ impl Looking<'_> {
             .with_marks(marks.as_deref());
         let drive_pages = head.as_deref().map(DrivePage::all_in).unwrap_or_default();
         let mark = reading.mark.map_or(0, |mark| mark.sequence);
-        (Found { opened: self.opened, drive_pages, mark }, reading)
+        let has_only_ours = has_only_ours(head.as_deref(), tail.as_deref());
+        (Found { opened: self.opened, drive_pages, mark, has_only_ours }, reading)
     }
 }
 
@@ -346,16 +347,6 @@ async fn read_marks(worker: &Worker, opened: &dyn Opened) -> Option<BufMut> {
     examine_ranges(opened.facts().size_bytes)?;
     let device = opened.attach(&worker.handle);
     control_io::read(worker, device.as_ref(), FLUSH_MARKS).await.ok()
-}
-
-/// Spares among the devices go on waiting in their pools.
-fn keep_spares(engine_state: &EngineState, readings: &[MemberReading], found: &[Found]) {
-    for (reading, found) in readings.iter().zip(found) {
-        if let (ReadLabel::Spare(record), None) = (&reading.label, &reading.foreign) {
-            let opened = Arc::clone(&found.opened);
-            engine_state.spares.add(Spare { opened, record: *record });
-        }
-    }
 }
 
 fn make_array(

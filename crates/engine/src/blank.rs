@@ -20,7 +20,7 @@ pub(crate) const FRONT_BYTES: u64 = 2 << 20;
 
 /// Cleared at the end. Two labels of ZFS are in the last whole 512 KiB, everything else is behind
 /// them: md, DDF and other metadata of arrays, second tables of partitions.
-const BACK_BYTES: u64 = 1 << 20;
+pub(crate) const BACK_BYTES: u64 = 1 << 20;
 
 /// How a new device is made blank.
 #[derive(Clone)]

@@ -24,7 +24,16 @@ pub(crate) const LARGE_MIN: usize = 8;
 pub(crate) const PAYLOAD_BYTES_MIN: usize = 2 * LARGE_MIN * REQUEST_BYTES_MAX;
 
 /// Who else's data is on a device: one for each signature found, none for a blank device.
-pub type Signatures = Arc<dyn Fn(&str) -> Vec<ForeignSignature> + Send + Sync>;
+pub type Signatures = Arc<dyn Fn(&str, Ends) -> Vec<ForeignSignature> + Send + Sync>;
+
+/// What is known of both ends of a device before it is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ends {
+    /// Nothing.
+    Unknown,
+    /// They hold what Ashlar writes there, and zeros: a signature can only be beside the device.
+    Ours,
+}
 
 /// Overwrites all that [`Signatures`] finds on a device. If something stays, a line says what.
 pub type Wiper = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -56,8 +65,8 @@ pub struct EngineConfig {
     pub spin_most: Duration,
     /// How devices are opened.
     pub opener: Arc<dyn Opener>,
-    /// How foreign signatures are found.
-    pub signatures: Signatures,
+    /// How foreign signatures are found; `None`: there are none.
+    pub signatures: Option<Signatures>,
     /// How they are wiped.
     pub wiper: Wiper,
     /// Where devices are opened and looked at, which may block: not on a worker, if other arrays
@@ -92,7 +101,7 @@ impl EngineConfig {
             ring_entry_bytes: EntryBytes::Narrow,
             spin_most: Duration::ZERO,
             opener,
-            signatures: Arc::new(|_| Vec::new()),
+            signatures: None,
             wiper: Arc::new(|_| Ok(())),
             aside: Arc::new(|work| work()),
             tuning: ArrayTuning::default(),

@@ -6,7 +6,7 @@
 
 use crate::aside;
 use crate::blank::Blanking;
-use crate::config::ForeignSignature;
+use crate::config::{Ends, ForeignSignature};
 use crate::control_io::{self, refused};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -66,8 +66,10 @@ pub(crate) async fn signatures_on(
     engine_state: &EngineState,
     opened: &dyn Opened,
 ) -> Vec<ForeignSignature> {
-    let (signatures, at) = (Arc::clone(&engine_state.config.signatures), path_to(opened));
-    aside::run(&worker.handle, &engine_state.config.aside, move || signatures(&at)).await
+    let Some(signatures) = engine_state.config.signatures.clone() else { return Vec::new() };
+    let at = path_to(opened);
+    aside::run(&worker.handle, &engine_state.config.aside, move || signatures(&at, Ends::Unknown))
+        .await
 }
 
 /// What one of our superblocks on the device says, if there is one.

@@ -102,7 +102,7 @@ pub use canary::plant_panic;
 pub use canary::{Canary, set_canary};
 pub use checksums::cache::CacheUsage;
 pub use config::{
-    ArrayTuning, EngineConfig, ForeignSignature, ProcessState, Runner, Signatures, Wiper,
+    ArrayTuning, Ends, EngineConfig, ForeignSignature, ProcessState, Runner, Signatures, Wiper,
 };
 pub use context::WorkerContext;
 pub use create::{CreateReport, CreateSpec};

@@ -8,15 +8,19 @@ use std::fmt;
 
 use ashlar_units::{ByteSize, Extent, to_usize};
 use uuid::Uuid;
+use zerocopy::FromBytes;
 
 use crate::copies::{Choice, CopyState, Label, SuperblockCopies};
+use crate::drives::DrivePage;
+use crate::flush_mark::FlushMark;
 use crate::format::{
-    FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, HEARTBEAT_SLOTS, SUPERBLOCK_COPIES, TAIL_COPIES_BYTES,
-    copy_slots, heartbeat_slots,
+    FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, HEARTBEAT_SLOTS, RawPreamble, SUPERBLOCK_COPIES,
+    TAIL_COPIES_BYTES, copy_slots, heartbeat_slots,
 };
 use crate::heartbeat::Heartbeat;
 use crate::member::Role;
 use crate::runner::RunnerName;
+use crate::seal::is_zero;
 use crate::superblock::Superblock;
 
 /// What the caller must read: the first 256 KiB (superblock copies 0 and 1, heartbeat) and the last
@@ -40,6 +44,28 @@ pub fn split_copies<'a>(
         range.and_then(|bytes| bytes.get(half..)).map(|bytes| &bytes[..half.min(bytes.len())])
     };
     [first(head), second(head), first(tail), second(tail)]
+}
+
+/// Whether the two ranges of a device hold only what Ashlar writes there, and zeros. Then nobody
+/// else has written there since the device joined: it got zeros first.
+pub fn has_only_ours(head: Option<&[u8]>, tail: Option<&[u8]>) -> bool {
+    let copies = split_copies(head, tail);
+    let has_only_it = |copy: &Option<&[u8]>| {
+        let length = copy.and_then(|copy| RawPreamble::ref_from_prefix(copy).ok());
+        let length = length.map_or(0, |(preamble, _)| preamble.length.get());
+        copy.and_then(|copy| copy.get(to_usize(length.into())..)).is_some_and(is_zero)
+    };
+    let between = to_usize(HEAD_COPIES_BYTES)..to_usize(FIRST_AREA_OFFSET);
+    let mut blocks = head.and_then(|head| head.get(between)).unwrap_or(&[1]).chunks(4096);
+    let is_ours = |block: &[u8]| {
+        is_zero(block)
+            || Heartbeat::decode(block).is_some()
+            || FlushMark::decode(block).is_some()
+            || DrivePage::decode(block).is_some()
+    };
+    SuperblockCopies::choose(&copies).is_whole()
+        && copies.iter().all(has_only_it)
+        && blocks.all(is_ours)
 }
 
 /// One superblock copy, examined.

@@ -15,7 +15,7 @@ use ashlar_api::v1::Done;
 use ashlar_api::v1::array::Destroy;
 use ashlar_api::v1::member::Wipe;
 use ashlar_device::Physical;
-use ashlar_engine::ArrayStatus;
+use ashlar_engine::{ArrayStatus, Ends};
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -174,7 +174,8 @@ async fn take(path: &str) -> Result<HeldDevice, ApiError> {
 /// Whether it is a partition of Ashlar's type, alone on its drive, and nobody's.
 async fn is_empty_partition(path: String) -> bool {
     aside(move || {
-        partition::behind(&path).is_some() && config::foreign_signatures()(&path).is_empty()
+        partition::behind(&path).is_some()
+            && config::foreign_signatures()(&path, Ends::Unknown).is_empty()
     })
     .await
 }

@@ -4,6 +4,7 @@
 //! (device mapper, md, ublk, nbd) and files (loop) get no partition unasked: what lies below them
 //! is seen to be taken already. A loop device that was set up to have partitions is the exception.
 
+use ashlar_units::Extent;
 use rustix::fs::{major, minor};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -55,6 +56,19 @@ pub fn partitions(path: &str) -> Vec<String> {
         inner.filter(|it| it.join("partition").exists()).filter_map(|it| node(&it)).collect();
     found.sort();
     found
+}
+
+/// Where its partitions lie.
+pub(super) fn extents(path: &str) -> Vec<Extent> {
+    let number = |own: &Path, file: &str| -> Option<u64> {
+        fs::read_to_string(own.join(file)).ok()?.trim().parse().ok()
+    };
+    let extent = |partition: &String| {
+        let own = folder(partition)?;
+        let (start, sectors) = (number(&own, "start")?, number(&own, "size")?);
+        Some(Extent::new(start * SECTOR_BYTES, sectors * SECTOR_BYTES))
+    };
+    partitions(path).iter().filter_map(extent).collect()
 }
 
 /// The node of its partition, if it has one and no other.

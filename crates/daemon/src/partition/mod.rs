@@ -3,12 +3,14 @@
 //! - [`drive`]  which devices are whole drives, and what partitions they have
 //! - [`table`]  whether a table of partitions is Ashlar's alone
 //! - `blank`    that a drive may get a table
+//! - [`beside`] what lies on a drive beside its partitions
 //! - [`make`]   makes a table, and takes it away again
 //!
 //! What must stay true: all drives of a call are checked before the first is written. A table that
 //! is not Ashlar's alone is never taken away. Not here: which calls make partitions
 //! (`arrays/partitions.rs`).
 
+pub mod beside;
 mod blank;
 pub mod drive;
 pub mod make;

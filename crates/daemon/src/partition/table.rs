@@ -34,6 +34,16 @@ pub fn is_ours_alone(drive: &str) -> io::Result<bool> {
     Ok(types(&file)?.is_some_and(|types| types == [own]))
 }
 
+/// Whether the drive has a partition of Ashlar's type; `None` if it has no GPT in front.
+///
+/// # Errors
+/// If the drive cannot be read.
+pub fn has_ours(drive: &str) -> io::Result<Option<bool>> {
+    let file = open_to_look(Path::new(drive))?;
+    let own = Uuid::try_parse(TYPE).map(|it| it.to_bytes_le()).map_err(io::Error::other)?;
+    Ok(types(&file)?.map(|types| types.contains(&own)))
+}
+
 /// The types of its partitions; `None` if there is no such table.
 fn types(file: &File) -> io::Result<Option<Vec<[u8; 16]>>> {
     for block_bytes in BLOCKS {

@@ -6,10 +6,11 @@
 //! there before anything else. What lies where data of clients lies says nothing.
 
 use super::plan::Plan;
-use super::{Found, MemberReading, ReadLabel};
+use super::{Found, MemberReading};
 use crate::array::Array;
 use crate::aside;
-use crate::config::ForeignSignature;
+use crate::blank::BACK_BYTES;
+use crate::config::{Ends, ForeignSignature};
 use crate::control_io::{self, refused};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
@@ -17,7 +18,7 @@ use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Fault, Opened};
-use ashlar_ondisk::assembly::{Extra, ExtraReason, Verdict};
+use ashlar_ondisk::assembly::{Extra, ExtraReason, ReadLabel, Verdict};
 use ashlar_ondisk::format::{
     DRIVE_PAGE_MAGIC, FIRST_AREA_OFFSET, FLUSH_MARK_MAGIC, HEAD_COPIES_BYTES, HEARTBEAT_MAGIC,
     SUPERBLOCK_SLOT_BYTES, copy_slots,
@@ -33,7 +34,8 @@ use uuid::Uuid;
 /// How long the devices may take to be looked at. They have answered reads just now.
 const LOOK_TIME: Duration = Duration::from_secs(10);
 
-/// Look for signatures on all of the devices that are ours.
+/// Look for signatures on all of the devices that are ours. A prober is a program to start: where
+/// only zeros and what Ashlar writes is, there is nothing to be found.
 pub(super) async fn look(
     worker: &Worker,
     engine_state: &EngineState,
@@ -41,22 +43,68 @@ pub(super) async fn look(
     readings: &mut [MemberReading],
 ) {
     let config = &engine_state.config;
-    let begin = |(found, reading): (&Found, &MemberReading)| {
+    let Some(signatures) = &config.signatures else { return };
+    let gaps =
+        found.iter().zip(&*readings).map(|(found, reading)| Gaps::start(worker, found, reading));
+    let mut looks = Vec::new();
+    for (gaps, (found, reading)) in
+        gaps.collect::<Vec<_>>().into_iter().zip(found.iter().zip(&*readings))
+    {
         let is_ours = matches!(reading.label, ReadLabel::Member(_) | ReadLabel::Spare(_));
-        is_ours.then(|| {
-            let signatures = Arc::clone(&config.signatures);
+        let is_blank = match gaps {
+            Some(gaps) => gaps.are_zero().await,
+            None => false,
+        };
+        let ends = if is_blank { Ends::Ours } else { Ends::Unknown };
+        looks.push(is_ours.then(|| {
+            let signatures = Arc::clone(signatures);
             // Of the open device: its path may lead elsewhere by now.
             let at = found.opened.descriptor_path().unwrap_or_else(|| reading.path.clone());
-            aside::begin(&worker.handle, &config.aside, move || signatures(&at))
-        })
-    };
-    let looks: Vec<_> = found.iter().zip(&*readings).map(begin).collect();
+            aside::begin(&worker.handle, &config.aside, move || signatures(&at, ends))
+        }));
+    }
     for (reading, look) in readings.iter_mut().zip(looks) {
         let Some(look) = look else { continue };
         let ended = std::pin::pin!(look.ended());
         let signatures = within(&worker.handle, LOOK_TIME, ended).await.unwrap_or_default();
         reading.foreign = first_guarded(reading, &signatures);
     }
+}
+
+/// What of a member belongs to nobody, beside its ends: behind its data, and behind the member.
+struct Gaps(Vec<control_io::ControlRead>);
+
+impl Gaps {
+    /// Begin to read them, if its ends are ours alone.
+    fn start(worker: &Worker, found: &Found, reading: &MemberReading) -> Option<Gaps> {
+        let own = reading.superblock().filter(|_| found.has_only_ours)?;
+        let device = found.opened.attach(&worker.handle);
+        let gaps = gaps(device.as_ref(), own, reading.device_bytes)?.into_iter();
+        let gaps = gaps.filter(|gap| gap.bytes > 0);
+        Some(Gaps(gaps.map(|gap| control_io::start_read(worker, device.as_ref(), gap)).collect()))
+    }
+
+    async fn are_zero(self) -> bool {
+        for read in self.0 {
+            if !read.finish().await.is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Where they are. Before the last MiB of a device nobody has a label.
+fn gaps(device: &dyn Device, own: &Superblock, device_bytes: u64) -> Option<[Extent; 2]> {
+    let tail = copy_slots(device_bytes)?;
+    let block = u64::from(device.facts().logical_block_bytes);
+    let end = device.facts().size_bytes / block * block;
+    let begin = own.areas.data.end().max(tail[2].offset.saturating_sub(BACK_BYTES));
+    let behind = tail[3].end();
+    Some([
+        Extent::new(begin, tail[2].offset.saturating_sub(begin)),
+        Extent::new(behind, end.saturating_sub(behind)),
+    ])
 }
 
 /// The first of the signatures that lies where only Ashlar writes.

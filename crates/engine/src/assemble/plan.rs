@@ -10,14 +10,16 @@ use super::{AssembleSpec, Found, Looked, foreign};
 use crate::canary::{Canary, sings};
 use crate::coordinator::record;
 use crate::devices::{SlotDevice, Tags};
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::log::replay::WhyReadOnly;
 use crate::member::SlotState;
+use crate::spare::Spare;
 use crate::spare_pages::NewestPlaces;
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::assembly::{self, MemberReading, Start, Verdict};
+use ashlar_ondisk::assembly::{self, MemberReading, ReadLabel, Start, Verdict};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Superblock};
 use ashlar_units::StripeNo;
 use std::rc::Rc;
@@ -215,6 +217,16 @@ fn record_serials(superblock: &mut Superblock, verdict: &Verdict, readings: &[Me
         let entry = superblock.members.iter_mut().find(|entry| entry.uuid == own);
         if let Some(entry) = entry.filter(|_| !reading.serial.is_empty()) {
             entry.serial = reading.serial;
+        }
+    }
+}
+
+/// Spares among the devices go on waiting in their pools.
+pub(super) fn keep_spares(engine_state: &EngineState, readings: &[MemberReading], found: &[Found]) {
+    for (reading, found) in readings.iter().zip(found) {
+        if let (ReadLabel::Spare(record), None) = (&reading.label, &reading.foreign) {
+            let opened = Arc::clone(&found.opened);
+            engine_state.spares.add(Spare { opened, record: *record });
         }
     }
 }

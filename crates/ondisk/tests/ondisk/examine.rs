@@ -1,6 +1,6 @@
 //! Examining devices, healthy and damaged, from the bytes of their two ends.
 
-use ashlar_ondisk::examine::{Examination, examine_ranges};
+use ashlar_ondisk::examine::{Examination, examine_ranges, has_only_ours};
 use ashlar_ondisk::format::heartbeat_slots;
 use ashlar_ondisk::{CopyState, Heartbeat, Text};
 use ashlar_units::{Extent, to_usize};
@@ -31,6 +31,27 @@ fn the_ranges_are_aligned_and_reach_both_ends() {
         assert_eq!(offsets, [0, 64 << 10, tail.offset, tail.offset + (64 << 10)]);
     }
     assert_eq!(examine_ranges((4 << 20) - 1), None);
+}
+
+/// A start asks no prober about such a device.
+#[test]
+fn what_others_write_at_the_ends_of_a_member_shows() {
+    let (head, tail) = ends(&raid6().encode().expect("valid"));
+    assert!(has_only_ours(Some(&head), Some(&tail)));
+    let heartbeat = heartbeat_slots()[0];
+    let beyond = raid6().encode().expect("valid").len();
+    for at in [0, 4086, beyond, 65_535, 65_536 + beyond, to_usize(heartbeat.offset), head.len() - 1]
+    {
+        let mut other = head.clone();
+        other[at] ^= 1;
+        assert!(!has_only_ours(Some(&other), Some(&tail)), "{at}");
+    }
+    for at in [0, beyond, tail.len() - 8192, tail.len() - 1] {
+        let mut other = tail.clone();
+        other[at] ^= 1;
+        assert!(!has_only_ours(Some(&head), Some(&other)), "{at} of the tail");
+    }
+    assert!(!has_only_ours(None, Some(&tail)) && !has_only_ours(Some(&head), None));
 }
 
 #[test]
