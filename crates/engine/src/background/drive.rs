@@ -30,7 +30,8 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time between two tries of stripes that could not be rebuilt.
+/// Time before stripes that could not be rebuilt are tried again: twice as long each time.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(60);
 
 /// Stripes under way, oldest first.
@@ -58,6 +59,7 @@ enum Filled {
 pub(super) async fn drive(local: &Rc<LocalArray>, job: &Rc<Job>, changed: &Signal) -> End {
     let mut under_way = UnderWay::new();
     let mut meter = Meter::new(local, job, 1);
+    let mut retry = Retry::default();
     loop {
         let change = changed.changed();
         let ended = end_of(local, job);
@@ -89,7 +91,7 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Rc<Job>, changed: &Signa
                 Filled::AllBegun if !job.has_lost() || job.work == Work::Resync => {
                     return End::Complete;
                 }
-                Filled::AllBegun => wait_to_retry(local, job, change).await,
+                Filled::AllBegun => wait_to_retry(local, job, &mut retry, change).await,
             }
             continue;
         }
@@ -188,12 +190,44 @@ async fn absorb(local: &Rc<LocalArray>, job: &Job, under_way: &mut UnderWay) {
     pass::tell_who_waits(local);
 }
 
+/// How long to wait before lost stripes are tried again.
+struct Retry {
+    after: Duration,
+    /// Stripes that were lost at the last try.
+    lost: u64,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry { after: RETRY_FIRST, lost: 0 }
+    }
+}
+
+impl Retry {
+    /// The time for these lost stripes, and whether they are others than last time.
+    fn next(&mut self, lost: u64) -> (Duration, bool) {
+        let is_news = lost != self.lost;
+        self.after = if is_news { RETRY_FIRST } else { (2 * self.after).min(RETRY_EVERY) };
+        self.lost = lost;
+        (self.after, is_news)
+    }
+}
+
 /// Nothing is left but lost stripes: say so, wait, and try them again.
-async fn wait_to_retry(local: &Rc<LocalArray>, job: &Job, change: impl Future<Output = ()>) {
-    local.array.jobs.show(job.status());
-    local.array.record(names::JOB_BLOCKED, job.result_fields());
+async fn wait_to_retry(
+    local: &Rc<LocalArray>,
+    job: &Job,
+    retry: &mut Retry,
+    change: impl Future<Output = ()>,
+) {
+    let status = job.status();
+    let (after, is_news) = retry.next(status.unrepairable);
+    local.array.jobs.show(status);
+    if is_news {
+        local.array.record(names::JOB_BLOCKED, job.result_fields());
+    }
     table::checkpoint(local, job).await;
-    within(&local.worker.handle, RETRY_EVERY, change).await;
+    within(&local.worker.handle, after, change).await;
     job.retry_lost();
 }
 

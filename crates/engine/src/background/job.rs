@@ -235,7 +235,7 @@ impl Job {
             id: self.id,
             kind: self.kind(),
             slot: self.slot(),
-            done_stripes: before + progress.done_stripes,
+            done_stripes: before + progress.done_stripes.saturating_sub(self.waits_for(&progress)),
             total_stripes: before + progress.total_stripes.max(progress.done_stripes),
             bytes: progress.report.bytes,
             bytes_per_s: progress.bytes_per_s,
@@ -245,7 +245,15 @@ impl Job {
             unrepairable,
             lost_stripes: progress.lost.iter().take(LOST_SHOWN).copied().collect(),
             is_paused: self.is_paused.get(),
-            eta: progress.eta(),
+            eta: progress.eta().filter(|_| self.waits_for(&progress) == 0),
+        }
+    }
+
+    /// Stripes that were visited and are to be visited again.
+    fn waits_for(&self, progress: &Progress) -> u64 {
+        match self.work {
+            Work::Scrub { .. } => 0,
+            _ => to_u64(progress.lost.len()),
         }
     }
 

@@ -45,7 +45,8 @@ const BATCH_TIME: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Slices that are looked at before others have their turn.
 const SLICES_AT_ONCE: u64 = 256;
-/// Time between two tries of cells that could not be rebuilt.
+/// Time before cells that could not be rebuilt are tried again: twice as long each time.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(60);
 
 /// What is to be done to one cell.
@@ -154,6 +155,7 @@ async fn run(local: Rc<LocalArray>) {
     let changed = &local.coordinator().jobs.changed;
     let mut pass = Pass::new(cells);
     let mut job: Option<Rc<Job>> = None;
+    let mut retry = RETRY_FIRST;
     while !local.array.is_stopping() {
         let change = changed.changed();
         if !cells.has_losses() {
@@ -179,9 +181,10 @@ async fn run(local: Rc<LocalArray>) {
             let is_blocked = !pass.blocked.is_empty();
             end(&local, &mut job, is_blocked);
             match is_blocked {
-                true => drop(within(&local.worker.handle, RETRY_EVERY, change).await),
+                true => drop(within(&local.worker.handle, retry, change).await),
                 false => change.await,
             }
+            retry = if is_blocked { (2 * retry).min(RETRY_EVERY) } else { RETRY_FIRST };
             pass.blocked.clear();
             (pass.lost, pass.slice) = (cells.map().parts().parity_strips, 0);
             continue;

@@ -79,6 +79,9 @@ pub(crate) async fn rebuild_each(local: &Rc<LocalArray>, work: RebuildEach) -> V
         }
         let mut parts = strips.iter().zip(&mut reports).collect::<Vec<_>>();
         parts.retain(|(_, report)| !report.is_target_gone);
+        if parts.is_empty() {
+            return reports;
+        }
         refill_each(local, stripe, rows, &mut parts).await;
     }
     reports

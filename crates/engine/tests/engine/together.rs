@@ -3,13 +3,18 @@
 //! What must stay true: whatever was answered is there after the next start. A start that cannot
 //! have it refuses.
 
-use crate::world::{add_disks, assemble_spec, create_spec, engine, read, shape};
+use crate::world::jobs::{
+    Rig, begin_rebuild, filled_to_the_brim, is_as_filled, ms, on_array, raid6, status, until_idle,
+};
+use crate::world::{add_disks, assemble_spec, create_spec, declustered, engine, read, shape};
 use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::ArrayVolume;
 use ashlar_layout::Level;
+use ashlar_ring::Handle;
 use ashlar_sim::{SimDisk, SimWorld};
-use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_usize};
 use ashlar_volume::{Command, Request, Volume};
+use std::time::Duration;
 
 const SPAN: u64 = 2 << 20;
 
@@ -85,4 +90,50 @@ fn mirrors_that_lost_a_pair_answer_nothing_that_the_next_start_does_not_have() {
             assert_eq!(looked.await.expect("runs"), 0, "blocks are older than what was answered");
         })
         .done();
+}
+
+/// The disk cannot be read for two seconds: a cable, or a link that is set up anew.
+fn unreadable_for_two_seconds(handle: &Handle, disk: &SimDisk) {
+    disk.fail(CommandKind::Read, FaultKind::Media, None);
+    let (own, disk) = (handle.clone(), disk.clone());
+    handle.spawn(async move {
+        own.sleep(Duration::from_secs(2)).await;
+        disk.stop_failing();
+    });
+}
+
+/// A third member could not be read for two seconds during a rebuild: stripes counted as lost, and
+/// the rebuild stood still for a minute under "100 %".
+#[test]
+fn a_rebuild_soon_goes_on_by_itself_when_members_can_be_read_again() {
+    on_array(170, &raid6(), async move |Rig { engine, handle, disks, .. }| {
+        filled_to_the_brim(&engine).await;
+        engine.fail("tank", MemberIdx(1)).await.expect("two may go");
+        begin_rebuild(&engine).await;
+        handle.sleep(ms(5)).await;
+        unreadable_for_two_seconds(&handle, &disks[2]);
+        let began = handle.now();
+        until_idle(&engine, &handle).await;
+        let took = handle.now().since(began);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        is_as_filled(&engine).await;
+    });
+}
+
+/// Cells were not filled any more after that until the array was started again: that a member could
+/// not be read counted as an update that ended half way.
+#[test]
+fn cells_are_soon_filled_when_members_can_be_read_again() {
+    on_array(171, &declustered(Level::Raid6, 9, 5, 1), async move |rig| {
+        let Rig { engine, handle, disks, .. } = rig;
+        filled_to_the_brim(&engine).await;
+        engine.fail("tank", MemberIdx(0)).await.expect("two may go");
+        engine.fail("tank", MemberIdx(1)).await.expect("two may go");
+        handle.sleep(ms(5)).await;
+        unreadable_for_two_seconds(&handle, &disks[2]);
+        handle.sleep(Duration::from_secs(30)).await;
+        let jobs = status(&engine).await.jobs;
+        assert!(jobs.is_empty(), "{jobs:?}");
+        is_as_filled(&engine).await;
+    });
 }
