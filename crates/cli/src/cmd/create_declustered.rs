@@ -15,9 +15,9 @@ use ashlar_layout::Level;
 use ashlar_layout::declustered::{
     CELL_BYTES_FLASH, CELL_BYTES_ROTATING, DECLUSTERED_SEED, Declustered, DeclusteredParts,
     DomainPlan, DomainWish, DraidSpelling, DriveModel, EFFICIENCY_ROTATING, FlatCounts, Forecast,
-    GROWTHS_MAX, RebuildLoad, flat_counts, flat_forecast, forecast, plan_domains,
+    GROWTHS_MAX, RebuildLoad, flat_counts, flat_forecast, forecast, losses_apart, plan_domains,
 };
-use ashlar_units::{ByteSize, MemberIdx, to_u64};
+use ashlar_units::{ByteSize, to_u64};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -163,7 +163,7 @@ pub fn asked(args: &DeclusteredArgs, wish: &Wish) -> Result<Asked, Fault> {
         (LevelChoice::Draid(_), 2) => Level::Raid6,
         (LevelChoice::Draid(_), _) => Level::Raid7,
     };
-    let stripe_width = u16::try_from(data_strips + parity_strips).unwrap_or(u16::MAX);
+    let stripe_width = u16::try_from(data_strips.saturating_add(parity_strips)).unwrap_or(u16::MAX);
     let domains = args.grouped.as_ref().map(Grouped::asked);
     let distributed_spares = u16::try_from(spares).unwrap_or(u16::MAX);
     let declustering =
@@ -316,7 +316,7 @@ fn domain_plan(args: &DeclusteredArgs, code: Code) -> Result<Option<DomainPlan>,
     let wish = DomainWish {
         enclosures: grouped.domains.len(),
         drives_each: grouped.domains.first().map_or(0, |(_, devices)| devices.len()),
-        width: data_strips + parity_strips,
+        width: data_strips.saturating_add(parity_strips),
         parity_strips,
         spares,
     };
@@ -389,16 +389,13 @@ impl Balance {
         for set in 0..balance.sets {
             let first = set * members / balance.sets;
             // Neighbours, then pairs further and further apart.
-            let lost = |count: usize| -> Vec<MemberIdx> {
-                (0..count)
-                    .map(|it| (first + it * (1 + set)) % members)
-                    .map(MemberIdx::from_at)
-                    .collect()
+            let count = |losses: usize| {
+                let lost = losses_apart(members, first, 1 + set, losses);
+                RebuildLoad::count(map, &lost, 0..slices)
             };
-            let count = |lost: &[MemberIdx]| RebuildLoad::count(map, lost, 0..slices);
-            balance.one_lost = balance.one_lost.max(count(&lost(1)).max_over_mean());
-            balance.two_lost = balance.two_lost.max(count(&lost(2)).max_over_mean());
-            let most = count(&lost(map.parts().parity_strips));
+            balance.one_lost = balance.one_lost.max(count(1).max_over_mean());
+            balance.two_lost = balance.two_lost.max(count(2).max_over_mean());
+            let most = count(map.parts().parity_strips);
             balance.critical = balance.critical.max(most.critical_max_over_mean());
         }
         balance
@@ -517,5 +514,80 @@ fn time(seconds: Option<f64>) -> String {
         Some(seconds) if seconds < 2.0 * 3600.0 => format!("{:.0} min", seconds / 60.0),
         Some(seconds) if seconds < 96.0 * 3600.0 => format!("{:.1} h", seconds / 3600.0),
         Some(seconds) => format!("{:.1} days", seconds / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DeclusteredArgs, Drives, LevelChoice, Preview, Wish, layout};
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Given {
+        #[command(flatten)]
+        declustered: DeclusteredArgs,
+        /// What --drives is instead of.
+        devices: Vec<std::path::PathBuf>,
+    }
+
+    /// The whole answer for drives that have two slices, as `--dry-run` makes it.
+    fn preview(level: &str, drives: usize, parity: usize, width: usize, spares: usize) -> Preview {
+        let drive_bytes = 2 * to_bytes(width);
+        let words = format!(
+            "create --declustered --drives {drives} --drive-size {drive_bytes} \
+             --stripe-width {width} --distributed-spares {spares}"
+        );
+        let args = Given::parse_from(words.split(' ').filter(|it| !it.is_empty())).declustered;
+        let level: LevelChoice = level.parse().expect("a level");
+        let parity = u8::try_from(parity).ok();
+        let wish = Wish { level, parity, strip_bytes: 1 << 20, devices: &[] };
+        let drives = Drives::of(&args, &wish).expect("they are thought of");
+        let map = layout(&args, &wish, &drives).expect("a layout");
+        Preview::of(&args, &map, &drives)
+    }
+
+    fn to_bytes(width: usize) -> u64 {
+        ashlar_units::to_u64(width) * super::CELL_BYTES_ROTATING
+    }
+
+    /// Every number of drives at every level: all widths to 16 drives, and from there in turns the
+    /// narrowest, one between that moves with the drives, and the widest. So does the parity of
+    /// n+m. That no set of losses names a member twice is tested exhaustively in `ashlar_layout`.
+    #[test]
+    fn every_size_is_previewed_and_its_busiest_drive_is_counted() {
+        for drives in 4..=256_usize {
+            for (level, parity) in [("5", 1), ("6", 2), ("7.3", 3), ("n+m", 1 + drives * 5 % 32)] {
+                let widest = drives.min(64);
+                let parity = parity.min(widest - 1);
+                let narrowest = parity + 1;
+                let mut widths: Vec<usize> = (narrowest..=widest).collect();
+                if drives > 16 {
+                    let between = narrowest + drives * 7 % widths.len();
+                    widths = vec![[narrowest, between, widest][drives % 3]];
+                }
+                for width in widths {
+                    let spares = (drives - width).min(drives % 3);
+                    let preview = preview(level, drives, parity, width, spares);
+                    let text = preview.text();
+                    assert!(text.contains("Busiest drive of a rebuild"), "{text}");
+                    assert!(preview.balance.one_lost >= 1.0, "{level}, {drives}: {text}");
+                    let critical = preview.balance.critical;
+                    assert!(critical == 0.0 || critical >= 1.0, "{level}, {drives}: {text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_beyond_all_numbers_are_refused() {
+        let given =
+            Given::parse_from(["create", "--declustered", "--drives", "9", "--drive-size=1T"]);
+        let args = given.declustered;
+        for level in ["draid2:18446744073709551615d", "draid2:18446744073709551615s"] {
+            let level: LevelChoice = level.parse().expect("a level");
+            let wish = Wish { level, parity: None, strip_bytes: 1 << 16, devices: &[] };
+            let drives = Drives::of(&args, &wish).expect("they are thought of");
+            assert!(layout(&args, &wish, &drives).is_err());
+        }
     }
 }

@@ -33,7 +33,7 @@ impl RebuildLoad {
     /// The load after the loss of these members, in this order, over some slices.
     ///
     /// # Panics
-    /// If the array has no such member or slice.
+    /// If the array has no such member or slice, or a member is named twice.
     pub fn count(map: &Declustered, lost: &[MemberIdx], slices: Range<u64>) -> RebuildLoad {
         assert!(slices.end <= map.slices(), "the array has {} slices", map.slices());
         let mut load = RebuildLoad::none(map, lost);
@@ -60,7 +60,7 @@ impl RebuildLoad {
     /// that replaces its member. Critical strips are counted as in [`RebuildLoad::count`].
     ///
     /// # Panics
-    /// If the array has no such member or stripe.
+    /// If the array has no such member or stripe, or a member is named twice.
     pub fn of_stripes(
         map: &Declustered,
         lost: &[MemberIdx],
@@ -92,7 +92,8 @@ impl RebuildLoad {
         let members = map.parts().members;
         let mut is_lost = vec![false; members];
         for member in lost {
-            is_lost[member.at()] = true;
+            let is_twice = std::mem::replace(&mut is_lost[member.at()], true);
+            assert!(!is_twice, "member {member} is lost twice");
         }
         let nothing = vec![0; members];
         RebuildLoad {
@@ -174,6 +175,25 @@ impl RebuildLoad {
         let most = survivors.iter().max().copied().unwrap_or(0);
         if sum == 0 { 0.0 } else { (most * to_u64(survivors.len())) as f64 / sum as f64 }
     }
+}
+
+/// So many members to lose, no two the same, each `step` further than the one before. Where that
+/// comes back to the first, the next round begins beside it.
+///
+/// # Panics
+/// If the array has fewer members.
+pub fn losses_apart(members: usize, first: usize, step: usize, count: usize) -> Vec<MemberIdx> {
+    assert!(count <= members, "{count} of {members} members cannot be lost");
+    let mut lost = Vec::with_capacity(count);
+    let mut next = first % members;
+    while lost.len() < count {
+        while lost.contains(&MemberIdx::from_at(next)) {
+            next = (next + 1) % members;
+        }
+        lost.push(MemberIdx::from_at(next));
+        next = (next + step) % members;
+    }
+    lost
 }
 
 /// Where a lost strip goes.

@@ -41,7 +41,7 @@ mod spelling;
 mod states;
 mod times;
 
-pub use balance::RebuildLoad;
+pub use balance::{RebuildLoad, losses_apart};
 pub use domains::{DomainError, DomainPlan, DomainWish, plan_domains};
 pub use exposure::{CellFate, Critical, Exposure};
 pub use growth_parts::{GROWTHS_MAX, GrowthParts, Growths};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ashlar_layout::declustered::{
     Declustered, DeclusteredParts, Held, MemberRow, RebuildLoad, Settled, SpareTable, Whereabouts,
-    endangered_in, rebuild_order, strips_to_read,
+    endangered_in, losses_apart, rebuild_order, strips_to_read,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripSet, StripeNo, to_u64};
 
@@ -141,4 +141,22 @@ fn a_single_loss_reads_k_strips_for_each_lost_strip() {
     let held = (0..map.parts().rows).map(|row| map.held(MemberRow { member: lost, row }));
     let strips = held.filter(|held| matches!(held, Held::Strip(..))).count();
     assert_eq!(load.lost_strips, to_u64(strips));
+}
+
+/// Whatever the step has in common with the number of members: multiples of it come back to where
+/// they began.
+#[test]
+fn losses_that_are_spread_over_the_array_are_all_different() {
+    for members in 4..=256_usize {
+        for step in 1..=8_usize {
+            for count in 0..=members.min(33) {
+                let first = step * members / 8;
+                let mut lost = losses_apart(members, first, step, count);
+                lost.sort_unstable();
+                lost.dedup();
+                assert_eq!(lost.len(), count, "{members} members, {step} apart");
+                assert!(lost.iter().all(|it| it.at() < members));
+            }
+        }
+    }
 }
