@@ -34,8 +34,6 @@ canaries! {
     StaleMemberTrusted,
     /// A member goes out and the others are not told.
     TakeOutNotRecorded,
-    /// Members are out that only an update says which did not reach all others.
-    UpdateCutOffTrusted,
     /// A write that failed on a member counts as stored.
     FailedWriteIgnored,
     /// Members are put out one after the other when none of them has room.
