@@ -17,7 +17,7 @@
 //! - `log`          make the record durable before anything changes in place
 //! - `parity_only`  record and order of writes if a device writes a block whole
 //! - `store`        write it, in parallel
-//! - `trim`         discard and write zeroes
+//! - `trim`         discard and write zeroes; `written_stripes`   looks for stripes, in turns
 //! - `flush`        FLUSH and FUA
 //!
 //! What must stay true: plans (the layout crate) decide what to read and write; code here carries
@@ -47,3 +47,4 @@ pub(crate) mod trim;
 pub(crate) mod turn;
 pub(crate) mod write;
 mod write_times;
+pub(crate) mod written_stripes;

@@ -8,7 +8,9 @@
 //! Nothing makes a second geometry yet, except tests. Not here: where a strip lies (the layout
 //! crate).
 
-use ashlar_layout::{Geometry, LayoutEpoch, Pieces, StripRun, Stripe, StripeId, only_run, split};
+use ashlar_layout::{
+    Geometry, LayoutEpoch, Piece, Pieces, StripRun, Stripe, StripeId, only_run, split,
+};
 use ashlar_parity::Code;
 use ashlar_units::{Extent, MemberIdx, StripeNo};
 use std::ops::Range;
@@ -67,6 +69,15 @@ impl Layouts {
     #[inline]
     pub(crate) fn cut(&self, extent: Extent) -> Pieces<'_> {
         split(&self.current.geometry, extent)
+    }
+
+    /// What of an extent of the volume lies in this stripe.
+    pub(crate) fn piece_of(&self, extent: Extent, number: StripeNo) -> Option<Piece> {
+        let bytes = self.current.geometry.stripe_bytes();
+        let start = extent.offset.max(number.0 * bytes);
+        let end = extent.end().min((number.0 + 1) * bytes);
+        let piece = self.cut(Extent::new(start, end.checked_sub(start)?)).next()?;
+        Some(Piece { request_offset: start - extent.offset, ..piece })
     }
 
     /// The same of an extent that lies in one strip: its stripe and its run there.

@@ -2,11 +2,12 @@
 
 use crate::datapath::submit::{BegunRequest, begin, finish};
 use crate::datapath::turn::turn;
+use crate::datapath::written_stripes::Looking;
 use crate::entrance::{Entrance, Inside};
 use crate::local_array::LocalArray;
 use ashlar_iobuf::BufMut;
 use ashlar_ring::Handle;
-use ashlar_units::{Extent, StripeNo};
+use ashlar_units::Extent;
 use ashlar_volume::{
     AllocationRun, Reply, Request, Transfer, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
 };
@@ -82,32 +83,32 @@ impl Volume for ArrayVolume {
         if !self.facts().covers(extent) {
             return Err(VolumeError::new(VolumeErrorKind::BadExtent, extent));
         }
-        Ok(runs(&inside.local, extent, runs_max))
+        Ok(runs(&inside.local, extent, runs_max).await)
     }
 }
 
-/// Stripe by stripe, but jumping over runs of unwritten stripes.
-fn runs(local: &LocalArray, extent: Extent, runs_max: usize) -> Vec<AllocationRun> {
-    let (array, written) = (&local.array, &local.array.written);
-    let mut runs: Vec<AllocationRun> = Vec::new();
+/// From one run to the next, with turns for others in between.
+async fn runs(local: &LocalArray, extent: Extent, runs_max: usize) -> Vec<AllocationRun> {
+    let array = &local.array;
+    let (mut runs, mut looking): (Vec<AllocationRun>, _) = (Vec::new(), Looking::new(local));
     let mut at = extent.offset;
     while at < extent.end() {
         let rest = Extent::new(at, extent.end() - at);
         let Some(stripe) = array.layouts.cut(rest).next().map(|piece| piece.stripe) else {
             break;
         };
-        let (geometry, number) = (array.geometry_of(stripe), stripe.number());
-        let is_written = written.is_written(stripe);
-        let next = if is_written {
-            StripeNo(number.0 + 1)
-        } else {
-            written.next_written(number).unwrap_or(StripeNo(geometry.stripe_count()))
-        };
-        let end = (next.0 * geometry.stripe_bytes()).min(extent.end());
-        let is_full = runs.len() == runs_max;
+        let stripe_bytes = array.geometry_of(stripe).stripe_bytes();
+        let is_written = array.written.is_written(stripe);
+        let is_same = runs.last().is_some_and(|run| run.is_written == is_written);
+        if runs.len() == runs_max && !is_same {
+            break;
+        }
+        let others = stripe.number().0 + 1..extent.end().div_ceil(stripe_bytes);
+        let next = looking.next(!is_written, others).await;
+        let end = next.map_or(extent.end(), |next| (next.0 * stripe_bytes).min(extent.end()));
         match runs.last_mut() {
-            Some(run) if run.is_written == is_written => run.bytes += end - at,
-            _ if is_full => break,
+            // It has changed since the look.
+            Some(run) if is_same => run.bytes += end - at,
             _ => runs.push(AllocationRun { bytes: end - at, is_written }),
         }
         at = end;

@@ -23,6 +23,42 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+/// Words of bits that a worker looks at in one turn: some microseconds of it.
+pub(crate) const WORDS_PER_TURN: u64 = 4096;
+
+/// What is left of a turn, in words of bits.
+pub(crate) struct Stint {
+    words: u64,
+}
+
+impl Stint {
+    /// It has just begun.
+    pub(crate) fn new() -> Stint {
+        Stint { words: WORDS_PER_TURN }
+    }
+
+    /// Something took as long as it takes to look at so many words.
+    pub(crate) fn spend(&mut self, words: u64) {
+        self.words = self.words.saturating_sub(words);
+    }
+
+    /// Others are to have theirs.
+    pub(crate) fn is_over(&self) -> bool {
+        self.words == 0
+    }
+}
+
+/// What a look in one turn comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// The first stripe that is looked for.
+    Found(StripeNo),
+    /// There is none.
+    Nothing,
+    /// There is none before this one, where the next turn goes on.
+    GoesOn(StripeNo),
+}
+
 /// One bit for each stripe of one geometry, in pages as they lie on the members. Numbers here are
 /// numbers of that geometry.
 ///
@@ -118,9 +154,32 @@ impl WrittenMap {
         self.put_changed(page);
     }
 
-    /// The first written stripe at or after `from`.
-    pub(crate) fn next_written(&self, from: StripeNo) -> Option<StripeNo> {
-        self.next_written_in(from.0..self.stripe_count)
+    /// The first stripe of `range` that is written, or that is not, as far as the turn gets: 64
+    /// stripes are one step, and a page without bits is one.
+    pub(crate) fn look_for(&self, is_written: bool, range: Range<u64>, turn: &mut Stint) -> Look {
+        let (mut at, end) = (range.start, range.end.min(self.stripe_count));
+        while at < end {
+            if turn.is_over() {
+                return Look::GoesOn(StripeNo(at));
+            }
+            turn.spend(1);
+            let (page, word, _) = self.locate(StripeNo(at));
+            let bits = match self.pages[page].words.get() {
+                None if is_written => {
+                    at = (to_u64(page) + 1) * self.bits_per_page;
+                    continue;
+                }
+                None => 0,
+                Some(words) => words[word].load(Ordering::Acquire),
+            };
+            let rest = if is_written { bits } else { !bits } >> (at % 64);
+            if rest != 0 {
+                let found = at + u64::from(rest.trailing_zeros());
+                return if found < end { Look::Found(StripeNo(found)) } else { Look::Nothing };
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        Look::Nothing
     }
 
     /// The first written stripe of `range`.
@@ -194,13 +253,44 @@ impl WrittenMap {
 
 #[cfg(test)]
 mod tests {
-    use super::WrittenMap;
+    use super::{Look, Stint, WORDS_PER_TURN, WrittenMap};
     use crate::layouts::geometry_of;
     use ashlar_layout::Stripe;
-    use ashlar_units::StripeNo;
+    use ashlar_ondisk::format::BITS_PER_PAGE;
+    use ashlar_units::{StripeNo, to_usize};
 
     fn at(number: u64) -> Stripe {
         geometry_of(1000).stripe(StripeNo(number))
+    }
+
+    /// Turns until the whole map was looked at.
+    fn turns(map: &WrittenMap, is_written: bool) -> (usize, Look) {
+        let (mut turns, mut from) = (1, 0);
+        loop {
+            match map.look_for(is_written, from..u64::MAX, &mut Stint::new()) {
+                Look::GoesOn(next) => {
+                    assert!(next.0 > from && next.0 - from <= 64 * WORDS_PER_TURN);
+                    (turns, from) = (turns + 1, next.0);
+                }
+                end => return (turns, end),
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_has_a_bound_however_many_stripes_are_alike() {
+        const STRIPES: u64 = 100_000_000;
+        let map = WrittenMap::new(&geometry_of(STRIPES), BITS_PER_PAGE);
+        // Nothing of it was ever in memory: pages are skipped whole.
+        assert_eq!(turns(&map, true), (1, Look::Nothing));
+        assert_eq!(turns(&map, false), (1, Look::Found(StripeNo(0))));
+        let all = vec![u64::MAX; to_usize(BITS_PER_PAGE / 64)];
+        (0..map.page_count()).for_each(|page| map.load_page(page, &all));
+        let all_turns = to_usize(STRIPES.div_ceil(64 * WORDS_PER_TURN));
+        assert_eq!(turns(&map, false), (all_turns, Look::Nothing));
+        let last = geometry_of(STRIPES).stripe(StripeNo(STRIPES - 1));
+        map.set(last, false);
+        assert_eq!(turns(&map, false), (all_turns, Look::Found(last.number())));
     }
 
     #[test]
@@ -210,10 +300,11 @@ mod tests {
             map.set(at(stripe), true);
         }
         let mut found = Vec::new();
-        let mut from = StripeNo(0);
-        while let Some(stripe) = map.next_written(from) {
+        let mut from = 0;
+        let look = |is_written, range| map.look_for(is_written, range, &mut Stint::new());
+        while let Look::Found(stripe) = look(true, from..1000) {
             found.push(stripe.0);
-            from = StripeNo(stripe.0 + 1);
+            from = stripe.0 + 1;
         }
         assert_eq!(found, [3, 127, 128, 640, 999]);
         assert_eq!(map.written_count(), 5);
@@ -221,7 +312,13 @@ mod tests {
         {
             assert_eq!(map.count_in(range.clone()), count, "{range:?}");
             assert_eq!(map.next_written_in(range.clone()).is_some(), count != 0, "{range:?}");
+            let is_found = look(true, range.clone()) != Look::Nothing;
+            assert_eq!(is_found, count != 0, "{range:?}");
         }
+        assert_eq!(look(false, 127..1000), Look::Found(StripeNo(129)));
+        assert_eq!(look(false, 127..129), Look::Nothing);
+        assert_eq!(look(false, 640..1000), Look::Found(StripeNo(641)));
+        assert_eq!(look(true, 641..999), Look::Nothing);
         map.set(at(128), false);
         assert!(!map.is_written(at(128)));
         for number in 0..1000 {

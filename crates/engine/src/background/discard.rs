@@ -15,6 +15,7 @@ use crate::array::Array;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::{Hold, RowGuard};
 use crate::stripe::work::{Run, StripeWork};
+use crate::written::{Look, Stint};
 use ashlar_device::Command;
 use ashlar_layout::{RowRange, Stripe, StripeId};
 use ashlar_units::{Extent, MemberIdx, StripeNo};
@@ -41,8 +42,18 @@ pub(crate) fn give_back_soon(local: &Rc<LocalArray>) {
 /// One run after the other, so that clients' commands get between.
 async fn give_back(local: &Rc<LocalArray>) {
     let array = &local.array;
-    let mut from = StripeNo(0);
-    while let Some(first) = array.written.next_given_back(from) {
+    let (mut from, mut turn) = (StripeNo(0), Stint::new());
+    loop {
+        let first = match array.written.look_for_given_back(from.0..u64::MAX, &mut turn) {
+            Look::Found(first) => first,
+            Look::Nothing => return,
+            Look::GoesOn(next) => {
+                from = next;
+                local.worker.handle.yield_now().await;
+                turn = Stint::new();
+                continue;
+            }
+        };
         if array.is_stopping() {
             return;
         }
@@ -60,7 +71,8 @@ fn run_from(array: &Array, first: StripeNo) -> Run {
     let owner = owner_of(first);
     let mut end = StripeNo(first.0 + 1);
     while end.0 - first.0 < RUN_STRIPES
-        && array.written.next_given_back(end) == Some(end)
+        && array.written.look_for_given_back(end.0..end.0 + 1, &mut Stint::new())
+            == Look::Found(end)
         && owner_of(end) == owner
     {
         end = StripeNo(end.0 + 1);

@@ -5,9 +5,10 @@
 //! given only when every piece has ended, so no piece still writes after the client learns of a
 //! failure.
 
+use super::flush;
 use super::read::{self, BegunRead, read};
-use super::{flush, trim};
-use crate::array::{Array, LocalCounters};
+use super::written_stripes::{self, Looking, STRIPES_PER_TURN};
+use crate::array::LocalCounters;
 use crate::canary::{Canary, sings};
 use crate::local_array::{LocalArray, UnderWay};
 use crate::metrics::Latency;
@@ -18,6 +19,7 @@ use ashlar_layout as layout;
 use ashlar_ring::Pending;
 use ashlar_units::{Extent, Nanos, to_usize};
 use ashlar_volume::{Command, Reply, Request, VolumeError, VolumeErrorKind};
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -211,7 +213,7 @@ async fn changed(
     result: Result<(), VolumeErrorKind>,
     fua: bool,
 ) -> Result<Reply, VolumeErrorKind> {
-    let fua = fua || !outlives_process(&local.array, extent);
+    let fua = fua || !outlives_process(local, extent).await;
     durable(local, result, fua).await
 }
 
@@ -259,9 +261,12 @@ fn admit(local: &LocalArray, request: &Request) -> Result<(), VolumeError> {
 /// unwritten as it is now. If not, the change is answered after a flush, as if the client had asked
 /// for one. The client may outlive this process, connect to the next, and rely on the answer. (A
 /// discard may be undone until it is flushed.)
-fn outlives_process(array: &Array, extent: Extent) -> bool {
-    let (epoch, numbers) = array.layouts.touched(extent);
-    array.written_of(epoch).outlives_process_in(numbers)
+async fn outlives_process(local: &LocalArray, extent: Extent) -> bool {
+    let (epoch, numbers) = local.array.layouts.touched(extent);
+    if numbers.end - numbers.start > STRIPES_PER_TURN {
+        return Box::pin(written_stripes::outlive_process(local, (epoch, numbers))).await;
+    }
+    local.array.written_of(epoch).outlives_process_in(numbers)
 }
 
 async fn durable(
@@ -305,12 +310,7 @@ fn hand_over(local: &Rc<LocalArray>, piece: layout::Piece, bytes: Buf) -> Pendin
 }
 
 async fn zero(local: &Rc<LocalArray>, extent: Extent) -> Result<(), VolumeErrorKind> {
-    let pieces = local.array.layouts.cut(extent);
-    trim_pieces(
-        local,
-        pieces.map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent }),
-    )
-    .await
+    trim_pieces(local, extent, |_| true).await
 }
 
 /// Only whole stripes are given back: a discard is advice, and zeroing parts would be work.
@@ -319,30 +319,32 @@ async fn discard(local: &Rc<LocalArray>, extent: Extent) -> Result<(), VolumeErr
     let is_whole = |piece: &layout::Piece| {
         piece.extent.bytes == array.geometry_of(piece.stripe).stripe_bytes()
     };
-    let whole = array
-        .layouts
-        .cut(extent)
-        .filter(is_whole)
-        .map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent });
-    trim_pieces(local, whole).await
+    trim_pieces(local, extent, is_whole).await
 }
 
-/// A discard of the whole volume has millions of pieces: keep some hundred under way.
+/// A discard of the whole volume has millions of pieces: keep some hundred under way, and let
+/// others have a turn.
 const TRIMS_UNDER_WAY: usize = 256;
 
 async fn trim_pieces(
     local: &Rc<LocalArray>,
-    pieces: impl Iterator<Item = StripeZero>,
+    extent: Extent,
+    is_wanted: impl Fn(&layout::Piece) -> bool,
 ) -> Result<(), VolumeErrorKind> {
     let mut under_way = local.pools.answers.list();
-    for piece in pieces {
-        if trim::is_zero_already(&local.array, &piece) {
-            continue;
-        }
-        let owner = local.array.owner_of(piece.stripe);
-        under_way.push(local.worker.hand_to(owner, local, StripeWork::Zero(piece)));
+    let (_, Range { start: mut from, end }) = local.array.layouts.touched(extent);
+    // What was never written is zeros already.
+    let mut looking = Looking::new(local);
+    while let Some(number) = looking.next(true, from..end).await {
+        from = number.0 + 1;
+        let piece = local.array.layouts.piece_of(extent, number);
+        let Some(layout::Piece { stripe, extent, .. }) = piece.filter(&is_wanted) else { continue };
+        let owner = local.array.owner_of(stripe);
+        let work = StripeWork::Zero(StripeZero { stripe, extent });
+        under_way.push(local.worker.hand_to(owner, local, work));
         if under_way.len() == TRIMS_UNDER_WAY {
             all_done(&mut under_way).await?;
+            local.worker.handle.yield_now().await;
         }
     }
     all_done(&mut under_way).await

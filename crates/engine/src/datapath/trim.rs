@@ -7,7 +7,6 @@
 
 use super::merge;
 use super::write::enter_region;
-use crate::array::Array;
 use crate::coordinator::proof;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::Hold;
@@ -16,11 +15,6 @@ use ashlar_layout::{RowRange, Stripe};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
-
-/// Whether there is nothing to do: the stripe was never written.
-pub(super) fn is_zero_already(array: &Array, zero: &StripeZero) -> bool {
-    !array.written.is_written(zero.stripe)
-}
 
 /// Make it so.
 ///

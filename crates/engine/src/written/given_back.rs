@@ -5,9 +5,10 @@
 //!
 //! Not here: telling the members (`background/discard.rs`).
 
-use super::{Page, WrittenMap};
+use super::{Look, Page, Stint, WrittenMap};
 use ashlar_layout::Stripe;
 use ashlar_units::{StripeNo, to_u64};
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,11 +41,15 @@ impl WrittenMap {
         self.given_back.load(Ordering::Acquire) != 0
     }
 
-    /// The first stripe at or after `from` whose blocks may go: it is unwritten, also after a
-    /// crash.
-    pub(crate) fn next_given_back(&self, from: StripeNo) -> Option<StripeNo> {
-        let mut at = from.0;
-        while at < self.stripe_count {
+    /// The first stripe of `range` whose blocks may go, as far as the turn gets: it is unwritten,
+    /// also after a crash.
+    pub(crate) fn look_for_given_back(&self, range: Range<u64>, turn: &mut Stint) -> Look {
+        let (mut at, end) = (range.start, range.end.min(self.stripe_count));
+        while at < end {
+            if turn.is_over() {
+                return Look::GoesOn(StripeNo(at));
+            }
+            turn.spend(1);
             let (page, word, _) = self.locate(StripeNo(at));
             let Page { words, stored, given_back, .. } = &self.pages[page];
             let Some(given_back) = given_back.get() else {
@@ -57,11 +62,12 @@ impl WrittenMap {
             let may_go = given_back[word].load(Ordering::Acquire) & !bits(words) & !bits(stored);
             let rest = may_go >> (at % 64);
             if rest != 0 {
-                return Some(StripeNo(at + u64::from(rest.trailing_zeros())));
+                let found = at + u64::from(rest.trailing_zeros());
+                return if found < end { Look::Found(StripeNo(found)) } else { Look::Nothing };
             }
             at = (at / 64 + 1) * 64;
         }
-        None
+        Look::Nothing
     }
 
     /// The stripe's blocks go now, if they still may; the caller holds its rows. Only once for each

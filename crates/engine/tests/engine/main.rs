@@ -30,6 +30,7 @@ mod governor;
 mod grown;
 mod grown_images;
 mod growth;
+mod hundred_million;
 mod job_rates;
 mod jobs_cut_off;
 mod kept_map;
