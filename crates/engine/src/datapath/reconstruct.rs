@@ -188,10 +188,13 @@ impl Search {
             self.missing.slow = StripSet::EMPTY;
             plan = plan_read(geometry, self.extent, &view, self.missing.all());
         }
-        if plan.is_err() && !self.missing.broken.is_empty() && !self.has_asked_again {
-            // A repair or a write may have made it right since, before another strip went.
+        let unread = self.missing.broken.or(self.missing.failed);
+        if plan.is_err() && !unread.is_empty() && !self.has_asked_again {
+            // A repair or a write may have made it right since, before another strip went. Or the
+            // device left its slot with the read under way: its successor was not asked.
             self.has_asked_again = true;
             self.missing.broken = StripSet::EMPTY;
+            self.missing.failed = StripSet::EMPTY;
             plan = plan_read(geometry, self.extent, &view, self.missing.all());
         }
         plan.map_err(|_| block_lost(local, self.stripe))

@@ -154,6 +154,22 @@ struct Part {
     unread: Option<StripSet>,
 }
 
+/// Plan without what could not be read. If that is too much it is asked for once more: a device may
+/// have left its slot with the read under way, and its successor was not asked.
+fn plan_without(
+    local: &LocalArray,
+    stripe: Stripe,
+    extent: Extent,
+    (unreadable, has_asked_again): (&mut StripSet, &mut bool),
+) -> Result<WritePlan, VolumeErrorKind> {
+    let mut planned = plan(&local.array, stripe, extent, *unreadable);
+    if planned.is_err() && !unreadable.is_empty() && !std::mem::replace(has_asked_again, true) {
+        *unreadable = StripSet::EMPTY;
+        planned = plan(&local.array, stripe, extent, *unreadable);
+    }
+    planned.map_err(|_| block_lost(local, stripe))
+}
+
 /// Plan and carry out a part of the payload: steps 4 to 12.
 async fn write_extent(
     local: &Rc<LocalArray>,
@@ -169,11 +185,11 @@ async fn write_extent(
     }
     // A failed gather leaves one strip fewer to plan with, so this ends.
     let mut unreadable = StripSet::EMPTY;
-    let mut was_healed = false;
+    let (mut was_healed, mut has_asked_again) = (false, false);
     let data_strips = local.array.geometry_of(stripe).data_strips();
     loop {
-        let plan = plan(&local.array, stripe, extent, unreadable)
-            .map_err(|_| block_lost(local, stripe))?;
+        let asked = (&mut unreadable, &mut has_asked_again);
+        let plan = plan_without(local, stripe, extent, asked)?;
         let count = plan.read_count() + parity::buffers_needed(&plan, data_strips);
         let bytes = to_usize(plan.rows().bytes());
         let (mut buffers, _leave) = pin!(local.scratch.take(count, bytes)).await;

@@ -23,6 +23,7 @@ mod domains;
 mod drives;
 mod early_clients;
 mod edges;
+mod exchanged;
 mod exposure;
 mod faults;
 mod first_writes;
