@@ -145,8 +145,17 @@ pub(super) fn resume(local: &Rc<LocalArray>, member: MemberIdx) {
     let entry = superblock.joining_device(member).copied();
     let is_readded = superblock.policy != ConsistencyPolicy::None
         && entry.is_some_and(|entry| entry.out_since != 0);
-    if is_readded {
-        spawn(local, async move |local: Rc<LocalArray>| device_joined(&local, member, true).await);
+    // The member that it was to replace was lost during the start: the table lists the loss alone.
+    let took_over = local.array.spare_cells.as_ref().is_some_and(|cells| {
+        let is_absent =
+            |entry: &SpareEntry| entry.member == member && entry.device == DeviceState::Absent;
+        cells.table().entries().any(|(_, entry)| is_absent(entry))
+    });
+    if is_readded || took_over {
+        let join = async move |local: Rc<LocalArray>| {
+            device_joined(&local, member, is_readded).await;
+        };
+        spawn(local, join);
     }
 }
 

@@ -6,12 +6,14 @@
 
 use crate::grown::superblock_of;
 use crate::world::jobs::{
-    audit, filled, filled_to_the_brim, is_as_filled, ms, started, status, steps, world_for,
+    audit, filled, filled_to_the_brim, is_as_filled, ms, started, status, steps,
+    until_all_in_sync, world_for,
 };
 use crate::world::{
     DISK_BYTES, Model, add_disks, assemble_dirty, assemble_spec, create_spec, declustered, engine,
     names, read, submit,
 };
+use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{CreateSpec, Engine, LostMember, NewDevice, SlotState};
 use ashlar_layout::{DeclusteredShape, Level, Shape};
 use ashlar_ondisk::{EnclosureKind, EnclosureRecord, JobKind};
@@ -200,6 +202,35 @@ fn a_replacement_with_little_content_is_filled_when_its_member_is_lost() {
             disks[1].vanish();
             disks[2].vanish();
             audit(&engine, model).await;
+        })
+        .done();
+}
+
+/// A member is lost while its array starts, and the device that was to replace it takes over. The
+/// table listed the loss alone: cells were rebuilt into spares, and never came to the device (seed
+/// 914467558 of the universes).
+#[test]
+fn a_device_that_takes_over_while_the_array_starts_is_filled() {
+    let (mut world, disks, _) = world_for(939, &two_spares());
+    let (opener, again) = (world.opener(), world.opener());
+    world
+        .run(async move |handle| {
+            let first = started(opener, &handle, two_spares()).await;
+            filled_to_the_brim(&first).await;
+            let slow = Latency { read: ms(20)..=ms(20), ..Latency::default() };
+            disks[2].set_latency(slow);
+            first.replace("tank", MemberIdx(2), "new0", true).await.expect("a copy begins");
+            first.stop("tank").await.expect("stopped");
+            drop(first);
+            disks[2].set_latency(Latency::default());
+            disks[2].fail(CommandKind::Write, FaultKind::Media, None);
+            let engine = engine(again, &handle, 2);
+            let mut spec = assemble_spec(two_spares().members);
+            spec.devices.push("new0".to_owned());
+            engine.assemble(spec).await.expect("assembled");
+            until_all_in_sync(&engine, &handle).await;
+            assert_eq!(status(&engine).await.members[2].path, "new0");
+            is_as_filled(&engine).await;
         })
         .done();
 }
