@@ -284,7 +284,10 @@ impl Director<'_> {
         let magnitude = 8 + self.random.below(9);
         let time = Duration::from_millis(self.random.below(1 << magnitude));
         self.say(&format!("all (or else {group:?}): {is_all}, stand still for {time:?}"));
+        let began = self.handle.now();
         self.handle.sleep(time).await;
+        // What a device is about to go out for stood still, too.
+        self.drive_slots.suspect_longer(began, self.handle.now());
         // Then not all stood still, and the others may have been too few to be waited for.
         let all = &self.drive_slots.all;
         if silent.iter().any(|at| !all[*at].disk.is_silent()) {

@@ -165,6 +165,13 @@ impl DriveSlots {
         drive_slot.suspect_until = now.after(SUSPECT);
     }
 
+    /// Devices stood still from `began` on: what was to be held against one by then comes only now.
+    pub(crate) fn suspect_longer(&mut self, began: Nanos, now: Nanos) {
+        for drive_slot in self.all.iter_mut().filter(|it| it.suspect_until > began) {
+            drive_slot.suspect_until = now.after(SUSPECT);
+        }
+    }
+
     pub(crate) fn is_uncertain(&self, slot: usize, now: Nanos) -> bool {
         // A device that is to take the slot brings its trouble along.
         let is_here = |drive_slot: &&DriveSlot| {
