@@ -6,8 +6,8 @@
 
 use crate::grown::superblock_of;
 use crate::world::jobs::{
-    audit, filled, filled_to_the_brim, is_as_filled, ms, started, status, steps,
-    until_all_in_sync, world_for,
+    audit, filled, filled_to_the_brim, is_as_filled, ms, started, status, steps, until_all_in_sync,
+    world_for,
 };
 use crate::world::{
     DISK_BYTES, Model, add_disks, assemble_dirty, assemble_spec, create_spec, declustered, engine,

@@ -11,7 +11,7 @@ use crate::world::{DISK_BYTES, Model, assemble_dirty, assemble_spec, engine, nam
 use ashlar_engine::{ArrayVolume, AssembleSpec, Engine, SlotState};
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
 use ashlar_ring::Handle;
-use ashlar_sim::{DiskOptions, Latency, SimDisk, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
 use ashlar_volume::{Volume, VolumeErrorKind};
 use std::time::Duration;
@@ -27,6 +27,14 @@ fn note_job(_: &[SimDisk], grown: &mut Superblock) {
 
 /// A world whose array was written all over, and is to grow at its next start.
 pub fn growing_world(seed: u64) -> (SimWorld, Vec<SimDisk>, Model) {
+    growing_after(seed, async |engine: &Engine, model| written_all_over(engine, model, 0).await)
+}
+
+/// The same after this was written.
+fn growing_after(
+    seed: u64,
+    write: impl AsyncFnOnce(&Engine, Model) -> Model,
+) -> (SimWorld, Vec<SimDisk>, Model) {
     let mut world = SimWorld::new(seed);
     let count = small().members + ADDED;
     let mut disks: Vec<SimDisk> = Vec::new();
@@ -39,7 +47,7 @@ pub fn growing_world(seed: u64) -> (SimWorld, Vec<SimDisk>, Model) {
         .run(async move |handle| {
             let engine = started(opener, &handle, small()).await;
             let size_bytes = status(&engine).await.geometry.volume_bytes();
-            let model = written_all_over(&engine, Model::new(seed, size_bytes), 0).await;
+            let model = write(&engine, Model::new(seed, size_bytes)).await;
             engine.stop("tank").await.expect("stopped clean");
             model
         })
@@ -354,33 +362,36 @@ fn a_member_replaced_in_the_middle_of_a_growth_has_all_its_cells() {
 /// universes).
 #[test]
 fn what_was_moving_when_a_device_took_the_slot_moves_again() {
-    let (mut world, disks, model) = growing_world(1408);
-    let opener = world.opener();
-    world
-        .run(async move |handle| {
-            let engine = engine(opener, &handle, 2);
-            engine.assemble(spec()).await.expect("assembled");
-            let frontier = || map_of(&superblock_of(&disks[1])).growth().map(|it| it.moved_cells);
-            // The other new member takes its cells slowly, so the copy ends before the batch.
-            disks[7].set_latency(Latency::constant(ms(300)));
-            handle.sleep(ms(100)).await;
-            engine.replace("tank", MemberIdx(8), "new0", true).await.expect("a copy begins");
-            let mut model = model;
-            while job(&engine, JobKind::Replace).await.is_some() {
-                model = steps(&engine, 0, model, 1).await;
-            }
-            assert_eq!(frontier(), Some(0), "they are on their way");
-            disks[7].set_latency(DiskOptions::sized(DISK_BYTES).latency);
-            let model = until_grown(&engine, &handle, model).await;
-            engine.scrub("tank", false).await.expect("begun");
-            until_ended(&engine, &handle, JobKind::Scrub).await;
-            assert_eq!(last(&engine, "job.finished", "mismatches").as_deref(), Some("0"));
-            let model = audit(&engine, model).await;
-            disks[2].vanish();
-            disks[5].vanish();
-            audit(&engine, model).await;
-        })
-        .done();
+    for after in 0..40 {
+        // So little that a copy of it ends before the batch.
+        let little = async |engine: &Engine, model| steps(engine, 0, model, 4).await;
+        let (mut world, disks, model) = growing_after(1408, little);
+        let opener = world.opener();
+        world
+            .run(async move |handle| {
+                let engine = engine(opener, &handle, 2);
+                engine.assemble(spec()).await.expect("assembled");
+                let model = steps(&engine, 0, model, 3).await;
+                handle.sleep(Duration::from_micros(after * 300)).await;
+                if engine.replace("tank", MemberIdx(8), "new0", true).await.is_err() {
+                    return;
+                }
+                let mut model = model;
+                while job(&engine, JobKind::Replace).await.is_some() {
+                    model = steps(&engine, 0, model, 1).await;
+                }
+                let model = until_grown(&engine, &handle, model).await;
+                engine.scrub("tank", false).await.expect("begun");
+                until_ended(&engine, &handle, JobKind::Scrub).await;
+                let mismatches = last(&engine, "job.finished", "mismatches");
+                assert_eq!(mismatches.as_deref(), Some("0"), "{after}");
+                let model = audit(&engine, model).await;
+                disks[2].vanish();
+                disks[5].vanish();
+                audit(&engine, model).await;
+            })
+            .done();
+    }
 }
 
 /// A member goes in the middle: an old one, or a new one. It is rebuilt into the spare and comes
