@@ -10,6 +10,7 @@ use ashlar_engine::event_names as names;
 use ashlar_sim::Latency;
 use ashlar_units::{Extent, MemberIdx};
 use ashlar_volume::{Command, Volume};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -41,7 +42,7 @@ async fn work(rig: &Rig, client: usize, bytes: Arc<Vec<u8>>, ends: Arc<AtomicBoo
 
 #[test]
 fn what_is_under_way_on_a_device_that_leaves_its_slot_is_asked_of_the_next() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         on_array(seed, &raid5(), async |rig| {
             let bytes = Arc::new(filled(&rig.engine, seed).await.bytes);
             rig.engine.fail("tank", MemberIdx(1)).await.expect("one may go");
@@ -49,9 +50,9 @@ fn what_is_under_way_on_a_device_that_leaves_its_slot_is_asked_of_the_next() {
             rig.disks[0].set_latency(slow);
             rig.engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replacing");
             let (ends, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-            let rig = Arc::new(rig);
+            let rig = Rc::new(rig);
             for client in 0..CLIENTS {
-                let (rig_of, bytes, ends) = (Arc::clone(&rig), Arc::clone(&bytes), ends.clone());
+                let (rig_of, bytes, ends) = (Rc::clone(&rig), Arc::clone(&bytes), ends.clone());
                 let ended = Arc::clone(&ended);
                 rig.handle.spawn(async move {
                     work(&rig_of, client, bytes, ends).await;
