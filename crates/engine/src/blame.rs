@@ -74,15 +74,15 @@ pub(crate) fn read_failed(local: &Rc<LocalArray>, device: MemberDevice, fault: F
     local.tally(device.member).counters.read_errors.add(1);
     let is_worn =
         array.member_counts(device.member).read_errors > array.tuning.get().read_errors_max;
-    let is_to_go = fault.kind == FaultKind::Gone || is_worn;
-    if is_to_go && array.is_needed(device.member) {
+    let is_gone = fault.kind == FaultKind::Gone;
+    if is_worn && !is_gone && array.is_needed(device.member) {
         // It stays, and no update has ended half way for that. A flush shows whether it is well.
         if !slot.fails() {
             slot.set_fails(true);
             let why = vec![("slot", device.member.to_string()), ("reason", fault.to_string())];
             array.record(names::ARRAY_FAILED, why);
         }
-    } else if is_to_go {
+    } else if is_gone || is_worn {
         coordinator::take_out_soon(local, device, fault.to_string());
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Slot {
     is_unflushed: AtomicBool,
     /// Its device failed something, and its group could not do without it.
     fails: AtomicBool,
+    /// That was so at some time since the start.
+    has_failed: AtomicBool,
     /// The device that fills it since the start writes blocks whole.
     writes_whole: AtomicBool,
     /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
@@ -128,6 +130,13 @@ impl Slot {
     /// since.
     pub(crate) fn set_fails(&self, fails: bool) {
         self.fails.store(fails, Ordering::Release);
+        self.has_failed.fetch_or(fails, Ordering::AcqRel);
+    }
+
+    /// Whether a device of the slot failed something since the start that nobody could stand in
+    /// for. It may have lost what it had not flushed, whatever it says now.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 
     /// Whether its device failed something that nobody can stand in for.

@@ -5,6 +5,7 @@
 //! flush went well, and no needed member failed. Otherwise the next start resyncs, or rolls the log
 //! forward.
 
+use crate::array::Array;
 use crate::assemble::remove;
 use crate::canary::{Canary, sings};
 use crate::coordinator::{map_writer, proof, record};
@@ -12,6 +13,7 @@ use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
+use crate::slot::Slot;
 use crate::{coordinator, ownership, room};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -67,7 +69,7 @@ pub(crate) async fn stop(
         true if array.taken_over_by().is_some() => Some(Stopped::TakenOver),
         // The reason: the resync flag could not be recorded.
         true if array.room.is_given_up() => None,
-        true if array.waits_no_longer() && array.has_failed() => Some(Stopped::Failed),
+        true if array.waits_no_longer() && has_failed(array) => Some(Stopped::Failed),
         true => Some(Stopped::ReadOnly),
         false => record_stop(local, engine_state).await,
     };
@@ -118,13 +120,19 @@ fn give_up_later(local: &Rc<LocalArray>) {
     });
 }
 
+/// Whether a member failed that nobody could stand in for, if only reads: the next start rolls its
+/// log forward and resyncs.
+fn has_failed(array: &Array) -> bool {
+    array.slots.iter().any(Slot::has_failed)
+}
+
 /// How the members say it was stopped; `None` if they could not be told.
 async fn record_stop(local: &Rc<LocalArray>, engine_state: &EngineState) -> Option<Stopped> {
     if map_writer::flush(local).await.is_err() || map_writer::store_twice(local).await.is_err() {
         return None;
     }
     until_recorded(local).await;
-    if local.array.has_failed() && !sings(Canary::FailedCalledClean) {
+    if has_failed(&local.array) && !sings(Canary::FailedCalledClean) {
         return Some(Stopped::Failed);
     }
     map_writer::clear_all(local).await;
