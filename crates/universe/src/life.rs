@@ -48,6 +48,8 @@ pub(crate) struct Outlook {
     pub(crate) generation: u64,
     /// There is nothing more to come.
     pub(crate) is_over: bool,
+    /// More is damaged than parity replaces: requests may fail from the start on.
+    pub(crate) is_beyond: bool,
 }
 
 /// How a start is to be cut off, besides what the switch was told.
@@ -278,6 +280,7 @@ impl Life<'_> {
             generation,
             // What was lost together with a crash does not come back: there is nothing to heal.
             is_over: self.stage.errors_are_allowed(),
+            is_beyond: false,
         }
     }
 
@@ -559,7 +562,7 @@ pub(crate) async fn assemble_as(
     let is_loss = is_broken || missing;
     let is_uncertain = outlook.was_crash || outlook.was_unsynced;
     let may_fail = is_loss && is_uncertain && !contract.survives_losses_with_crash;
-    stage.allow_errors(is_read_only || may_fail);
+    stage.allow_errors(is_read_only || may_fail || outlook.is_beyond);
     early.judge(handle, stage).await;
     stage.mark("start.done");
     if outlook.was_crash {
