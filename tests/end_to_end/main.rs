@@ -92,6 +92,7 @@ mod refusals;
 mod refused_starts;
 mod reused;
 mod salvage;
+mod salvage_targets;
 mod second_paths;
 mod seen;
 mod serving;

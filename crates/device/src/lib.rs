@@ -18,6 +18,7 @@
 //! - `record`: [`RecordingOpener`], a record of everything that changes devices
 //! - `noted`: what counting and recording share; `forward`: tasks that pass answers on
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
+//! - `ground`: what a path lies on; whether two overlap
 //! - `sysfs`: what the kernel tells about a block device; `store`: where a thin one takes space
 //!   from; `bay`: where a drive is plugged in, and the light there; `shared_part`:
 //!   what it hangs on
@@ -30,6 +31,7 @@ mod faulty;
 mod file;
 mod flights;
 mod forward;
+mod ground;
 mod holders;
 mod identity;
 mod mem;
@@ -55,6 +57,7 @@ pub use fault::{Fault, FaultKind};
 pub use faulty::{FaultControl, FaultyDevice, FaultyOpener};
 pub use file::{FileDevice, open_to_look};
 pub use flights::{Flight, Flights, Owed};
+pub use ground::{HeldGround, overlap};
 pub use holders::{Holder, holders};
 pub use identity::{Physical, disk_at, exclusion_of, serial_at};
 pub use mem::MemDevice;

@@ -1,6 +1,7 @@
 //! `ashlar salvage`: copies the volume out of its members, without a daemon and without the engine.
 //!
 //! - target: what the volume is copied to
+//! - harmless: that nobody needs what the target holds
 //! - copy: the walk over the volume
 //! - report: what was seen, and what came of it
 //!
@@ -9,6 +10,7 @@
 //! proven.
 
 mod copy;
+mod harmless;
 mod report;
 mod target;
 
@@ -154,14 +156,7 @@ fn target(args: &Args, salvage: &Salvage<FileImage>, members: &[PathBuf]) -> Res
     if path == Path::new("-") {
         return Ok(Target::stdout());
     }
-    if let Ok(there) = std::fs::File::open(super::partition_on(path)) {
-        let same = |image: &FileImage| identity(image.file()) == identity(&there);
-        if let Some(at) = salvage.images().iter().position(same) {
-            let member = members[at].display();
-            let message = format!("--to names {member}, which is a member; nothing was written");
-            return Err(Fault::usage(message, "name a file that is not a member"));
-        }
-    }
+    harmless::check(path, salvage.images(), members)?;
     let bytes = salvage.geometry().volume_blocks() * 4096;
     Target::file(path, bytes, target::Existing::of(args.overwrite, args.skip_lost))
 }

@@ -4,10 +4,12 @@
 //! word; ranges of zeros become holes; what is skipped keeps its bytes.
 
 use crate::fault::Fault;
-use rustix::fs::FallocateFlags;
+use ashlar_device::{HeldGround, holders};
+use rustix::fs::{FallocateFlags, OFlags};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What may happen to a file that is there already.
@@ -38,6 +40,8 @@ pub enum Target {
         /// It was empty, so that holes need not be made.
         is_fresh: bool,
         existing: Existing,
+        /// Nobody else has its bytes.
+        _held: HeldGround,
     },
 }
 
@@ -62,7 +66,15 @@ impl Target {
         let mut options = File::options();
         options.read(true).write(true);
         options.create(existing != Existing::Refuse).create_new(existing == Existing::Refuse);
+        let is_block = path.metadata().is_ok_and(|it| it.file_type().is_block_device());
+        if is_block && existing != Existing::Refuse {
+            // Nobody else has it: no file system, no mapping, no array.
+            options.create(false).custom_flags(i32::try_from(OFlags::EXCL.bits()).unwrap_or(0));
+        }
         let mut file = match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(in_use(path, path));
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let message = format!("{} is there already; nothing was written", path.display());
                 let hint = "name a new file, or add --overwrite, or --skip-lost to complete it";
@@ -70,10 +82,14 @@ impl Target {
             }
             opened => opened.map_err(complain)?,
         };
+        let opened = descriptor_path(&file);
+        let held = HeldGround::take(&opened);
+        let held = held.map_err(|user| in_use(path, if user == opened { path } else { &user }))?;
         let kind = file.metadata().map_err(complain)?.file_type();
         let there = file.seek(SeekFrom::End(0)).map_err(complain)?;
         if kind.is_block_device() && there >= bytes {
-            return Ok(Target::File { file, path: path.into(), is_fresh: false, existing });
+            let path = path.into();
+            return Ok(Target::File { file, path, is_fresh: false, existing, _held: held });
         }
         let fits = kind.is_file() && (existing == Existing::Overwrite || there <= bytes);
         if !fits {
@@ -89,7 +105,7 @@ impl Target {
         }
         file.set_len(bytes).map_err(complain)?;
         let is_fresh = existing != Existing::Complete || there == 0;
-        Ok(Target::File { file, path: path.into(), is_fresh, existing })
+        Ok(Target::File { file, path: path.into(), is_fresh, existing, _held: held })
     }
 
     /// Store `bytes` at `offset`.
@@ -145,6 +161,25 @@ impl Target {
             _ => Fault::file(Path::new("stdout"), error, hint),
         }
     }
+}
+
+/// A path to what is open, wherever the path that it was opened by leads.
+fn descriptor_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// `user`: the name under which somebody has it.
+fn in_use(path: &Path, user: &Path) -> Fault {
+    let by = holders(user).unwrap_or_default();
+    let by: Vec<String> = by.iter().map(ToString::to_string).collect();
+    let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };
+    let under = match path == user {
+        true => String::new(),
+        false => format!(" as {}", user.display()),
+    };
+    let path = path.display();
+    let message = format!("--to names {path}, which is in use{under}{by}; nothing was written");
+    Fault::new("salvage.refused", message, "name a file or device that nobody uses")
 }
 
 fn in_parts(bytes: u64, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
