@@ -1,5 +1,9 @@
 //! Members that change beneath the array: cut short while it runs, cut short and made longer again
-//! while it does not.
+//! while it does not, and enlarged at any time.
+//!
+//! Virtual disks, logical volumes and partitions grow, and clouds do not shrink them again. An
+//! array whose members had all grown could not be started: two of the four copies of a superblock
+//! were looked for at the new end.
 //!
 //! What was cut off would read as zeros once the file is longer again. Without checksums nothing
 //! else tells: a repair beyond the end made the file grow, and clients read the zeros as data.
@@ -8,6 +12,7 @@ use crate::contents::starts_with;
 use crate::tools::{all_here, run};
 use crate::world::{MEMBER_BYTES, World};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// On each of the four data strips there are 24 MiB of it.
@@ -62,6 +67,60 @@ fn a_member_that_was_cut_short_and_made_longer_is_not_believed() {
     assert_eq!(world.array()["state"], "clean");
     assert!(holds(&world, &noise), "wrong after the rebuild");
 }
+
+#[test]
+fn members_that_grow_stay_what_they_are() {
+    if !all_here("members_that_grow_stay_what_they_are", &["nbdcopy"]) {
+        return;
+    }
+    for options in [&["--level", "6"][..], &["--level", "10"]] {
+        let mut world = World::new();
+        let members = world.create("tank0", 4, options);
+        let members: Vec<&str> = members.iter().map(String::as_str).collect();
+        let noise = world.noise("noise", 40 << 20);
+        run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
+        let mut bytes = MEMBER_BYTES;
+        for (moment, count) in [("stopped", 1), ("stopped", 4), ("running", 4), ("killed", 4)] {
+            bytes += GROWN_BYTES;
+            match moment {
+                "stopped" => assert!(world.end().success()),
+                "killed" => world.kill(),
+                _ => {}
+            }
+            members[..count].iter().for_each(|member| set_bytes(&world, member, bytes));
+            match moment {
+                "running" => world.ok(&["stop", "tank0"]),
+                _ => {
+                    world.start(&[]);
+                    String::new()
+                }
+            };
+            starts_whole(&world, &members, &noise, &format!("{moment}, {count} grew"));
+        }
+        // The copies at the head of one are gone as well: the others know where it ended.
+        assert!(world.end().success());
+        let file = File::options().write(true).open(world.path("m1")).expect("open");
+        file.write_all_at(&[0xA5; 128 << 10], 0).expect("written");
+        let text = world.ok(&[&["salvage"], &members[..]].concat());
+        assert!(!text.contains("unknown"), "{text}");
+        world.start(&[]);
+        starts_whole(&world, &members, &noise, "grown, and its head is damaged");
+        let text = world.ok(&["examine", "m0"]);
+        assert!(text.contains("the device grew"), "{text}");
+    }
+}
+
+/// Assembles the array, which must have all its members, and compares the content.
+fn starts_whole(world: &World, members: &[&str], noise: &Path, case: &str) {
+    world.ok(&[&["assemble"], members].concat());
+    assert_eq!(world.array()["state"], "clean", "{case}");
+    assert!(holds(world, noise), "{case}: wrong data");
+    let events = world.ok(&["events"]);
+    assert!(!events.contains("member.failed"), "{case}: {events}");
+}
+
+/// By how much members grow at once.
+const GROWN_BYTES: u64 = 5 << 20;
 
 /// State of the array, and of the member that was cut short.
 const DEGRADED: (Option<&str>, Option<&str>) = (Some("degraded"), Some("out"));

@@ -8,7 +8,8 @@ use crate::world::World;
 use std::path::Path;
 use std::process::Command;
 
-const MEMBERS: [&str; 6] = ["m0", "m1", "m2", "x0", "x1", "x2"];
+/// Those that are named as targets.
+const MEMBERS: [&str; 2] = ["m2", "x1"];
 const MODES: [&str; 2] = ["--overwrite", "--skip-lost"];
 
 /// A loop device over a file, gone when dropped.

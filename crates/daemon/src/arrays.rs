@@ -138,7 +138,7 @@ impl Arrays {
         }
         let started = self.engine.assemble(spec).await.map_err(convert::refusal);
         let name = started.map_err(|refusal| running.explain(refusal))?;
-        let mut line = self.how_it_runs(&name).await;
+        let mut line = self.how_it_runs(&name, !asked.read_only).await;
         for told in self.exports.volume_started(&name).await {
             line.push_str(&format!("; {told}"));
         }
@@ -172,6 +172,7 @@ fn assembly_request(call: &Assemble) -> Result<AssemblyRequest, ApiError> {
         accept_serials: call.accept_serials,
         accept_signatures: call.accept_signatures,
         accept_dirty_degraded: call.accept_dirty_degraded,
+        accept_older_members: call.accept_older_members,
         accept_lost_map: call.accept_lost_map,
     })
 }
@@ -251,7 +252,7 @@ impl Arrays {
 
     /// One line about an array that has just been started: what is wrong with it must not wait for
     /// `status`.
-    async fn how_it_runs(&self, name: &str) -> String {
+    async fn how_it_runs(&self, name: &str, is_to_write: bool) -> String {
         let status = self.engine.status().await.ok();
         let arrays = status.iter().flat_map(|status| &status.arrays);
         let found = arrays.into_iter().find(|array| array.name == name);
@@ -264,6 +265,13 @@ impl Arrays {
         }
         if found.is_some_and(|array| array.state == ashlar_engine::ArrayState::ReadOnly) {
             line.push_str(", read-only");
+            if is_to_write && members.iter().any(|member| member.state != SlotState::InSync) {
+                line.push_str(
+                    ", because it stopped uncleanly and lacks members: blocks that were being \
+                     written may be wrong; to write to it, stop it and assemble it with \
+                     --accept-dirty-degraded",
+                );
+            }
         }
         line
     }

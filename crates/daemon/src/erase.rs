@@ -7,7 +7,7 @@
 
 use crate::look::{self, Label};
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, exclusion_of};
-use ashlar_ondisk::examine::examine_ranges;
+use ashlar_ondisk::examine::{DeviceEnds, examine_ranges, recorded_tail};
 use ashlar_units::to_usize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -57,7 +57,13 @@ impl HeldDevice {
     /// What the system says; some of the copies may be there still.
     pub fn erase(mut self) -> io::Result<()> {
         let device_bytes = self.file.seek(SeekFrom::End(0))?;
-        for range in examine_ranges(device_bytes).into_iter().flatten() {
+        let ends = DeviceEnds::read(device_bytes, |range| {
+            let mut bytes = vec![0; to_usize(range.bytes)];
+            self.file.read_exact_at(&mut bytes, range.offset).ok().map(|()| bytes)
+        });
+        // Of a device that grew, the copies where it ended before, too.
+        let before = recorded_tail(&ends.choice, device_bytes);
+        for range in before.into_iter().chain(examine_ranges(device_bytes).into_iter().flatten()) {
             self.file.write_all_at(&vec![0; to_usize(range.bytes)], range.offset)?;
         }
         self.file.sync_all()

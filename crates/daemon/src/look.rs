@@ -6,13 +6,14 @@
 use crate::{config, memory_devices, nested};
 use ashlar_api::ApiError;
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
-use ashlar_engine::{Ends, ForeignSignature, WouldStart};
+use ashlar_engine::{Ends, ForeignSignature, MayBeOld, WouldStart};
 use ashlar_ondisk::assembly::{
     ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
 };
-use ashlar_ondisk::examine::{examine_ranges, heartbeat_in, split_copies};
-use ashlar_ondisk::{Choice, RunnerName, Superblock, SuperblockCopies};
-use ashlar_units::{Extent, to_usize};
+use ashlar_ondisk::examine::{DeviceEnds, heartbeat_in};
+use ashlar_ondisk::{Choice, RunnerName, Superblock};
+use ashlar_units::{ByteSize, Extent, to_usize};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -35,6 +36,7 @@ pub fn told(would: &WouldStart) -> String {
     lines.extend(verdict.extras.iter().map(|extra| {
         format!("left alone: {} ({})", readings[extra.reading].path, left_alone(extra.reason))
     }));
+    lines.extend(would.may_be_old.iter().flat_map(old_lines));
     lines.extend(problems.iter().map(|problem| format!("could not look at: {problem}")));
     lines.join("\n")
 }
@@ -58,6 +60,33 @@ fn slot_line(slot: &SlotVerdict, readings: &[MemberReading]) -> String {
         slot.joining_device.as_ref().and_then(|joining_device| joining_device.reading);
     let joining_device = joining_device.map(|at| format!("  being filled: {}", device(at)));
     format!("slot {}  {holds}{}", slot.slot, joining_device.unwrap_or_default())
+}
+
+/// Parts of the volume that are listed for a member that may lack writes.
+const OLD_SHOWN_MAX: usize = 20;
+
+/// What may be old of a member that is taken although it may lack writes.
+fn old_lines(old: &MayBeOld) -> Vec<String> {
+    let (slot, path) = (old.slot, &old.path);
+    let Some(ranges) = &old.within else {
+        return vec![format!(
+            "may be old: any block on slot {slot} ({path}): nothing tells what it lacks"
+        )];
+    };
+    let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    let mut lines = vec![format!(
+        "may be old: blocks on slot {slot} ({path}) in {} of the volume{}",
+        ByteSize(bytes),
+        if ranges.is_empty() { "" } else { ", at" }
+    )];
+    let shown = ranges.iter().take(OLD_SHOWN_MAX);
+    lines.extend(
+        shown.map(|range| format!("  {} bytes at {}", range.end - range.start, range.start)),
+    );
+    if ranges.len() > OLD_SHOWN_MAX {
+        lines.push(format!("  and {} more ranges", ranges.len() - OLD_SHOWN_MAX));
+    }
+    lines
 }
 
 fn why_read_only(reason: ReadOnlyReason) -> String {
@@ -122,7 +151,7 @@ pub fn may_take(path: &str, may_destroy: bool) -> Result<(), ApiError> {
         let message = format!("{path} carries {}; nothing was written", signature.words);
         return refuse("device.has_signature", message, consent);
     }
-    match reading(path).map(|reading| reading.label) {
+    match reading(path, &BTreeSet::new()).map(|(reading, _)| reading.label) {
         Ok(
             ReadLabel::Member(_)
             | ReadLabel::Spare(_)
@@ -169,7 +198,9 @@ pub fn label(path: &str) -> Label {
     if memory_devices::is_memory(path) || path.starts_with("mem:") || path.starts_with("null:") {
         return Label::Unknown;
     }
-    match contents(path).map(|(_, _, choice)| MemberReading::new(path, 0, "", choice).label) {
+    match contents(path, &BTreeSet::new())
+        .map(|(_, _, choice)| MemberReading::new(path, 0, "", choice).label)
+    {
         Ok(ReadLabel::Member(superblock)) => Label::Member {
             array: superblock.array_uuid.to_string(),
             name: superblock.array_name.to_string(),
@@ -183,7 +214,7 @@ pub fn label(path: &str) -> Label {
 
 /// What somebody else has put on a device of ours since.
 pub fn given_away(path: &str) -> Option<String> {
-    let (bytes, _, choice) = contents(path).ok()?;
+    let (bytes, _, choice) = contents(path, &BTreeSet::new()).ok()?;
     foreign(&MemberReading::new(path, bytes, "", choice))
 }
 
@@ -192,35 +223,33 @@ pub fn member(path: &str) -> Option<Superblock> {
     if memory_devices::is_memory(path) {
         return None;
     }
-    let (_, _, choice) = contents(path).ok()?;
+    let (_, _, choice) = contents(path, &BTreeSet::new()).ok()?;
     MemberReading::new(path, 0, "", choice).superblock().cloned()
 }
 
 /// A device as it is, and the host that ran its array last, if it is a member that ever ran. It is
-/// only looked at, so it may be in use.
-pub fn found(path: &str) -> Option<(MemberReading, Option<String>)> {
-    let reading = reading(path).ok()?;
-    let array = reading.superblock()?.array_uuid;
-    let (_, head, _) = contents(path).ok()?;
-    let heartbeat = heartbeat_in(head.as_deref(), array);
+/// only looked at, so it may be in use. `sizes`: what members of arrays that were found had, if the
+/// device itself tells nothing and perhaps grew.
+pub fn found(path: &str, sizes: &BTreeSet<u64>) -> Option<(MemberReading, Option<String>)> {
+    let (reading, head) = reading(path, sizes).ok()?;
+    let array = reading.superblock().map(|superblock| superblock.array_uuid);
+    let heartbeat = array.and_then(|array| heartbeat_in(head.as_deref(), array));
     let host = heartbeat.map(|beat| RunnerName::of(&beat.host_id).host);
     Some((reading, host))
 }
 
-/// Whether a spare lies there.
-pub fn is_spare(path: &str) -> bool {
-    matches!(label(path), Label::Spare)
-}
-
-/// The device as it is now. It is only looked at, so it may be in use.
-fn reading(path: &str) -> Result<MemberReading, OpenRefusal> {
-    let (device_bytes, head, choice) = contents(path)?;
+/// The device as it is now, and its first bytes. It is only looked at, so it may be in use.
+fn reading(
+    path: &str,
+    sizes: &BTreeSet<u64>,
+) -> Result<(MemberReading, Option<Vec<u8>>), OpenRefusal> {
+    let (device_bytes, head, choice) = contents(path, sizes)?;
     let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
     // What cannot be opened for I/O has no facts; what it holds was read all the same.
     let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
     let mut reading = MemberReading::new(path, device_bytes, &serial, choice);
     reading.foreign = foreign(&reading);
-    Ok(reading.with_mark_in(head.as_deref()))
+    Ok((reading.with_mark_in(head.as_deref()), head))
 }
 
 /// What somebody else put on a member or spare, as the start judges it.
@@ -234,13 +263,16 @@ fn foreign(reading: &MemberReading) -> Option<String> {
 }
 
 /// Size, first bytes, and what its superblock copies say.
-fn contents(path: &str) -> Result<(u64, Option<Vec<u8>>, Choice), OpenRefusal> {
+fn contents(
+    path: &str,
+    sizes: &BTreeSet<u64>,
+) -> Result<(u64, Option<Vec<u8>>, Choice), OpenRefusal> {
     let refuse = |error: std::io::Error| OpenRefusal::new(path, error.to_string());
     let mut file = open_to_look(Path::new(path)).map_err(refuse)?;
     let device_bytes = file.seek(SeekFrom::End(0)).map_err(refuse)?;
-    let ranges = examine_ranges(device_bytes).map(|ranges| ranges.map(|range| read(&file, range)));
-    let [head, tail] = ranges.unwrap_or([None, None]);
-    let choice = SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()));
+    let read = |range| read(&file, range);
+    let DeviceEnds { head, choice, .. } =
+        DeviceEnds::read(device_bytes, read).or_before(device_bytes, sizes, read);
     Ok((device_bytes, head, choice))
 }
 
@@ -258,6 +290,7 @@ mod tests {
     use ashlar_layout::{Level, Shape};
     use ashlar_ondisk::assembly::{AssemblyRequest, MemberReading, ReadLabel, assemble};
     use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, Text};
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     /// A stopped RAID 5 on three files.
@@ -298,7 +331,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a loop");
         runtime.block_on(engine.create(spec)).expect("created");
         engine.shut_down();
-        let read = devices.iter().map(|path| reading(path).expect("readable")).collect();
+        let read = |path: &String| reading(path, &BTreeSet::new()).expect("readable").0;
+        let read = devices.iter().map(read).collect();
         (folder, read)
     }
 
@@ -316,7 +350,13 @@ mod tests {
         let would = |readings: &[MemberReading]| {
             let verdict = assemble(readings, &AssemblyRequest::default());
             let (readings, problems) = (readings.to_vec(), Vec::new());
-            told(&WouldStart { verdict, readings, problems, is_read_only: false })
+            told(&WouldStart {
+                verdict,
+                readings,
+                problems,
+                is_read_only: false,
+                may_be_old: Vec::new(),
+            })
         };
         let told = would(&readings);
         let lines: Vec<&str> = told.lines().collect();

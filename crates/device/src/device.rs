@@ -379,11 +379,14 @@ pub struct OpenRefusal {
     pub path: String,
     /// What is in the way, and what to do.
     pub reason: String,
+    /// It is this process that lacks what it takes, file descriptors or memory: the device may be
+    /// as good as the others.
+    pub is_own_want: bool,
 }
 
 impl OpenRefusal {
     /// A refusal to open `path`.
     pub fn new(path: &str, reason: impl Into<String>) -> OpenRefusal {
-        OpenRefusal { path: path.to_owned(), reason: reason.into() }
+        OpenRefusal { path: path.to_owned(), reason: reason.into(), is_own_want: false }
     }
 }

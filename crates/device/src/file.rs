@@ -168,6 +168,11 @@ fn open_block(way: &Way<'_>, access: Access) -> Result<(OwnedFd, DeviceFacts), E
     };
     let file = try_for(way, || open(way.at, flags | OFlags::CLOEXEC, Mode::empty()))?;
     let about = fstat(&file)?;
+    let (major, minor) = (major(about.st_rdev), minor(about.st_rdev));
+    // Some kernels refuse the first write only.
+    if access == Access::Exclusive && sysfs::is_protected(Path::new(sysfs::SYS), major, minor) {
+        return Err(Errno::ROFS);
+    }
     let facts = block_facts(way.path, &file, &about)?;
     Ok((file, facts))
 }
@@ -327,7 +332,9 @@ fn refusal(path: &str, access: Access, error: Errno) -> OpenRefusal {
         Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM => {
             "the device behind it is gone; check its cabling".to_owned()
         }
+        Errno::MFILE | Errno::NFILE => "not opened, because too many files are open".to_owned(),
         other => format!("cannot be opened: {}", std::io::Error::from(other)),
     };
-    OpenRefusal::new(path, reason)
+    let is_own_want = matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM);
+    OpenRefusal { is_own_want, ..OpenRefusal::new(path, reason) }
 }

@@ -53,6 +53,11 @@ pub(crate) fn read(sys: &Path, major: u32, minor: u32) -> Option<BlockFacts> {
     })
 }
 
+/// Whether block device `major:minor` is write-protected.
+pub(crate) fn is_protected(sys: &Path, major: u32, minor: u32) -> bool {
+    directory(sys, major, minor).is_some_and(|own| number(&own.join("ro")) == Some(1))
+}
+
 /// The directory of block device `major:minor`, without symbolic links in its path.
 pub(crate) fn directory(sys: &Path, major: u32, minor: u32) -> Option<PathBuf> {
     fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()

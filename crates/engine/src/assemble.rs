@@ -9,13 +9,17 @@
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
 //! - `foreign`   signatures of somebody else on devices of ours
+//! - `devices`   opening the devices, and what they say
 //! - `kept_map`   what memory that survived a kill says of the written map
+//! - `older`   what it may cost to take members that may lack writes
 //! - `refusals`   why a start came to nothing after all
 //! - `new_members`   members that the array grows by, from this start on
 
+mod devices;
 mod foreign;
 mod kept_map;
 mod new_members;
+mod older;
 mod plan;
 mod refusals;
 
@@ -46,22 +50,19 @@ use crate::watch;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
 use crate::written::kept::KeptMemory;
-use crate::{aside, control_io, map_pages, ownership, spare_pages, stated};
-use ashlar_device::{Access, Opened};
-use ashlar_iobuf::BufMut;
+use crate::{map_pages, ownership, spare_pages, stated};
 use ashlar_layout::Geometry;
 use ashlar_layout::declustered::{CellState, SpareTable};
 use ashlar_ondisk::assembly::{
     self, AssemblyRequest, Extra, ExtraReason, MemberReading, RefusalKind, Start, Verdict,
 };
-use ashlar_ondisk::examine::{examine_ranges, has_only_ours, split_copies};
-use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS, SUPERBLOCK_COPIES};
-use ashlar_ondisk::{
-    ConsistencyPolicy, DrivePage, Drives, ForcedActions, Superblock, SuperblockCopies,
-};
+use ashlar_ondisk::format::{BITS_PER_PAGE, SUPERBLOCK_COPIES};
+use ashlar_ondisk::{ConsistencyPolicy, Drives, ForcedActions, Superblock};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64, to_usize};
+use devices::{FoundDevice, read_devices};
 pub(crate) use new_members::{Anew, NewMember, cannot_grow, grown};
+pub use older::MayBeOld;
 use plan::{Filler, Plan, SlotPlan, keep_spares, plan};
 use refusals::{no_room, not_recorded};
 use std::rc::Rc;
@@ -83,17 +84,6 @@ pub struct AssembleSpec {
     pub spare_pools: Vec<String>,
 }
 
-/// A device that was read.
-struct Found {
-    opened: Arc<dyn Opened>,
-    /// What it says of the drives of its array.
-    drive_pages: Vec<DrivePage>,
-    /// Its newest flush mark; 0: none.
-    mark: u64,
-    /// Nobody else has written at its ends.
-    has_only_ours: bool,
-}
-
 /// What a start would come to.
 #[derive(Clone, Debug)]
 pub struct WouldStart {
@@ -105,6 +95,8 @@ pub struct WouldStart {
     pub problems: Vec<String>,
     /// It would start read-only.
     pub is_read_only: bool,
+    /// Members that it would take although they may lack writes.
+    pub may_be_old: Vec<MayBeOld>,
 }
 
 pub(crate) async fn assemble(
@@ -114,7 +106,7 @@ pub(crate) async fn assemble(
     anew: Anew,
 ) -> Result<String, Refusal> {
     let looked = look(worker, engine_state, &spec).await?;
-    let mut plan = plan(&spec, &looked)?;
+    let mut plan = plan(&spec, &looked, worker)?;
     if !anew.new_members.is_empty() {
         plan.grow_by(anew.new_members)?;
     }
@@ -123,6 +115,7 @@ pub(crate) async fn assemble(
     let array = Arc::new(make_array(engine_state, &spec, &plan, id)?);
     recall_drives(&array, &plan.superblock, &looked.found);
     let lost_pages = load_maps(worker, engine_state, &array, &mut plan, &spec).await?;
+    let may_be_old = older::may_be_old(&array, &looked.verdict, &looked.readings);
     let local = match install(engine_state, &array, &plan).await {
         Ok(()) => coordinator(engine_state, &array, &plan, worker, seen).await,
         Err(refusal) => Err(refusal),
@@ -133,12 +126,18 @@ pub(crate) async fn assemble(
     }
     engine_state.let_clients_in(id).await?;
     engine_state.arrays()[id.0] = Some(Arc::clone(&array));
-    let Looked { found, readings, verdict, .. } = looked;
+    let Looked { found, readings, verdict, problems } = looked;
     let name = array.name().to_owned();
     keep_spares(engine_state, &readings, &found);
     name_older_copies(&array, &readings, &verdict);
     foreign::tell(&array, &readings, &verdict);
     name_damaged_copies(&array, &readings, &plan);
+    older::tell(&array, &may_be_old);
+    if array.missing_slots() > 0 {
+        for problem in problems {
+            array.record(names::DEVICE_NOT_OPENED, vec![("reason", problem)]);
+        }
+    }
     if let Some(why) = plan.lacks_kept_map {
         array.record(names::ARRAY_MAP_LOST, vec![("kept_map", why.to_owned())]);
     }
@@ -165,11 +164,12 @@ pub(crate) async fn would_assemble(
     spec: AssembleSpec,
 ) -> Result<WouldStart, Refusal> {
     let looked = look(worker, engine_state, &spec).await?;
-    let mut plan = plan(&spec, &looked)?;
+    let mut plan = plan(&spec, &looked, worker)?;
     let reserved = engine_state.reserve(&plan.superblock)?;
     watch(worker, engine_state, &plan).await?;
     let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
     load_maps(worker, engine_state, &array, &mut plan, &spec).await?;
+    let may_be_old = older::may_be_old(&array, &looked.verdict, &looked.readings);
     let would = match install(engine_state, &array, &plan).await {
         Ok(()) => look_at_logs(engine_state, &array, &plan).await,
         Err(refusal) => Err(refusal),
@@ -177,12 +177,13 @@ pub(crate) async fn would_assemble(
     remove(engine_state, &array).await?;
     would?;
     let Looked { readings, verdict, problems, .. } = looked;
-    Ok(WouldStart { verdict, readings, problems, is_read_only: plan.read_only.is_some() })
+    let is_read_only = plan.read_only.is_some();
+    Ok(WouldStart { verdict, readings, problems, is_read_only, may_be_old })
 }
 
 /// Devices that were opened and read, and what they add up to.
 struct Looked {
-    found: Vec<Found>,
+    found: Vec<FoundDevice>,
     readings: Vec<MemberReading>,
     problems: Vec<String>,
     verdict: Verdict,
@@ -193,7 +194,9 @@ async fn look(
     engine_state: &Arc<EngineState>,
     spec: &AssembleSpec,
 ) -> Result<Looked, Refusal> {
-    let (found, mut readings, problems) = read_devices(worker, engine_state, spec).await;
+    let devices = (spec.devices.as_slice(), spec.is_read_only);
+    let (found, mut readings, problems) = read_devices(worker, engine_state, devices).await?;
+    foreign::look(worker, engine_state, &found, &mut readings).await;
     if sings(Canary::CutShortTrusted) {
         readings.iter_mut().for_each(|reading| reading.is_cut_short = false);
     }
@@ -219,7 +222,7 @@ async fn watch(
 }
 
 /// Of slots without a device, the members know which drive was there last.
-fn recall_drives(array: &Array, superblock: &Superblock, found: &[Found]) {
+fn recall_drives(array: &Array, superblock: &Superblock, found: &[FoundDevice]) {
     let pages = found.iter().flat_map(|found| &found.drive_pages);
     drives::recall(array, superblock, &Drives::newest(pages, superblock.array_uuid));
 }
@@ -269,84 +272,6 @@ pub fn next_after(kind: RefusalKind, problems: &[String]) -> String {
         next.push_str(&format!("{gap}could not look at: {}", problems.join(", ")));
     }
     next
-}
-
-async fn read_devices(
-    worker: &Rc<Worker>,
-    engine_state: &Arc<EngineState>,
-    spec: &AssembleSpec,
-) -> (Vec<Found>, Vec<MemberReading>, Vec<String>) {
-    let (mut started, mut problems) = (Vec::new(), Vec::new());
-    let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
-    // Devices that somebody has are waited for, all at the same time.
-    let open = |path: &String| {
-        let (opener, path) = (Arc::clone(&engine_state.config.opener), path.clone());
-        aside::begin(&worker.handle, &engine_state.config.aside, move || opener.open(&path, access))
-    };
-    let opening: Vec<_> = spec.devices.iter().map(open).collect();
-    for (path, opening) in spec.devices.iter().zip(opening) {
-        let opened = opening.ended().await;
-        match opened {
-            Err(refusal) => problems.push(refusal.to_string()),
-            // A hundred disks seek at once, or one after the other for seconds.
-            Ok(opened) => started.push(Looking::start(worker, path, opened)),
-        }
-    }
-    let (mut found, mut readings) = (Vec::new(), Vec::new());
-    for looking in started {
-        let (one, reading) = looking.finish(worker).await;
-        found.push(one);
-        readings.push(reading);
-    }
-    foreign::look(worker, engine_state, &found, &mut readings).await;
-    (found, readings, problems)
-}
-
-/// A device whose superblock copies are being read.
-struct Looking<'p> {
-    path: &'p str,
-    opened: Arc<dyn Opened>,
-    /// Both ends of the device, if it is large enough for a member.
-    ends: Option<[control_io::ControlRead; 2]>,
-}
-
-impl Looking<'_> {
-    fn start<'p>(worker: &Worker, path: &'p str, opened: Arc<dyn Opened>) -> Looking<'p> {
-        let device = opened.attach(&worker.handle);
-        let ends = examine_ranges(opened.facts().size_bytes)
-            .map(|ends| ends.map(|extent| control_io::start_read(worker, device.as_ref(), extent)));
-        Looking { path, opened, ends }
-    }
-
-    async fn finish(self, worker: &Worker) -> (Found, MemberReading) {
-        let facts = self.opened.facts();
-        let (mut head, mut tail) = (None, None);
-        if let Some([head_read, tail_read]) = self.ends {
-            // A range that cannot be read counts as lost copies: the judgement weighs that.
-            (head, tail) = (head_read.finish().await.ok(), tail_read.finish().await.ok());
-        }
-        let choice = SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()));
-        let marks = match head {
-            Some(_) => None,
-            // A block beside them cannot be read, perhaps: that alone makes no older copy of it.
-            None => read_marks(worker, self.opened.as_ref()).await,
-        };
-        let serial = facts.serial.as_deref().unwrap_or("");
-        let reading = MemberReading::new(self.path, facts.size_bytes, serial, choice)
-            .with_mark_in(head.as_deref())
-            .with_marks(marks.as_deref());
-        let drive_pages = head.as_deref().map(DrivePage::all_in).unwrap_or_default();
-        let mark = reading.mark.map_or(0, |mark| mark.sequence);
-        let has_only_ours = has_only_ours(head.as_deref(), tail.as_deref());
-        (Found { opened: self.opened, drive_pages, mark, has_only_ours }, reading)
-    }
-}
-
-/// The flush marks alone.
-async fn read_marks(worker: &Worker, opened: &dyn Opened) -> Option<BufMut> {
-    examine_ranges(opened.facts().size_bytes)?;
-    let device = opened.attach(&worker.handle);
-    control_io::read(worker, device.as_ref(), FLUSH_MARKS).await.ok()
 }
 
 fn make_array(

@@ -48,6 +48,12 @@ pub mod names {
     /// A device of the array carries a signature of somebody else, put there since it is a member,
     /// and stays out. Fields: `slot`, `path`, `signature`, `done` (nothing, or it was overwritten).
     pub const MEMBER_REUSED: &str = "member.reused";
+    /// An array started without some member, and this device of those that it was to look at could
+    /// not be opened. Fields: `reason`.
+    pub const DEVICE_NOT_OPENED: &str = "device.not_opened";
+    /// A member was taken although it may lack writes, because too few others were there: the
+    /// operator said so. Fields: `slot`, `path`, `bytes_that_may_be_old` (of the volume).
+    pub const MEMBER_TAKEN_OLDER: &str = "member.taken_older";
     /// Copies of a member's superblock were overwritten by somebody, or cannot be read; another
     /// copy is intact. Fields: `slot`, `path`, `copies`, `done` (they were written anew, or the
     /// start is read-only).

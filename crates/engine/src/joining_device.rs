@@ -8,13 +8,13 @@ use crate::aside;
 use crate::blank::Blanking;
 use crate::config::{Ends, ForeignSignature};
 use crate::control_io::{self, refused};
+use crate::ends::ReadEnds;
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
-use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::Label;
 use ashlar_ondisk::format::WRITTEN_MAP_MAGIC;
-use ashlar_ondisk::{Label, SuperblockCopies};
 use ashlar_units::Extent;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -74,11 +74,7 @@ pub(crate) async fn signatures_on(
 
 /// What one of our superblocks on the device says, if there is one.
 async fn label_of(worker: &Rc<Worker>, joining_device: &JoiningDevice) -> Option<Label> {
-    let device = joining_device.device.as_ref();
-    let [head, tail] = examine_ranges(device.facts().size_bytes)?;
-    let head = control_io::read(worker, device, head).await.ok();
-    let tail = control_io::read(worker, device, tail).await.ok();
-    SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref())).newest
+    ReadEnds::read(worker, joining_device.device.as_ref()).await.choice.newest
 }
 
 fn owner(label: &Label) -> String {

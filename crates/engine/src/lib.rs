@@ -52,6 +52,7 @@ mod coordinator;
 mod create;
 mod datapath;
 mod devices;
+mod ends;
 mod engine;
 mod engine_state;
 mod entrance;
@@ -94,7 +95,7 @@ mod written;
 
 pub use array::Array;
 pub use aside::Aside;
-pub use assemble::{AssembleSpec, WouldStart, next_after};
+pub use assemble::{AssembleSpec, MayBeOld, WouldStart, next_after};
 pub use background::{JobEnd, JobStatus, ScrubEnd};
 #[cfg(debug_assertions)]
 pub use canary::plant_panic;

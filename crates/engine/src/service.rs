@@ -264,8 +264,10 @@ impl Engine {
         let path = path.to_owned();
         let erase = async move |worker: Rc<Worker>| {
             let device = spare.opened.attach(&worker.handle);
-            let slots = ashlar_ondisk::format::copy_slots(device.facts().size_bytes);
-            for slot in slots.into_iter().flatten() {
+            // Where it ended when it became a spare, and where it ends now.
+            let sizes = [spare.record.member_bytes, device.facts().size_bytes];
+            let slots = sizes.map(ashlar_ondisk::format::copy_slots);
+            for slot in slots.into_iter().flatten().flatten() {
                 let zeroed = control_io::zero(&worker, device.as_ref(), slot).await;
                 zeroed.map_err(|fault| refused(&path, "erasing its superblock", fault))?;
             }

@@ -35,6 +35,14 @@ impl Label {
         }
     }
 
+    /// Size of the device when it became this, as far as it is used.
+    pub fn member_bytes(&self) -> u64 {
+        match self {
+            Label::Member(superblock) => superblock.member_bytes,
+            Label::Spare(spare) => spare.member_bytes,
+        }
+    }
+
     /// The array (nil for a spare) and the member: copies of one device agree in both.
     fn identity(&self) -> (Uuid, Uuid) {
         match self {

@@ -4,6 +4,7 @@
 //! shows what is intact. The caller reads [`examine_ranges`] and hands the bytes in; nothing else
 //! of the device is needed.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use ashlar_units::{ByteSize, Extent, to_usize};
@@ -25,10 +26,84 @@ use crate::superblock::Superblock;
 
 /// What the caller must read: the first 256 KiB (superblock copies 0 and 1, heartbeat) and the last
 /// 128 KiB (copies 2 and 3), at offsets and lengths that are multiples of 4 KiB. `None` if the
-/// device is too small for a member.
+/// device is too small for a member. If the device grew, copies 2 and 3 lie elsewhere:
+/// [`recorded_tail`].
 pub fn examine_ranges(device_bytes: u64) -> Option<[Extent; 2]> {
-    let slots = copy_slots(device_bytes)?;
-    Some([Extent::new(0, FIRST_AREA_OFFSET), Extent::new(slots[2].offset, TAIL_COPIES_BYTES)])
+    let tail = tail_of(device_bytes)?;
+    Some([Extent::new(0, FIRST_AREA_OFFSET), tail])
+}
+
+/// Where copies 2 and 3 of a member of `member_bytes` bytes lie.
+fn tail_of(member_bytes: u64) -> Option<Extent> {
+    let slots = copy_slots(member_bytes)?;
+    Some(Extent::new(slots[2].offset, TAIL_COPIES_BYTES))
+}
+
+/// Where copies 2 and 3 lie if the device is larger than its superblock says: they stay where the
+/// device ended before it grew. `None` if they are at its end, or nothing tells where they are.
+/// What is read there takes the place of the range at the end.
+pub fn recorded_tail(choice: &Choice, device_bytes: u64) -> Option<Extent> {
+    let recorded = choice.newest.as_ref()?.member_bytes();
+    grown_from(recorded, device_bytes)
+}
+
+/// The same for a device that was made a member when it had `recorded` bytes.
+pub fn grown_from(recorded: u64, device_bytes: u64) -> Option<Extent> {
+    let has_grown = recorded < crate::format::member_bytes(device_bytes);
+    if has_grown { tail_of(recorded) } else { None }
+}
+
+/// Both ends of a device, as far as they could be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceEnds {
+    /// Its first 256 KiB.
+    pub head: Option<Vec<u8>>,
+    /// Copies 2 and 3 of its superblock.
+    pub tail: Option<Vec<u8>>,
+    /// What the copies add up to.
+    pub choice: Choice,
+}
+
+impl DeviceEnds {
+    /// Reads the ends of a device of `device_bytes` bytes, each range by `read`. A range that
+    /// cannot be read is `None`.
+    pub fn read(device_bytes: u64, read: impl Fn(Extent) -> Option<Vec<u8>>) -> DeviceEnds {
+        let ranges = examine_ranges(device_bytes);
+        let [head, mut tail] = ranges.map_or([None, None], |ranges| ranges.map(&read));
+        let choose = |tail: &Option<Vec<u8>>| {
+            SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()))
+        };
+        let mut choice = choose(&tail);
+        if let Some(recorded) = recorded_tail(&choice, device_bytes) {
+            tail = read(recorded);
+            choice = choose(&tail);
+        }
+        DeviceEnds { head, tail, choice }
+    }
+
+    /// The same of a device whose ends tell nothing: perhaps its head is damaged, and it grew from
+    /// one of these `sizes`.
+    #[must_use]
+    pub fn or_before(
+        mut self,
+        device_bytes: u64,
+        sizes: &BTreeSet<u64>,
+        read: impl Fn(Extent) -> Option<Vec<u8>>,
+    ) -> DeviceEnds {
+        for recorded in sizes {
+            if self.choice.newest.is_some() || self.choice.unsupported().is_some() {
+                break;
+            }
+            let Some(extent) = grown_from(*recorded, device_bytes) else { continue };
+            let tail = read(extent);
+            let copies = split_copies(self.head.as_deref(), tail.as_deref());
+            let choice = SuperblockCopies::choose(&copies);
+            if choice.newest.as_ref().is_some_and(|label| label.member_bytes() == *recorded) {
+                (self.tail, self.choice) = (tail, choice);
+            }
+        }
+        self
+    }
 }
 
 /// The four superblock slots within the two ranges, as [`SuperblockCopies::choose`] takes them. A
@@ -93,10 +168,15 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// Examines a device of `device_bytes` bytes from the two ranges [`examine_ranges`] names; a
-    /// range that could not be read is `None`.
+    /// Examines a device of `device_bytes` bytes from its ends.
+    pub fn of(device_bytes: u64, ends: &DeviceEnds) -> Self {
+        Examination::new(device_bytes, ends.head.as_deref(), ends.tail.as_deref())
+    }
+
+    /// Examines a device of `device_bytes` bytes from the two ranges [`examine_ranges`] names, the
+    /// second one where [`recorded_tail`] says; a range that could not be read is `None`.
     pub fn new(device_bytes: u64, head: Option<&[u8]>, tail: Option<&[u8]>) -> Self {
-        let Some(slots) = copy_slots(device_bytes) else {
+        let Some(mut slots) = copy_slots(device_bytes) else {
             return Examination {
                 device_bytes,
                 copies: Vec::new(),
@@ -108,11 +188,11 @@ impl Examination {
         let choice = SuperblockCopies::choose(&split_copies(head, tail));
         let heartbeat =
             choice.superblock().and_then(|superblock| heartbeat_in(head, superblock.array_uuid));
-        let recorded = match &choice.newest {
-            Some(Label::Member(superblock)) => Some(superblock.member_bytes),
-            Some(Label::Spare(spare)) => Some(spare.member_bytes),
-            None => None,
-        };
+        let recorded = choice.newest.as_ref().map(Label::member_bytes);
+        if let Some(tail) = recorded_tail(&choice, device_bytes) {
+            slots[2].offset = tail.offset;
+            slots[3].offset = tail.offset + slots[2].bytes;
+        }
         let differs = |bytes: &u64| *bytes != crate::format::member_bytes(device_bytes);
         Examination {
             device_bytes,
@@ -131,11 +211,11 @@ impl Examination {
         }
     }
 
-    /// Whether all four copies are intact and equal and the size is the recorded one.
+    /// Whether all four copies are intact and equal and the device has room for what is recorded.
     pub fn is_healthy(&self) -> bool {
         !self.copies.is_empty()
             && self.copies.iter().all(|copy| copy.state == CopyState::Ok)
-            && self.recorded_bytes.is_none()
+            && self.recorded_bytes.is_none_or(|bytes| bytes <= self.device_bytes)
     }
 }
 
@@ -190,7 +270,11 @@ impl fmt::Display for Examination {
             return line(f, "verdict", format_args!("too small for a member"));
         }
         if let Some(recorded) = self.recorded_bytes {
-            line(f, "size differs", format_args!("the superblock says {recorded} bytes"))?;
+            let told = match recorded <= self.device_bytes {
+                true => format!("the device grew; {recorded} bytes of it are used, as before"),
+                false => format!("the superblock says {recorded} bytes"),
+            };
+            line(f, "size differs", format_args!("{told}"))?;
         }
         match &self.label {
             Some(Label::Member(superblock)) => member_lines(f, superblock)?,

@@ -81,17 +81,20 @@ pub enum MemberEvent {
     SourceLost,
     /// Its rebuild or copy is complete.
     Completed,
+    /// It was recorded as out and missed nothing after all, or is believed to have.
+    Believed,
     /// Another device took its slot, or the operator removed it for good.
     Dismissed,
 }
 
 impl MemberEvent {
     /// Every event.
-    pub const ALL: [MemberEvent; 5] = [
+    pub const ALL: [MemberEvent; 6] = [
         MemberEvent::Lost,
         MemberEvent::Readded,
         MemberEvent::SourceLost,
         MemberEvent::Completed,
+        MemberEvent::Believed,
         MemberEvent::Dismissed,
     ];
 }
@@ -169,7 +172,7 @@ impl MemberEntry {
     }
 
     /// The entry after `event`, recorded by `update`. A member that leaves or comes back has no log
-    /// tag afterwards; re-adding draws a new one.
+    /// tag afterwards: the update draws a new one.
     ///
     /// # Errors
     /// If the event cannot happen to a member in this role.
@@ -188,6 +191,7 @@ impl MemberEntry {
             (Role::Out, MemberEvent::Readded) => (Role::Rebuilding, self.out_since),
             (Role::Replacement, MemberEvent::SourceLost) => (Role::Rebuilding, 0),
             (Role::Rebuilding | Role::Replacement, MemberEvent::Completed) => (Role::Active, 0),
+            (Role::Out, MemberEvent::Believed) => (Role::Active, 0),
             (Role::Out, MemberEvent::Dismissed) => (Role::Removed, self.out_since),
             (Role::Active | Role::Rebuilding | Role::Replacement, MemberEvent::Dismissed) => {
                 (Role::Removed, generation)

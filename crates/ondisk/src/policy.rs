@@ -100,6 +100,8 @@ impl ForcedActions {
     pub const OVERWROTE_SIGNATURE: u64 = 32;
     /// Pages of the written map were lost, and their stripes were taken as written.
     pub const LOST_MAP: u64 = 64;
+    /// Members were taken that may lack writes, because too few others were there.
+    pub const OLDER_MEMBERS: u64 = 128;
 
     /// The flags as words.
     pub fn names(self) -> Vec<&'static str> {
@@ -111,6 +113,7 @@ impl ForcedActions {
             (Self::UNSAFE_CACHE, "unsafe-cache"),
             (Self::OVERWROTE_SIGNATURE, "overwrote-signature"),
             (Self::LOST_MAP, "lost-map"),
+            (Self::OLDER_MEMBERS, "older-members"),
         ]
         .into_iter()
         .filter(|(flag, _)| self.flags & flag != 0)

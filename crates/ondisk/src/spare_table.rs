@@ -180,7 +180,7 @@ impl Superblock {
                 let own = self.spares.iter_mut().find(|record| record.slot == slot);
                 own.into_iter().for_each(|record| record.was_whole = false);
             }
-            (_, MemberEvent::Completed) => {
+            (_, MemberEvent::Completed | MemberEvent::Believed) => {
                 self.spares.retain(|record| record.slot != slot);
                 self.promote_waiting();
             }

@@ -64,7 +64,7 @@ impl<I: ReadAt> Salvage<I> {
     /// # Errors
     /// If they are no array, or more than one: see [`Refused`]. Too few members is no error.
     pub fn open(images: Vec<I>, choices: &Choices) -> Result<Salvage<I>, Refused> {
-        let readings: Vec<Reading> = images.iter().map(Reading::of).collect();
+        let readings: Vec<Reading> = Reading::of_all(&images);
         let membership = Membership::judge(&readings, choices)?;
         let (newest, array) = (&membership.newest, membership.newest.array_uuid);
         let mut salvage = Salvage {

@@ -6,6 +6,7 @@
 use crate::bytes::{Uuid, array_at, checksum, index, is_blank, u32_at, u64_at};
 use crate::image::ReadAt;
 use crate::superblock::{Copy, SLOT_BYTES, Superblock};
+use std::collections::BTreeSet;
 
 /// The four copies of one image.
 #[derive(Clone, Debug)]
@@ -19,6 +20,22 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Read the places of all four copies of each image. One that grew and whose front is damaged
+    /// has copies where the others record that a member ended.
+    pub fn of_all(images: &[impl ReadAt]) -> Vec<Reading> {
+        let mut readings: Vec<Reading> = images.iter().map(Reading::of).collect();
+        let entries = readings.iter().filter_map(Reading::superblock).flat_map(|it| &it.entries);
+        let ends: BTreeSet<u64> = entries.map(|entry| entry.member_bytes).collect();
+        for (reading, image) in readings.iter_mut().zip(images) {
+            for end in &ends {
+                if reading.superblock().is_none() && *end < reading.size_bytes {
+                    reading.look_at_an_end(image, *end);
+                }
+            }
+        }
+        readings
+    }
+
     /// Read the places of all four copies.
     pub fn of(image: &impl ReadAt) -> Reading {
         let size_bytes = image.size_bytes();
@@ -34,23 +51,26 @@ impl Reading {
             size_bytes,
             mark: (0, 0),
         };
-        reading.look_at_the_recorded_end(image);
-        let array = reading.superblock().map(|superblock| superblock.array_uuid);
-        reading.mark = array.map_or((0, 0), |array| newest_mark(image, &array));
+        if let Some(end) = reading.superblock().map(|superblock| superblock.member_bytes) {
+            reading.look_at_an_end(image, end);
+        }
         reading
     }
 
-    /// An image that grew has its tail copies where its superblock says that its end was.
-    fn look_at_the_recorded_end(&mut self, image: &impl ReadAt) {
-        let Some(end) = self.superblock().map(|superblock| superblock.member_bytes) else { return };
+    fn look_at_marks(&mut self, image: &impl ReadAt) {
+        let array = self.superblock().map(|superblock| superblock.array_uuid);
+        self.mark = array.map_or((0, 0), |array| newest_mark(image, &array));
+    }
+
+    /// An image that grew has its tail copies where its end was.
+    fn look_at_an_end(&mut self, image: &impl ReadAt, end: u64) {
         for (number, slots) in [(2, 2), (3, 1)] {
-            if !matches!(self.copies[number], Some(Copy::Good(_))) {
-                let found = copy_at(image, end.checked_sub(slots * SLOT_BYTES));
-                if matches!(found, Some(Copy::Good(_))) {
-                    self.copies[number] = found;
-                }
+            let found = copy_at(image, end.checked_sub(slots * SLOT_BYTES));
+            if matches!(&found, Some(Copy::Good(copy)) if copy.member_bytes == end) {
+                self.copies[number] = found;
             }
         }
+        self.look_at_marks(image);
     }
 
     fn good(&self) -> impl Iterator<Item = &Superblock> {

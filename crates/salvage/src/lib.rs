@@ -12,6 +12,7 @@
 //! - `bytes`: numbers and checksums in records
 //! - [`superblock`], [`copies`], [`membership`]: what a superblock says, which copy counts, which
 //!   image holds what
+//! - `behind`: members that lack updates and no data
 //! - [`place`], [`declustered`]: where a block lies
 //! - [`field`]: GF(2^8), the parity matrix, elimination
 //! - [`pages`]: which stripes were written
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod behind;
 mod bytes;
 pub mod check;
 pub mod copies;

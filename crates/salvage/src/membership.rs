@@ -5,6 +5,7 @@
 //! may be old is never a source, unless the operator puts it into a slot by hand. Then it is used
 //! last, and every block that needed it says so.
 
+use crate::behind;
 use crate::bytes::{Uuid, uuid_text};
 use crate::copies::Reading;
 use crate::superblock::{ENTRIES_MAX, Entry, Role, Superblock};
@@ -138,6 +139,8 @@ pub struct Judged {
     pub by_hand: bool,
     /// Its name in the stripe intent log.
     pub log_tag: Option<u64>,
+    /// Its head was overwritten, so that nothing tells whether it lacks writes.
+    pub lost_its_marks: bool,
 }
 
 /// The newest superblock, and all images judged by it.
@@ -167,12 +170,18 @@ impl Membership {
             Some(image) => Some(believed(readings, image)?),
             None => newest(&found, choices.incarnation)?,
         };
-        let newest = newest.ok_or(Refused::NoSuperblock(first.lacks()))?.clone();
+        let mut newest = newest.ok_or(Refused::NoSuperblock(first.lacks()))?.clone();
         if choices.incarnation.is_none() && choices.believed.is_none() {
             one_half(&found, &newest)?;
         }
         let mut images: Vec<Judged> = readings.iter().map(|it| judged(it, &newest)).collect();
-        set_older_apart(&newest, readings, &mut images);
+        if choices.believed.is_none() {
+            behind::take_those_behind(&newest, readings, &mut images);
+        }
+        let flushed = set_older_apart(&newest, readings, &mut images);
+        if choices.believed.is_none() {
+            behind::take_back(&mut newest, readings, &mut images, flushed);
+        }
         let slots = newest.geometry.slots();
         for (image, slot) in &choices.by_hand {
             let is_there = *slot < slots && *image < images.len();
@@ -183,22 +192,26 @@ impl Membership {
     }
 }
 
-/// Members that lack the highest mark that a current one calls flushed are not themselves. An image
-/// whose head was overwritten lost its marks with its superblocks there, so their absence says
-/// nothing of its data.
-fn set_older_apart(newest: &Superblock, readings: &[Reading], images: &mut [Judged]) {
+/// Members that lack the highest mark that a current one calls flushed are not themselves: that
+/// mark. An image whose head was overwritten lost its marks: nothing tells what it lacks. The
+/// engine leaves it out; here it is read, and says so.
+fn set_older_apart(newest: &Superblock, readings: &[Reading], images: &mut [Judged]) -> u64 {
     let current = images.iter().zip(readings).filter(|(it, _)| it.standing == Standing::Current);
     let flushed = current.map(|(_, reading)| reading.mark.1).max().unwrap_or(0);
     if !newest.has_flush_marks {
-        return;
+        return 0;
     }
     for (image, reading) in images.iter_mut().zip(readings) {
         let counts = matches!(image.standing, Standing::Current | Standing::Until(_));
-        let lost_its_marks = reading.mark == (0, 0) && !reading.has_head();
-        if counts && reading.mark.0 < flushed && !lost_its_marks {
-            image.standing = Standing::Older;
+        if !counts || reading.mark.0 >= flushed {
+            continue;
+        }
+        match reading.mark == (0, 0) && !reading.has_head() {
+            true => image.lost_its_marks = true,
+            false => image.standing = Standing::Older,
         }
     }
+    flushed
 }
 
 fn believed(readings: &[Reading], image: usize) -> Result<&Superblock, Refused> {
@@ -310,7 +323,13 @@ fn is_older(it: &Superblock, newest: &Superblock, entry: &Entry) -> bool {
 }
 
 fn judged(reading: &Reading, newest: &Superblock) -> Judged {
-    let nobody = |standing| Judged { slot: None, standing, by_hand: false, log_tag: None };
+    let nobody = |standing| Judged {
+        slot: None,
+        standing,
+        by_hand: false,
+        log_tag: None,
+        lost_its_marks: false,
+    };
     let Some(superblock) = reading.superblock() else {
         return nobody(Standing::Unknown(reading.lacks()));
     };
@@ -322,6 +341,7 @@ fn judged(reading: &Reading, newest: &Superblock) -> Judged {
         standing: standing(superblock, entry, newest),
         by_hand: false,
         log_tag: Some(entry.log_tag),
+        lost_its_marks: false,
     }
 }
 

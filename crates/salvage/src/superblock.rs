@@ -84,6 +84,8 @@ pub struct Entry {
     pub out_incarnations: [Uuid; 2],
     /// Its device's name in the stripe intent log; 0: none.
     pub log_tag: u64,
+    /// Usable size of its device when it became a member.
+    pub member_bytes: u64,
 }
 
 /// A lost member of an array with distributed spares.
@@ -515,6 +517,7 @@ impl Entry {
             serial: text(&bytes[40..80]),
             out_incarnations: [array_at(bytes, 80), array_at(bytes, 96)],
             log_tag: u64_at(bytes, 112),
+            member_bytes: u64_at(bytes, 32),
         })
     }
 }

@@ -138,6 +138,10 @@ pub struct Assemble {
     /// stripes count as written: if they were not, reads return whatever is on the members.
     #[serde(default)]
     pub accept_lost_map: bool,
+    /// If too few members are there that have all writes: take others although they may lack
+    /// writes, the freshest first, as few as possible. Their blocks may be old, flushed ones, too.
+    #[serde(default)]
+    pub accept_older_members: bool,
     /// Accept members whose device has another serial than recorded: an image, or a new enclosure.
     #[serde(default)]
     pub accept_serials: bool,

@@ -83,7 +83,7 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 66] = [
+pub const KINDS: [Kind; 68] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
     kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
@@ -106,6 +106,7 @@ pub const KINDS: [Kind; 66] = [
     kind("control.refused", Severity::Warning, "a caller may not use the control socket"),
     kind("daemon.started", Severity::Info, "the daemon started"),
     kind("daemon.stopped", Severity::Info, "the daemon stops"),
+    kind("device.not_opened", Severity::Warning, "a device of a start could not be opened"),
     kind("drive.failing", Severity::Error, "a drive says that it is failing"),
     kind("drive.hot", Severity::Warning, "a drive is too hot"),
     kind("drive.media_errors", Severity::Warning, "a drive has new media errors"),
@@ -141,6 +142,7 @@ pub const KINDS: [Kind; 66] = [
     kind("member.slow", Severity::Warning, "a member is much slower than its peers"),
     kind("member.slow_no_more", Severity::Notice, "a member is as fast as its peers again"),
     kind("member.superblock_damaged", Severity::Warning, "copies of a superblock were damaged"),
+    kind("member.taken_older", Severity::Critical, "a member was taken that may lack writes"),
     kind("member.whole", Severity::Notice, "a lost member is in service again"),
     kind("notify.failed", Severity::Warning, "a notification cannot be delivered"),
     kind("notify.recovered", Severity::Notice, "notifications are delivered again"),

@@ -64,6 +64,13 @@ pub struct Args {
     #[arg(long)]
     accept_lost_map: bool,
 
+    /// If too few members have all writes, use other members too: members recorded as out, or older
+    /// copies. Ashlar uses as few of them as possible, those with the newest writes first. The
+    /// risk: blocks on these members may be old, even flushed blocks. With --dry-run, the command
+    /// prints which parts of the volume may be old.
+    #[arg(long)]
+    accept_older_members: bool,
+
     /// Accept a device whose serial number is not the recorded number, such as a copy of a drive,
     /// or a drive in another enclosure.
     #[arg(long)]
@@ -97,10 +104,11 @@ pub struct Args {
 }
 
 /// What is said of one array, and not of all that a scan finds.
-const FORCES: [&str; 7] = [
+const FORCES: [&str; 8] = [
     "read_only",
     "accept_dirty_degraded",
     "accept_lost_map",
+    "accept_older_members",
     "accept_serials",
     "accept_signatures",
     "trust",
@@ -127,6 +135,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         devices: devices(&args.devices)?,
         accept_dirty_degraded: args.accept_dirty_degraded,
         accept_lost_map: args.accept_lost_map,
+        accept_older_members: args.accept_older_members,
         accept_serials: args.accept_serials,
         accept_signatures: args.accept_signatures,
         trust: args.trust,

@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_device::{holders, open_to_look};
-use ashlar_ondisk::examine::{Examination, examine_ranges};
+use ashlar_ondisk::examine::{DeviceEnds, Examination};
 use ashlar_ondisk::log::{LogScan, MemberLog};
 use ashlar_units::{Extent, to_usize};
 use serde_json::{Value, json};
@@ -62,11 +62,8 @@ fn examine(path: &Path) -> Result<Found, Fault> {
     let mut file = open_to_look(path).map_err(complain)?;
     // Block devices have no length in their metadata; both kinds can be sought to their end.
     let device_bytes = file.seek(SeekFrom::End(0)).map_err(complain)?;
-    let Some([head, tail]) = examine_ranges(device_bytes) else {
-        return Ok((Examination::new(device_bytes, None, None), None));
-    };
-    let (head, tail) = (read(&file, head), read(&file, tail));
-    let it = Examination::new(device_bytes, head.as_deref(), tail.as_deref());
+    let ends = DeviceEnds::read(device_bytes, |extent| read(&file, extent));
+    let it = Examination::of(device_bytes, &ends);
     let log = it.superblock().and_then(|superblock| {
         let scan = LogScan::of_member(superblock)?;
         Some(read_log(&file, superblock.areas.intent_log.offset, scan))

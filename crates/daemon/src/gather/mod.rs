@@ -33,7 +33,7 @@ use ashlar_api::v1::array::{Appeared, Assemble, Scan};
 use ashlar_api::v1::status::AbsentArray;
 use ashlar_device::exclusion_of;
 use ashlar_engine::ArrayStatus;
-use ashlar_ondisk::assembly::MemberReading;
+use ashlar_ondisk::assembly::{MemberReading, ReadLabel, recorded_sizes};
 use ashlar_units::MemberIdx;
 use found::{FoundArrays, LOOK_AGAIN, NotNow};
 use judge::Step;
@@ -41,7 +41,7 @@ use remembered::{Remembered, RememberedArrays};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -430,22 +430,32 @@ type Found = (MemberReading, Option<String>);
 
 /// What lies on the devices: members, and spares.
 async fn read_all(paths: Vec<String>) -> (Vec<Found>, Vec<String>) {
-    let mut looks = JoinSet::new();
-    for path in paths {
-        looks.spawn(async move {
-            let asked = path.clone();
-            let look = aside(move || (look::found(&asked), look::is_spare(&asked)));
-            let (found, is_spare) = tokio::time::timeout(LOOK_MAX, look).await.unwrap_or_default();
-            (found, is_spare.then_some(path))
-        });
-    }
-    let (mut found, mut spares) = (Vec::new(), Vec::new());
-    for (member, spare) in looks.join_all().await {
-        found.extend(member);
-        spares.extend(spare);
+    let all = look_at_each(paths, Arc::default()).await;
+    let is_spare = |it: &&Found| matches!(it.0.label, ReadLabel::Spare(_));
+    let spares = all.iter().filter(is_spare).map(|it| it.0.path.clone()).collect();
+    let (mut found, silent): (Vec<Found>, Vec<Found>) =
+        all.into_iter().partition(|it| it.0.superblock().is_some());
+    // One that tells nothing may have grown: the others know how large members were.
+    let sizes = recorded_sizes(found.iter().filter_map(|it| it.0.superblock()));
+    if !sizes.is_empty() {
+        let silent = silent.into_iter().map(|it| it.0.path).collect();
+        found.extend(look_at_each(silent, Arc::new(sizes)).await);
     }
     found.sort_by(|one, other| one.0.path.cmp(&other.0.path));
     (found, spares)
+}
+
+/// What each device is. One that does not answer is left out.
+async fn look_at_each(paths: Vec<String>, sizes: Arc<BTreeSet<u64>>) -> Vec<Found> {
+    let mut looks = JoinSet::new();
+    for path in paths {
+        let sizes = Arc::clone(&sizes);
+        looks.spawn(async move {
+            let look = aside(move || look::found(&path, &sizes));
+            tokio::time::timeout(LOOK_MAX, look).await.unwrap_or_default()
+        });
+    }
+    looks.join_all().await.into_iter().flatten().collect()
 }
 
 /// Start an array with the members that were seen. What is said of it.

@@ -7,9 +7,9 @@ use super::{EDGE_BYTES, drive, refused};
 use crate::nested;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Access, FileDevice, open_to_look, signatures};
-use ashlar_ondisk::SuperblockCopies;
 use ashlar_ondisk::assembly::{MemberReading, ReadLabel};
-use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::examine::{DeviceEnds, examine_ranges, split_copies};
+use ashlar_ondisk::{Choice, SuperblockCopies};
 use ashlar_units::{Extent, to_usize};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -60,20 +60,18 @@ fn carries(path: &str) -> Result<Option<String>, ApiError> {
     }
     let mut file = open_to_look(Path::new(path)).map_err(complain)?;
     let bytes = file.seek(SeekFrom::End(0)).map_err(complain)?;
-    let ranges = examine_ranges(bytes);
-    let [head, tail] = ranges.map(|ends| ends.map(|it| read(&file, it))).unwrap_or([None, None]);
-    if is_ours(path, head.as_deref(), tail.as_deref()) {
+    if is_ours(path, DeviceEnds::read(bytes, |extent| read(&file, extent)).choice) {
         return Ok(Some("a member or spare of Ashlar".to_owned()));
     }
-    let lost =
-        ranges.and_then(|[head, _]| read(&file, Extent::new(head.offset + EDGE_BYTES, head.bytes)));
+    let lost = examine_ranges(bytes)
+        .and_then(|[head, _]| read(&file, Extent::new(head.offset + EDGE_BYTES, head.bytes)));
+    let lost = SuperblockCopies::choose(&split_copies(lost.as_deref(), None));
     let what = "a member or spare of Ashlar in a partition whose table is lost";
-    Ok(is_ours(path, lost.as_deref(), None).then(|| what.to_owned()))
+    Ok(is_ours(path, lost).then(|| what.to_owned()))
 }
 
 /// Whether a superblock of ours is there, whole or not.
-fn is_ours(path: &str, head: Option<&[u8]>, tail: Option<&[u8]>) -> bool {
-    let choice = SuperblockCopies::choose(&split_copies(head, tail));
+fn is_ours(path: &str, choice: Choice) -> bool {
     let label = MemberReading::new(path, 0, "", choice).label;
     !matches!(label, ReadLabel::Blank | ReadLabel::Foreign)
 }

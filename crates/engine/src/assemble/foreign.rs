@@ -6,7 +6,7 @@
 //! there before anything else. What lies where data of clients lies says nothing.
 
 use super::plan::Plan;
-use super::{Found, MemberReading};
+use super::{FoundDevice, MemberReading};
 use crate::array::Array;
 use crate::aside;
 use crate::blank::BACK_BYTES;
@@ -39,7 +39,7 @@ const LOOK_TIME: Duration = Duration::from_secs(10);
 pub(super) async fn look(
     worker: &Worker,
     engine_state: &EngineState,
-    found: &[Found],
+    found: &[FoundDevice],
     readings: &mut [MemberReading],
 ) {
     let config = &engine_state.config;
@@ -76,7 +76,7 @@ struct Gaps(Vec<control_io::ControlRead>);
 
 impl Gaps {
     /// Begin to read them, if its ends are ours alone.
-    fn start(worker: &Worker, found: &Found, reading: &MemberReading) -> Option<Gaps> {
+    fn start(worker: &Worker, found: &FoundDevice, reading: &MemberReading) -> Option<Gaps> {
         let own = reading.superblock().filter(|_| found.has_only_ours)?;
         let device = found.opened.attach(&worker.handle);
         let gaps = gaps(device.as_ref(), own, reading.device_bytes)?.into_iter();
@@ -116,7 +116,7 @@ fn first_guarded(reading: &MemberReading, signatures: &[ForeignSignature]) -> Op
 /// The members that carry one and are taken all the same: their devices, and their entries.
 pub(super) fn accepted(
     verdict: &Verdict,
-    found: &[Found],
+    found: &[FoundDevice],
     readings: &[MemberReading],
 ) -> Vec<(Arc<dyn Opened>, MemberEntry)> {
     let holders = verdict.slots.iter().filter_map(|slot| slot.reading.zip(slot.holder));

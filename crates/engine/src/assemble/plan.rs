@@ -6,7 +6,7 @@
 //! checkpoint, or from the beginning if no job names it.
 
 use super::new_members::NewMember;
-use super::{AssembleSpec, Found, Looked, foreign};
+use super::{AssembleSpec, FoundDevice, Looked, foreign};
 use crate::canary::{Canary, sings};
 use crate::coordinator::record;
 use crate::devices::{SlotDevice, Tags};
@@ -20,7 +20,7 @@ use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::assembly::{self, MemberReading, ReadLabel, Start, Verdict};
-use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Superblock};
+use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Role, Superblock};
 use ashlar_units::StripeNo;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -106,9 +106,11 @@ impl Filler {
 ///
 /// # Errors
 /// If there is no array of this geometry.
-pub(super) fn plan(spec: &AssembleSpec, looked: &Looked) -> Result<Plan, Refusal> {
+pub(super) fn plan(spec: &AssembleSpec, looked: &Looked, worker: &Worker) -> Result<Plan, Refusal> {
     let Looked { verdict, found, readings, .. } = looked;
-    let superblock = verdict.newest.clone().expect("an array that may start has a superblock");
+    let mut superblock = verdict.newest.clone().expect("an array that may start has a superblock");
+    name_in_the_log(&mut superblock, worker);
+    let superblock = superblock;
     let geometry = superblock.geometry.to_layout().ok_or_else(|| {
         Refusal::new(
             "array.not_started",
@@ -118,6 +120,7 @@ pub(super) fn plan(spec: &AssembleSpec, looked: &Looked) -> Result<Plan, Refusal
     })?;
     let started = started(superblock.clone(), looked);
     let filler = |reading: Option<usize>, entry: &MemberEntry| {
+        let entry = started.member(entry.uuid)?;
         let opened = Arc::clone(&found[reading?].opened);
         Some(Filler { opened, tags: Tags::of(&started, entry) })
     };
@@ -171,10 +174,19 @@ pub(super) fn plan(spec: &AssembleSpec, looked: &Looked) -> Result<Plan, Refusal
     })
 }
 
-fn mark_in_sync(verdict: &Verdict, found: &[Found]) -> u64 {
+fn mark_in_sync(verdict: &Verdict, found: &[FoundDevice]) -> u64 {
     let current = |slot: &&assembly::SlotVerdict| slot.state == assembly::SlotState::Current;
     let readings = verdict.slots.iter().filter(current).filter_map(|slot| slot.reading);
     readings.map(|reading| found[reading].mark).max().unwrap_or(0)
+}
+
+/// Members that are taken back from another run of the array get a name in its log.
+fn name_in_the_log(superblock: &mut Superblock, worker: &Worker) {
+    let has_log = superblock.policy == ConsistencyPolicy::Log;
+    let is_nameless = |entry: &&mut MemberEntry| entry.role == Role::Active && entry.log_tag == 0;
+    for entry in superblock.members.iter_mut().filter(|_| has_log).filter(is_nameless) {
+        entry.log_tag = worker.draw_log_tag();
+    }
 }
 
 /// The superblock of the start itself, but for its generation and incarnation: members that were
@@ -194,7 +206,7 @@ fn started(mut superblock: Superblock, Looked { verdict, readings, .. }: &Looked
                 .expect("it was on its way");
         }
         if let (true, Some(holder)) = (is_lost, slot.holder)
-            && holder.role == ashlar_ondisk::Role::Active
+            && holder.role == Role::Active
         {
             // The device that was to replace it is to be rebuilt from the others now.
             record::mark_out(&mut superblock, slot.slot);
@@ -222,7 +234,11 @@ fn record_serials(superblock: &mut Superblock, verdict: &Verdict, readings: &[Me
 }
 
 /// Spares among the devices go on waiting in their pools.
-pub(super) fn keep_spares(engine_state: &EngineState, readings: &[MemberReading], found: &[Found]) {
+pub(super) fn keep_spares(
+    engine_state: &EngineState,
+    readings: &[MemberReading],
+    found: &[FoundDevice],
+) {
     for (reading, found) in readings.iter().zip(found) {
         if let (ReadLabel::Spare(record), None) = (&reading.label, &reading.foreign) {
             let opened = Arc::clone(&found.opened);

@@ -20,20 +20,20 @@ use crate::canary::{Canary, sings};
 use crate::config::ForeignSignature;
 use crate::coordinator::messages::everywhere;
 use crate::devices::{SlotDevice, SlotDevices, Tags};
+use crate::ends::ReadEnds;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
 use crate::{background, control_io, map_pages};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
-use ashlar_ondisk::assembly::has_only_missed;
-use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::assembly::{has_only_missed, recorded_sizes};
 use ashlar_ondisk::format::{
     FLUSH_MARKS, MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, TAIL_COPIES_BYTES, member_bytes,
 };
 use ashlar_ondisk::{
     Choice, ConsistencyPolicy, Features, FlushMark, JobKind, JobRecord, MemberEntry, MemberEvent,
-    Role, Superblock, SuperblockCopies, Text,
+    Role, Superblock, Text,
 };
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_u64};
 use std::rc::Rc;
@@ -463,7 +463,7 @@ async fn recognise(
             "let it take the slot as a new device (`ashlar replace`), which rebuilds all of it",
         )
     };
-    let own = choice.as_ref().and_then(Choice::superblock);
+    let own = choice.superblock();
     let own = own.ok_or_else(|| stranger("carries no superblock that can be read"))?;
     let entry = listed
         .member(own.member_uuid)
@@ -488,7 +488,7 @@ async fn recognise(
             "carries {words}, so it was given to somebody else since, who may have written anywhere"
         )));
     }
-    if choice.as_ref().is_some_and(Choice::is_cut_short) {
+    if choice.is_cut_short() {
         return Err(stale("was cut short and made longer again, so data on it is lost"));
     }
     if !has_only_missed(own, &listed, local.coordinator().found_generation) {
@@ -517,17 +517,12 @@ fn why_not(own: &Superblock) -> &'static str {
 async fn read_superblock(
     local: &Rc<LocalArray>,
     device: &dyn Device,
-) -> (Option<Choice>, Option<FlushMark>) {
-    let mut ranges = [None, None];
-    let wanted = examine_ranges(device.facts().size_bytes);
-    for (range, extent) in ranges.iter_mut().zip(wanted.into_iter().flatten()) {
-        // A range that cannot be read counts as lost copies.
-        *range = control_io::read(&local.worker, device, extent).await.ok();
-    }
-    let copies = split_copies(ranges[0].as_deref(), ranges[1].as_deref());
-    let found = SuperblockCopies::choose(&copies);
-    let mark = found
-        .superblock()
-        .and_then(|own| FlushMark::newest_in(ranges[0].as_deref(), own.array_uuid));
-    (Some(found), mark)
+) -> (Choice, Option<FlushMark>) {
+    let mut ends = ReadEnds::read(&local.worker, device).await;
+    let sizes = recorded_sizes(std::iter::once(&local.coordinator().superblock()));
+    ends.look_before(&local.worker, device, &sizes).await;
+    let ReadEnds { head, choice, .. } = ends;
+    let mark =
+        choice.superblock().and_then(|own| FlushMark::newest_in(head.as_deref(), own.array_uuid));
+    (choice, mark)
 }

@@ -11,6 +11,7 @@ mod world;
 
 mod background;
 mod begun;
+mod behind;
 mod bitmap_pages;
 mod corruption;
 mod corruption_pages;

@@ -203,6 +203,43 @@ fn more_older_copies_than_parity_are_refused() {
     }
 }
 
+/// The operator takes what is there: as few copies as it needs, and it is remembered.
+#[test]
+fn a_start_from_the_freshest_members_can_be_forced() {
+    let raid5 = shape(Level::Raid5, 4, None, None);
+    for (seed, end) in (40..).zip(ENDS) {
+        let (mut world, _, _) = with_copies(seed, &raid5, (&[0, 3], end));
+        let opener = world.opener();
+        let run = async move |handle: Handle| {
+            let engine = engine(opener, &handle, 2);
+            let mut spec = assemble_spec(4);
+            let refusal = engine.assemble(spec.clone()).await.expect_err("two older copies");
+            assert!(refusal.what.contains("--accept-older-members"), "{}", refusal.what);
+            spec.request.accept_older_members = true;
+            // Without a log, a kill leaves a degraded array read-only.
+            spec.request.accept_dirty_degraded = true;
+            let would = engine.would_assemble(spec.clone()).await.expect("it would start");
+            assert_eq!(would.may_be_old.len(), 1);
+            assert_eq!(would.may_be_old[0].within, None, "nobody knows what it lacks");
+            engine.assemble(spec).await.expect("forced");
+            let states = engine.array("tank").expect("runs").slot_states();
+            assert_eq!(states.iter().filter(|state| **state == SlotState::InSync).count(), 3);
+            let told = engine.events().since(0);
+            let told = told.iter().filter(|it| it.name == event_names::MEMBER_TAKEN_OLDER).count();
+            assert_eq!(told, 1);
+            let volume = async move |volume: ArrayVolume| {
+                let extent = Extent::new(0, 4096);
+                crate::world::read(&volume, extent).await.expect("readable")
+            };
+            engine.with_volume(0, "tank", volume).await.expect("runs");
+            // It is an array like any other from now on.
+            engine.stop("tank").await.expect("stopped");
+            engine.assemble(assemble_spec(4)).await.expect("without being forced");
+        };
+        world.run(run).done();
+    }
+}
+
 /// No honest member is ever taken for a copy, wherever the program is killed or power is cut.
 #[test]
 fn no_crash_makes_an_honest_member_look_older() {

@@ -7,20 +7,23 @@
 //! 4. No split brain, unless the operator trusts one side.
 //! 5. The newest generation says which member belongs where. A member one generation behind is
 //!    current, because a crash may cut an update off. Further behind it is incoherent and stays
-//!    out. A device that lacks what another member knows to be flushed on it stays out, too
-//!    (`older`).
+//!    out, unless the array cannot do without it and so could not put it out (`behind`). A device
+//!    that lacks what another member knows to be flushed on it stays out, too (`older`).
 //! 6. No stripe may lack more strips than it has parity: at most so many members of a group, or so
 //!    many failure domains with members, are missing. With distributed spares, members of the spare
 //!    table may be on spares: whoever reads the states of their cells decides.
 //! 7. Degraded, and unclean under the `bitmap` policy or with regions in doubt besides the log:
 //!    read-only.
 
+use std::ops::Range;
+
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
 
-use super::older::{self, Older};
+use super::behind;
+use super::older;
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
-use super::refusal::{self, LeftOut, Unfit};
+use super::refusal::{self, LeftOut};
 use super::split_brain::{Candidate, candidates, lived_on, newest, speaker};
 use super::verdict::{
     Extra, ExtraReason, JoiningDevice, ReadOnlyReason, Refusal, SlotState, SlotVerdict, Start,
@@ -30,7 +33,7 @@ use crate::check::GENERATION_START_END;
 use crate::features::{Access, Features};
 use crate::format::member_bytes;
 use crate::member::{MemberEntry, Role};
-use crate::policy::{ConsistencyPolicy, ForcedActions};
+use crate::policy::ForcedActions;
 use crate::superblock::Superblock;
 
 /// The arrays among the readings, in the order of their first reading.
@@ -60,6 +63,7 @@ pub fn assemble(readings: &[MemberReading], request: &AssemblyRequest) -> Verdic
             newest_mark: 0,
             start: Start::Refused(refusal),
             forced: 0,
+            may_be_older: Vec::new(),
         },
     }
 }
@@ -155,7 +159,7 @@ fn same_member_twice(candidates: &[Candidate<'_>]) -> Option<(usize, usize)> {
 
 /// Rules 5 to 7.
 fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<'_>) -> Verdict {
-    let best = chosen.newest;
+    let mut best = chosen.newest.clone();
     let mut extras = strangers(readings, Some(best.array_uuid));
     let mut attached: Vec<(usize, MemberEntry)> = Vec::new();
     let mut forced = 0;
@@ -177,24 +181,34 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
         }
     }
     extras.extend(unknown_new_members(readings, chosen));
-    let flushed = older::known_flushed(best, &attached, readings);
-    let copies = older::set_apart(&mut attached, readings, flushed);
-    extras.extend(&copies);
+    behind::attach_needed(&best, (&mut attached, &mut extras), readings, request);
+    let flushed = older::known_flushed(&best, &attached, readings);
+    extras.extend(older::set_apart(&mut attached, readings, flushed));
+    behind::take_back_needed(&mut best, &mut attached, readings, flushed);
+    let lacks = |best: &Superblock, attached: &[(usize, MemberEntry)]| {
+        set_that_lacks(best, &slot_verdicts(best, attached)).is_some()
+    };
+    let may_be_older = match request.accept_older_members && lacks(&best, &attached) {
+        true => behind::take_freshest(&mut best, (&mut attached, &mut extras), readings, request),
+        false => Vec::new(),
+    };
+    let flushed = if may_be_older.is_empty() { flushed } else { 0 };
+    if !may_be_older.is_empty() {
+        forced |= ForcedActions::OLDER_MEMBERS;
+    }
+    // All that changed is one update.
+    best.generation = best.generation.min(chosen.newest.generation + 1);
     extras.sort_by_key(|extra| extra.reading);
-    let slots: Vec<SlotVerdict> = (0..best.geometry.slots())
-        .map(|slot| slot_verdict(best, MemberIdx(slot), &attached))
-        .collect();
+    let slots = slot_verdicts(&best, &attached);
     if !chosen.lived_on.is_empty() {
         forced |= ForcedActions::CHOSE_SIDE;
     }
-    let older: Vec<Older<'_>> =
-        copies.iter().map(|copy| Older::new(&readings[copy.reading])).collect();
-    let unfit: Vec<Unfit<'_>> =
-        extras.iter().filter_map(|extra| Unfit::new(extra, readings, best)).collect();
-    let left_out = LeftOut { older: &older, unfit: &unfit };
-    let start = judge_start(best, (&slots, &left_out), request, &mut forced);
+    let left_out: Vec<LeftOut<'_>> =
+        extras.iter().filter_map(|extra| LeftOut::of(extra, readings, &best)).collect();
+    let start = judge_start(&best, (&slots, &left_out), request, &mut forced);
     let newest_mark = older::newest_mark(&chosen.candidates, readings);
-    Verdict { newest: Some(best.clone()), slots, extras, flushed, newest_mark, start, forced }
+    let newest = Some(best);
+    Verdict { newest, slots, extras, flushed, newest_mark, start, forced, may_be_older }
 }
 
 /// Devices that a growth would have added which never began.
@@ -261,21 +275,28 @@ impl Doubts {
     }
 }
 
+fn slot_verdicts(best: &Superblock, attached: &[(usize, MemberEntry)]) -> Vec<SlotVerdict> {
+    let slots = (0..best.geometry.slots()).map(MemberIdx);
+    slots.map(|slot| slot_verdict(best, slot, attached)).collect()
+}
+
 fn slot_verdict(
     best: &Superblock,
     slot: MemberIdx,
     attached: &[(usize, MemberEntry)],
 ) -> SlotVerdict {
-    let reading_of = |uuid: Uuid| {
-        attached.iter().find(|(_, entry)| entry.uuid == uuid).map(|(reading, _)| *reading)
+    let found = |uuid: Uuid| {
+        attached.iter().find(|(_, entry)| entry.uuid == uuid).map(|(at, it)| (*at, it))
     };
+    let reading_of = |uuid: Uuid| found(uuid).map(|(reading, _)| reading);
     let holder = best.holder(slot).copied();
-    let reading = holder.and_then(|entry| reading_of(entry.uuid));
-    let state = match (holder, reading) {
-        (Some(entry), Some(_)) if entry.role == Role::Active => SlotState::Current,
-        (Some(entry), Some(_)) => SlotState::Stale { out_since: entry.out_since },
-        _ => SlotState::Missing,
+    let state = match holder.and_then(|entry| found(entry.uuid)) {
+        // Perhaps listed as out, and taken back.
+        Some((_, entry)) if entry.role == Role::Active => SlotState::Current,
+        Some((_, entry)) => SlotState::Stale { out_since: entry.out_since },
+        None => SlotState::Missing,
     };
+    let reading = holder.and_then(|entry| reading_of(entry.uuid));
     let joining_device = best
         .joining_device(slot)
         .map(|entry| JoiningDevice { entry: *entry, reading: reading_of(entry.uuid) });
@@ -284,18 +305,12 @@ fn slot_verdict(
 
 fn judge_start(
     best: &Superblock,
-    (slots, left_out): (&[SlotVerdict], &LeftOut<'_>),
+    (slots, left_out): (&[SlotVerdict], &[LeftOut<'_>]),
     request: &AssemblyRequest,
     forced: &mut u64,
 ) -> Start {
-    let parity = usize::from(best.geometry.parity_strips);
-    for (group, set) in best.geometry.failure_sets().into_iter().enumerate() {
-        let members = &slots[set.clone()];
-        let is_missing = |slot: usize| slots[slot].state != SlotState::Current;
-        let missing = best.geometry.losses_in(set, is_missing);
-        if missing > parity && !may_be_on_spares(best, slots) {
-            return Start::Refused(refusal::too_many_missing(best, group, members, left_out));
-        }
+    if let Some((group, set)) = set_that_lacks(best, slots) {
+        return Start::Refused(refusal::too_many_missing(best, group, &slots[set], left_out));
     }
     match best.access(Features::SUPPORTED) {
         Access::Full => {}
@@ -307,11 +322,7 @@ fn judge_start(
         return Start::Whole;
     }
     // The log repairs what was under way at the crash, but not what the flag tells of.
-    let is_in_doubt =
-        best.resync_dirty_regions || best.unclean && best.policy != ConsistencyPolicy::Log;
-    // Copies of a mirror need no parity to be right: any current one answers.
-    let parity_may_lie = is_in_doubt && best.geometry.data_strips > 1;
-    if !parity_may_lie {
+    if !behind::parity_may_lie(best) {
         return Start::Degraded;
     }
     if !request.accept_dirty_degraded {
@@ -319,6 +330,15 @@ fn judge_start(
     }
     *forced |= ForcedActions::DIRTY_DEGRADED;
     Start::Degraded
+}
+
+/// The first failure set that has too few members, and its number.
+fn set_that_lacks(best: &Superblock, slots: &[SlotVerdict]) -> Option<(usize, Range<usize>)> {
+    let parity = usize::from(best.geometry.parity_strips);
+    let is_missing = |slot: usize| slots[slot].state != SlotState::Current;
+    let mut sets = best.geometry.failure_sets().into_iter().enumerate();
+    sets.find(|(_, set)| best.geometry.losses_in(set.clone(), is_missing) > parity)
+        .filter(|_| !may_be_on_spares(best, slots))
 }
 
 /// Whether so many members are missing, but those that are not lost only now may be on distributed

@@ -8,10 +8,12 @@
 //! - `reading`: what was read from each device, and what the operator asks for
 //! - `verdict`: the answer
 //! - `judge`: the rules, in order
-//! - `halves`: finding members that lived on separately
+//! - `split_brain`: finding members that lived on separately
+//! - `behind`: members that lack the last updates and no data
 //! - `older`: finding devices that are older copies of members
 //! - `refusal`: the lines for people
 
+mod behind;
 mod judge;
 mod older;
 mod reading;
@@ -20,9 +22,11 @@ mod split_brain;
 mod verdict;
 
 pub use judge::{arrays, assemble};
-pub use reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
+pub use reading::{
+    ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel, recorded_sizes,
+};
 pub use split_brain::has_only_missed;
 pub use verdict::{
     Extra, ExtraReason, JoiningDevice, ReadOnlyReason, Refusal, RefusalKind, SlotState,
-    SlotVerdict, Start, Verdict,
+    SlotVerdict, Start, Taken, Verdict,
 };

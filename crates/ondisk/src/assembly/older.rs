@@ -12,21 +12,6 @@ use super::verdict::{Extra, ExtraReason};
 use crate::flush_mark::FlushMark;
 use crate::member::{MemberEntry, Role};
 use crate::superblock::Superblock;
-use ashlar_units::MemberIdx;
-
-/// A device that is an older copy of a member.
-pub(super) struct Older<'r> {
-    pub(super) path: &'r str,
-    /// The slot of that member.
-    pub(super) slot: Option<MemberIdx>,
-}
-
-impl<'r> Older<'r> {
-    pub(super) fn new(reading: &'r MemberReading) -> Self {
-        let slot = reading.superblock().map(|superblock| superblock.slot);
-        Older { path: &reading.path, slot }
-    }
-}
 
 /// The mark that the members in sync know to be durable on each of them.
 pub(super) fn known_flushed(

@@ -1,5 +1,7 @@
 //! The input of the judgement: what was read from each device, and what the operator asks for.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use crate::copies::CopyState;
@@ -131,6 +133,12 @@ fn label_of(choice: Choice) -> ReadLabel {
     }
 }
 
+/// The sizes that these superblocks record of members: where the end of one may have been that grew
+/// and whose own head tells nothing.
+pub fn recorded_sizes<'a>(superblocks: impl Iterator<Item = &'a Superblock>) -> BTreeSet<u64> {
+    superblocks.flat_map(|it| &it.members).map(|entry| entry.bytes).collect()
+}
+
 /// Which array is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ArrayChoice {
@@ -156,6 +164,8 @@ pub struct AssemblyRequest {
     pub accept_signatures: bool,
     /// Start read-write although unclean and degraded.
     pub accept_dirty_degraded: bool,
+    /// If too few members are there: take others although they may lack writes, the freshest first.
+    pub accept_older_members: bool,
     /// Start although pages of the written map are lost: their stripes count as written.
     pub accept_lost_map: bool,
 }

@@ -3,52 +3,70 @@
 //! What must stay true: one line each, without line breaks; names and paths are quoted as they
 //! came.
 
+use ashlar_units::MemberIdx;
 use uuid::Uuid;
 
-use super::older::Older;
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 use super::split_brain::Candidate;
 use super::verdict::{Extra, ExtraReason, Refusal, RefusalKind, SlotState, SlotVerdict};
 use crate::fault::SuperblockFault;
 use crate::superblock::Superblock;
-use ashlar_units::MemberIdx;
 
-/// Devices of an array that are not taken, and that the operator must know of.
+/// A device of the array that is not attached, and why.
 pub(super) struct LeftOut<'r> {
-    pub(super) older: &'r [Older<'r>],
-    pub(super) unfit: &'r [Unfit<'r>],
-}
-
-/// A device that is taken only if the operator accepts what it is.
-pub(super) struct Unfit<'r> {
     reading: &'r MemberReading,
+    /// The slot that it holds, or would take.
     slot: MemberIdx,
-    is_reused: bool,
+    reason: ExtraReason,
 }
 
-impl<'r> Unfit<'r> {
-    pub(super) fn new(
+impl<'r> LeftOut<'r> {
+    /// `None` if it is of no slot.
+    pub(super) fn of(
         extra: &Extra,
         readings: &'r [MemberReading],
         best: &Superblock,
     ) -> Option<Self> {
-        let is_reused = match extra.reason {
-            ExtraReason::Reused => true,
-            ExtraReason::SerialDiffers => false,
-            _ => return None,
-        };
+        let is_of_a_slot = matches!(
+            extra.reason,
+            ExtraReason::Older { .. }
+                | ExtraReason::Incoherent { .. }
+                | ExtraReason::TooSmall { .. }
+                | ExtraReason::CutShort
+                | ExtraReason::Reused
+                | ExtraReason::SerialDiffers
+        );
         let reading = &readings[extra.reading];
-        let slot = best.member(reading.superblock()?.member_uuid)?.slot;
-        Some(Unfit { reading, slot, is_reused })
+        let own = reading.superblock().filter(|_| is_of_a_slot)?;
+        let slot = best.member(own.member_uuid)?.slot;
+        Some(LeftOut { reading, slot, reason: extra.reason })
     }
 
-    fn why(&self) -> String {
+    fn may_lack_writes(&self) -> bool {
+        matches!(self.reason, ExtraReason::Older { .. } | ExtraReason::Incoherent { .. })
+    }
+
+    fn words(&self) -> String {
         let path = &self.reading.path;
-        match (&self.reading.foreign, self.is_reused) {
-            (Some(signature), true) => {
+        match (self.reason, &self.reading.foreign) {
+            (ExtraReason::Older { has: 0, .. }, _) => format!(
+                "{path} is an older copy of it, or was overwritten at its beginning: it lost its \
+                 flush marks"
+            ),
+            (ExtraReason::Older { .. }, _) => format!(
+                "{path} is an older copy of it: it lacks writes that the others know to be flushed"
+            ),
+            (ExtraReason::Incoherent { .. }, _) => {
+                format!("{path} lacks updates of the array, and nothing tells why")
+            }
+            (ExtraReason::CutShort, _) => format!("{path} was cut short and made longer again"),
+            (ExtraReason::Reused, Some(signature)) => {
                 format!("{path} carries {signature}, so it was given to somebody else since")
             }
-            _ => format!("{path} shows serial {}", self.reading.serial),
+            (ExtraReason::SerialDiffers, _) => {
+                format!("{path} shows serial {}", self.reading.serial)
+            }
+            _ => format!("{path} is smaller than it was"),
         }
     }
 }
@@ -215,14 +233,12 @@ pub(super) fn too_many_missing(
     best: &Superblock,
     group: usize,
     members: &[SlotVerdict],
-    left_out: &LeftOut<'_>,
+    left_out: &[LeftOut<'_>],
 ) -> Refusal {
-    let missing: Vec<String> = members
-        .iter()
-        .filter(|slot| slot.state != SlotState::Current)
-        .map(|slot| describe_missing(slot, left_out))
-        .collect();
-    let next = next_without(left_out);
+    let is_missing = |slot: &&SlotVerdict| slot.state != SlotState::Current;
+    let missing: Vec<String> =
+        members.iter().filter(is_missing).map(|slot| describe_missing(slot, left_out)).collect();
+    let next = next_without(best, members, left_out);
     let domains =
         best.geometry.losses_in(0..members.len(), |slot| members[slot].state != SlotState::Current);
     let (of_domains, unit) = match best.enclosures {
@@ -245,47 +261,63 @@ pub(super) fn too_many_missing(
     )
 }
 
-/// What to do about the devices that are missing, or are older copies.
-fn next_without(LeftOut { older, unfit }: &LeftOut<'_>) -> String {
-    let has_other_serial = unfit.iter().any(|device| !device.is_reused);
-    if unfit.iter().any(|device| device.is_reused) {
+/// What to do about the devices that are missing, or may lack writes.
+fn next_without(best: &Superblock, members: &[SlotVerdict], left_out: &[LeftOut<'_>]) -> String {
+    let of = |slot: &SlotVerdict| left_out.iter().find(|it| it.slot == slot.slot);
+    let is_there = |reason| left_out.iter().any(|it| it.reason == reason);
+    if is_there(ExtraReason::Reused) {
+        let has_other_serial = is_there(ExtraReason::SerialDiffers);
         let serials = if has_other_serial { "--accept-serials " } else { "" };
         return format!(
             "if what these devices carry may be lost, and the array is wanted without what was \
              overwritten on them: ashlar assemble {serials}--accept-signatures DEVICE..."
         );
     }
-    if has_other_serial {
+    if is_there(ExtraReason::SerialDiffers) {
         return "if these are the drives themselves behind another adapter, or copies that take \
                 their place: ashlar assemble --accept-serials DEVICE..."
             .to_owned();
     }
-    if older.is_empty() {
-        return "attach the missing devices and assemble again".to_owned();
-    }
-    let by_hand = |copy: &Older<'_>| {
-        copy.slot.map_or_else(String::new, |slot| format!(" --slot {slot}={}", copy.path))
+    // Nothing on a device that is being filled counts in its stead.
+    let could_be_taken = |slot: &SlotVerdict| {
+        let is_stale = matches!(slot.state, SlotState::Stale { .. });
+        slot.joining_device.is_none()
+            && (is_stale || of(slot).is_some_and(LeftOut::may_lack_writes))
     };
-    let by_hand: String = older.iter().map(by_hand).collect();
-    format!(
-        "put back the devices that the copies were made of and assemble again; what is there can \
-         be copied out, with wrong blocks: `ashlar salvage MEMBER... --to FILE{by_hand}`"
-    )
+    let is_lost =
+        |at: usize| members[at].state != SlotState::Current && !could_be_taken(&members[at]);
+    let losses = best.geometry.losses_in(0..members.len(), is_lost);
+    let missing = members.iter().filter(|slot| slot.state != SlotState::Current);
+    let is_enough = losses <= usize::from(best.geometry.parity_strips);
+    let by_hand: String = missing
+        .filter_map(of)
+        .filter(|it| it.may_lack_writes())
+        .map(|it| format!(" --slot {}={}", it.slot, it.reading.path))
+        .collect();
+    let mut next = "attach the missing devices and assemble again".to_owned();
+    if is_enough {
+        next.push_str(
+            "; without them, `--accept-older-members` starts it with blocks that may be old \
+             (`--dry-run --accept-older-members` says which)",
+        );
+    }
+    if !by_hand.is_empty() {
+        next.push_str(&format!(
+            "; what is there can be copied out, with wrong blocks: \
+             `ashlar salvage MEMBER... --to FILE{by_hand}`"
+        ));
+    }
+    next
 }
 
-fn describe_missing(slot: &SlotVerdict, LeftOut { older, unfit }: &LeftOut<'_>) -> String {
+fn describe_missing(slot: &SlotVerdict, left_out: &[LeftOut<'_>]) -> String {
     let serial = slot
         .holder
         .filter(|holder| !holder.serial.is_empty())
         .map_or_else(String::new, |holder| format!(" serial {}", holder.serial));
-    let copy = older.iter().find(|copy| copy.slot == Some(slot.slot));
-    let unfit = unfit.iter().find(|device| device.slot == slot.slot);
+    let own = left_out.iter().find(|it| it.slot == slot.slot);
     let state = match slot.state {
-        _ if let Some(device) = unfit => device.why(),
-        _ if let Some(copy) = copy => format!(
-            "{} is an older copy of it: it lacks writes that the others know to be flushed",
-            copy.path
-        ),
+        _ if let Some(own) = own => own.words(),
         SlotState::Stale { out_since } => format!("out since generation {out_since}"),
         _ if slot.joining_device.is_some_and(|new| new.reading.is_some()) => {
             "still being rebuilt".to_owned()

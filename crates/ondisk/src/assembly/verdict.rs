@@ -168,10 +168,20 @@ pub enum Start {
     Refused(Refusal),
 }
 
+/// A member that is taken although it may lack writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// Index of the reading.
+    pub reading: usize,
+    /// It is listed as out, so the write-intent bitmap tells where it may lack something.
+    pub was_out: bool,
+}
+
 /// What a set of devices adds up to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// The newest superblock of the array.
+    /// The newest superblock of the array. If members are taken back that it lists as out, this is
+    /// the update that says so: no member has it yet.
     pub newest: Option<Superblock>,
     /// Every slot, in order; empty if no array could be chosen.
     pub slots: Vec<SlotVerdict>,
@@ -186,6 +196,8 @@ pub struct Verdict {
     /// Which forced actions starting this way means, as flags of
     /// [`ForcedActions`](crate::ForcedActions), to be recorded by the start's own update.
     pub forced: u64,
+    /// Members that are taken although they may lack writes.
+    pub may_be_older: Vec<Taken>,
 }
 
 impl Verdict {

@@ -1,6 +1,6 @@
 //! Examining devices, healthy and damaged, from the bytes of their two ends.
 
-use ashlar_ondisk::examine::{Examination, examine_ranges, has_only_ours};
+use ashlar_ondisk::examine::{DeviceEnds, Examination, examine_ranges, has_only_ours};
 use ashlar_ondisk::format::heartbeat_slots;
 use ashlar_ondisk::{CopyState, Heartbeat, Text};
 use ashlar_units::{Extent, to_usize};
@@ -144,12 +144,40 @@ fn spares_strangers_and_midgets_are_told_apart() {
 }
 
 #[test]
-fn a_device_that_changed_its_size_is_told() {
+fn a_device_that_grew_has_its_copies_where_it_ended_before() {
+    let (head, tail) = ends(&raid6().encode().expect("valid"));
+    let [_, end] = examine_ranges(DEVICE_BYTES).expect("large enough");
+    let grown = DEVICE_BYTES * 2;
+    let of = |at_the_end: Option<Vec<u8>>, before: Option<Vec<u8>>| {
+        let read = |extent: Extent| match extent.offset {
+            0 => Some(head.clone()),
+            offset if offset == end.offset => before.clone(),
+            _ => at_the_end.clone(),
+        };
+        DeviceEnds::read(grown, read)
+    };
+    let found = of(Some(vec![0; tail.len()]), Some(tail.clone()));
+    assert!(found.choice.is_whole() && !found.choice.is_cut_short());
+    let examination = Examination::of(grown, &found);
+    assert_eq!(examination.recorded_bytes, Some(DEVICE_BYTES));
+    assert_eq!(examination.copies[3].offset, end.offset + (64 << 10));
+    assert!(examination.is_healthy(), "{examination}");
+    assert!(examination.to_string().contains("the device grew"));
+    // Whatever lies in the new space counts for nothing: copies of a member that ended there, too.
+    let (_, other) = ends(&lost(&raid6(), &[4]).encode().expect("valid"));
+    assert!(of(Some(other), Some(tail.clone())).choice.is_whole());
+    // It was cut short before it grew.
+    assert!(of(Some(tail.clone()), Some(vec![0; tail.len()])).choice.is_cut_short());
+    assert!(!of(None, None).choice.is_cut_short());
+}
+
+#[test]
+fn a_device_that_is_too_small_is_told() {
     let (head, _) = ends(&raid6().encode().expect("valid"));
-    let grown = Examination::new(DEVICE_BYTES * 2, Some(&head), Some(&[0; 131_072]));
-    assert_eq!(grown.recorded_bytes, Some(DEVICE_BYTES));
-    assert!(!grown.is_healthy());
-    assert!(grown.to_string().contains("size differs"));
+    let shrunk = Examination::new(DEVICE_BYTES / 2, Some(&head), None);
+    assert_eq!(shrunk.recorded_bytes, Some(DEVICE_BYTES));
+    assert!(!shrunk.is_healthy());
+    assert!(shrunk.to_string().contains("size differs"));
 }
 
 proptest! {

@@ -26,15 +26,17 @@ fn no_life_takes_back_what_was_served() {
     let lives =
         std::env::var("ASHLAR_LINEAGES").map_or(2000, |text| text.parse().expect("a number"));
     for shape in SHAPES {
-        let (mut starts, mut halves, mut needless) = (0, 0, 0);
+        let (mut starts, mut halves, mut needless, mut stuck) = (0, 0, 0, 0);
         for seed in 0..lives {
             let mut world = World::new(shape, seed << 8);
             world.live(STEPS);
             starts += world.counts.starts;
             halves += world.counts.halves;
             needless += world.counts.needless;
+            stuck += world.counts.stuck;
         }
         println!("{shape:?}: {starts} starts, {halves} refused as halves, {needless} needlessly");
+        println!("{stuck} refused with all members that the newest counts on");
         let is_tame = shape.1 >= shape.0 && halves < starts / 100;
         assert!(!is_tame, "{shape:?}: {halves} of {starts} refused as halves");
         assert!(needless * 25 < starts, "{shape:?}: {needless} of {starts} needlessly refused");

@@ -30,3 +30,4 @@ mod samples;
 mod spare_table;
 mod split_brain;
 mod superblock;
+mod together;

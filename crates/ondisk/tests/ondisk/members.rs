@@ -35,7 +35,7 @@ pub fn role_table() -> String {
     for event in MemberEvent::ALL {
         write!(table, " {event:?} |").expect("a string");
     }
-    table.push_str("\n|---|---|---|---|---|---|\n");
+    table.push_str("\n|---|---|---|---|---|---|---|\n");
     let update = Update { generation: 9, incarnations: [incarnation(2), incarnation(1)] };
     for (name, role, missed) in STATES {
         write!(table, "| {name} |").expect("a string");

@@ -6,7 +6,7 @@
 use crate::fault::Fault;
 use ashlar_device::{open_to_look, overlap};
 use ashlar_ondisk::assembly::{MemberReading, ReadLabel};
-use ashlar_ondisk::examine::{Ends, examine_ranges, split_copies};
+use ashlar_ondisk::examine::{DeviceEnds, examine_ranges, split_copies};
 use ashlar_ondisk::{Choice, Label, SuperblockCopies};
 use ashlar_salvage::FileImage;
 use ashlar_units::{Extent, to_usize};
@@ -36,7 +36,7 @@ pub fn check(path: &Path, images: &[FileImage], members: &[PathBuf]) -> Result<(
     // What is not there yet holds nothing, and what cannot be looked at is not written either.
     let Ok(mut file) = open_to_look(path) else { return Ok(()) };
     let Ok(bytes) = file.seek(SeekFrom::End(0)) else { return Ok(()) };
-    let own = Ends::read(bytes, |extent| read(&file, extent)).choice;
+    let own = DeviceEnds::read(bytes, |extent| read(&file, extent)).choice;
     match owner(own).or_else(|| owner(in_a_partition(&file, bytes))) {
         None => Ok(()),
         Some(owner) => {

@@ -100,7 +100,7 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
         by_hand: args.slots.iter().map(|(slot, path)| (place(path), *slot)).collect(),
     };
     // What an operator may have to choose from.
-    let sides = sides(&images.iter().map(Reading::of).collect::<Vec<_>>());
+    let sides = sides(&Reading::of_all(&images));
     let salvage = Salvage::open(images, &choices);
     let salvage = salvage.map_err(|refused| explained(&refused, &paths, &sides))?;
     let mut target = target(args, &salvage, &paths)?;

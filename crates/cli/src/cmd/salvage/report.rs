@@ -251,6 +251,9 @@ impl Member {
             Standing::OtherSide => "of the other half".to_owned(),
             Standing::Unknown(why) => format!("unknown: {why}"),
         };
+        if self.judged.lost_its_marks {
+            words.push_str("; its beginning was overwritten, and nothing tells what it lacks");
+        }
         if self.judged.by_hand {
             words.push_str("; taken for this slot by hand");
         }

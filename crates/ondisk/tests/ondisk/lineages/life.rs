@@ -25,6 +25,8 @@ pub struct Counts {
     pub halves: u64,
     /// Of these, though one device has all that was served.
     pub needless: u64,
+    /// Refused for want of members, though all are there that the newest superblock counts on.
+    pub stuck: u64,
 }
 
 pub struct World {
@@ -119,6 +121,9 @@ impl World {
 
     fn refused(&mut self, kind: RefusalKind, here: &[usize]) {
         self.tell(format!("start of {here:?}: {kind:?}"));
+        if kind == RefusalKind::TooManyMissing {
+            self.counts.stuck += u64::from(self.has_all_in_service(here));
+        }
         if kind == RefusalKind::SplitBrain {
             let nodes: Vec<Node> = here.iter().map(|at| self.disks[*at].node).collect();
             let has_all =
@@ -126,6 +131,16 @@ impl World {
             self.counts.needless += u64::from(nodes.iter().any(has_all));
             self.counts.halves += 1;
         }
+    }
+
+    /// Whether the device of each member is there that the newest superblock lists as in sync.
+    fn has_all_in_service(&self, here: &[usize]) -> bool {
+        let own = |at: &usize| self.disks[*at].superblock.as_ref();
+        let newest = here.iter().filter_map(own).max_by_key(|own| own.generation);
+        let is_here =
+            |member: Uuid| here.iter().filter_map(own).any(|own| own.member_uuid == member);
+        let mut active = newest.into_iter().flat_map(|newest| &newest.members);
+        active.all(|entry| entry.role != Role::Active || is_here(entry.uuid))
     }
 
     /// All know what the newest knows; then the update of the start, without those that are not
@@ -191,12 +206,14 @@ impl World {
         mut running: Running,
         mut next: Superblock,
     ) -> Option<(Superblock, Attached, bool)> {
+        let mut again: Vec<Uuid> = Vec::new();
         loop {
             let is_cut = self.percent(12);
             let fails = self.percent(8);
             let mut failed = Vec::new();
             for (member, at) in &running.attached {
-                let is_missed = (is_cut || fails) && self.percent(50);
+                let still_fails = again.contains(member) && self.percent(60);
+                let is_missed = still_fails || (is_cut || fails) && self.percent(50);
                 match next.for_member(*member) {
                     Some(own) if !is_missed => self.disks[*at].superblock = Some(own),
                     _ => failed.push(*member),
@@ -213,14 +230,21 @@ impl World {
                 return None;
             }
             next.generation += 1;
+            let mut needed = 0;
             for member in &failed {
-                lose(&mut next, *member);
+                let stays = running.is_needed(&next, *member);
+                needed += usize::from(stays);
+                if !stays {
+                    lose(&mut next, *member);
+                    running.attached.retain(|(other, _)| other != member);
+                }
             }
-            running.attached.retain(|(member, _)| !failed.contains(member));
-            self.tell(format!("{lack} members fail, update {}", next.generation));
-            if !running.is_enough(&next) {
+            self.tell(format!("{lack} fail, {needed} are needed, update {}", next.generation));
+            // Perhaps they answer the next time.
+            if needed > 0 && self.percent(30) {
                 return None;
             }
+            again = if needed > 0 { failed } else { Vec::new() };
         }
     }
 

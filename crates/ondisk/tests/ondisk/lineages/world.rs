@@ -56,6 +56,13 @@ impl Running {
         in_sync.count() >= usize::from(superblock.geometry.data_strips)
     }
 
+    /// Whether too few would be in sync without `member`.
+    pub fn is_needed(&self, superblock: &Superblock, member: Uuid) -> bool {
+        let others = self.attached.iter().filter(|(other, _)| *other != member);
+        let in_sync = others.filter(|(other, _)| is_active(superblock, *other)).count();
+        is_active(superblock, member) && in_sync < usize::from(superblock.geometry.data_strips)
+    }
+
     /// The device of `member`, if it is in service.
     pub fn device_of(&self, member: Uuid) -> Option<usize> {
         self.attached.iter().find(|(other, _)| *other == member).map(|(_, at)| *at)
