@@ -127,7 +127,9 @@ fn members_of_an_older_generation_or_of_another_array_or_twice_are_not_used() {
             &["m0", "m1", "m2"] as &[&str],
             "ashlar: array tank0: lacks 3 of 4 members and can do without 2: \
              slot 0 (out since generation 3), slot 1 (out since generation 4), slot 3 (not usable \
-             or not found); nothing was written; attach the missing devices and assemble again",
+             or not found); nothing was written; attach the missing devices and assemble again; \
+             without them, `--accept-older-members` starts it with blocks that may be old \
+             (`--dry-run --accept-older-members` says which)",
         ),
         (
             &["m2", "m3", "m3.copy"],
