@@ -8,7 +8,7 @@ use crate::seats::Taken;
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{
     self, ArrayCounters, ArrayState, ArrayStatus, CriticalStripes, Exposure, LostMember, Pause,
-    Replayed, ScrubResult, Share, StageLatency,
+    Replayed, ScrubResult, Share, StageLatency, WhyReadOnly,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobEnd, JobKind, JobStatus};
@@ -120,6 +120,9 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             ashlar_engine::ArrayState::ReadOnly => ArrayState::ReadOnly,
             ashlar_engine::ArrayState::Failed => ArrayState::Failed,
         },
+        read_only: array
+            .read_only
+            .map(|why| WhyReadOnly { because: why.because(), next: why.way_out(&array.name) }),
         taken_over_by: array.taken_over_by,
         pause: array.pause.as_ref().map(pause),
         tolerates: small(array.tolerates),

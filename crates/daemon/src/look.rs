@@ -25,9 +25,14 @@ use std::time::Duration;
 pub fn told(would: &WouldStart) -> String {
     let WouldStart { verdict, readings, problems, .. } = would;
     let start = match &verdict.start {
-        Start::ReadOnly(reason) => format!("read-only, {}", why_read_only(*reason)),
+        Start::ReadOnly(reason) if would.is_read_only => {
+            format!("read-only, {}", why_read_only(*reason))
+        }
         _ if would.is_read_only => "read-only, as asked".to_owned(),
-        Start::Degraded => format!("degraded, without {}", missing(verdict)),
+        // What a crash left is settled by a resync: no data of missing members is in doubt.
+        Start::Degraded | Start::ReadOnly(_) => {
+            format!("degraded, without {}", missing(verdict))
+        }
         _ => "with all its members".to_owned(),
     };
     let name = verdict.newest.as_ref().map_or(String::new(), |it| it.array_name.to_string());

@@ -21,6 +21,7 @@ use crate::member::{SlotEvent, SlotState};
 use crate::metrics::{
     ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounts, MemberTally, StageLatencies,
 };
+use crate::read_only::ReadOnly;
 use crate::room::Room;
 use crate::slot::{DeviceEpoch, Slot, SlotCounts};
 use crate::spare::SparePools;
@@ -93,7 +94,8 @@ pub struct Array {
     pub(crate) counters: Box<[Arc<LocalCounters>]>,
     pub(crate) coordinator: usize,
     slot_counts: SlotCounts,
-    is_read_only: AtomicBool,
+    /// Why it takes no changes, if it takes none.
+    pub(crate) read_only: ReadOnly,
     is_stopping: AtomicBool,
     /// Another process goes on with it: what this one has not done it does not answer.
     is_handed_over: AtomicBool,
@@ -198,7 +200,7 @@ impl Array {
             jobs: crate::background::board::JobBoard::default(),
             coordinator,
             slot_counts: SlotCounts::default(),
-            is_read_only: AtomicBool::new(false),
+            read_only: ReadOnly::default(),
             is_stopping: AtomicBool::new(false),
             is_handed_over: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
@@ -531,7 +533,7 @@ impl Array {
 
     /// What may be done with each strip of `stripe` right now.
     pub(crate) fn view(&self, stripe: Stripe) -> StripeView {
-        let is_parity_valid = !self.intent.is_unsynced(self.intent.region_of(stripe))
+        let is_parity_valid = !self.intent.is_in_doubt(self.intent.region_of(stripe))
             || sings(Canary::UnsyncedTrusted);
         let all = self.geometry_of(stripe).all_strips();
         if self.missing_slots() == 0 {
@@ -709,11 +711,7 @@ impl Array {
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.is_read_only.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_read_only(&self, is_read_only: bool) {
-        self.is_read_only.store(is_read_only, Ordering::Release);
+        self.read_only.is_set()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

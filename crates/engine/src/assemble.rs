@@ -8,6 +8,7 @@
 //!
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
+//! - `doubt`  which stripes a crash left in doubt, if any
 //! - `foreign`   signatures of somebody else on devices of ours
 //! - `devices`   opening the devices, and what they say
 //! - `kept_map`   what memory that survived a kill says of the written map
@@ -16,6 +17,7 @@
 //! - `new_members`   members that the array grows by, from this start on
 
 mod devices;
+mod doubt;
 mod foreign;
 mod kept_map;
 mod new_members;
@@ -45,6 +47,7 @@ use crate::log::shape::LogShape;
 use crate::map_pages::MapDevices;
 use crate::member::SlotState;
 use crate::ownership::Seen;
+use crate::read_only::WhyReadOnly;
 use crate::spare_cells::{SpareCells, losses_of};
 use crate::watch;
 use crate::worker::Worker;
@@ -54,7 +57,8 @@ use crate::{map_pages, ownership, spare_pages, stated};
 use ashlar_layout::Geometry;
 use ashlar_layout::declustered::{CellState, SpareTable};
 use ashlar_ondisk::assembly::{
-    self, AssemblyRequest, Extra, ExtraReason, MemberReading, RefusalKind, Start, Verdict,
+    self, AssemblyRequest, Extra, ExtraReason, MemberReading, ReadOnlyReason, RefusalKind, Start,
+    Verdict,
 };
 use ashlar_ondisk::format::{BITS_PER_PAGE, SUPERBLOCK_COPIES};
 use ashlar_ondisk::{ConsistencyPolicy, Drives, ForcedActions, Superblock};
@@ -316,7 +320,7 @@ fn make_array(
         let below = array.layouts.cursor(slot.rebuilt_below);
         array.slot(MemberIdx::from_at(at)).set_rebuilt_below(below);
     }
-    array.set_read_only(plan.read_only.is_some());
+    array.read_only.set(plan.read_only);
     Ok(array)
 }
 
@@ -385,7 +389,22 @@ async fn load_maps(
     let kept = kept_map::load(worker, engine_state, array, plan, spec).await?;
     lost.retain(|page| !kept.contains(page));
     accept_lost_map(plan, spec, &lost)?;
+    settle_doubt(worker, array, plan, spec).await;
     Ok(lost)
+}
+
+/// The maps say whether the array is read-only for a doubt, and what is believed where the operator
+/// accepts it.
+async fn settle_doubt(worker: &Worker, array: &Array, plan: &mut Plan, spec: &AssembleSpec) {
+    let policy = plan.superblock.policy;
+    let is_judged = plan.read_only == Some(WhyReadOnly::Judged(ReadOnlyReason::DirtyDegraded));
+    if is_judged && !doubt::is_any(worker, array, policy).await {
+        plan.read_only = spec.is_read_only.then_some(WhyReadOnly::Asked);
+        array.read_only.set(plan.read_only);
+    }
+    if plan.accepts_doubt {
+        doubt::accept(worker, array, policy).await;
+    }
 }
 
 /// Where nobody knows which stripes were written, those that were not would read as what lies on

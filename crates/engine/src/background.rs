@@ -59,6 +59,7 @@ use crate::coordinator::state::Coordinator;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
+use crate::read_only::takes_changes;
 use crate::stripe::work::Work;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
@@ -104,13 +105,7 @@ pub(crate) async fn start_scrub(local: &Rc<LocalArray>, is_repairing: bool) -> R
             "wait for it, or cancel it first",
         ));
     }
-    if array.is_read_only() || array.is_stopping() {
-        return Err(Refusal::new(
-            "array.read_only",
-            format!("array '{}' takes no changes now; nothing was changed", array.name()),
-            "assemble it for writing first",
-        ));
-    }
+    takes_changes(array)?;
     if local.coordinator().superblock().jobs.len() >= JOBS_MAX {
         return Err(Refusal::new(
             "job.table_full",

@@ -45,6 +45,7 @@ use crate::devices::{SlotDevice, SlotDevices, Tags};
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
+use crate::read_only::WhyReadOnly;
 use crate::slot::MemberDevice;
 use ashlar_units::MemberIdx;
 use std::rc::Rc;
@@ -133,7 +134,7 @@ pub(crate) async fn record_doubt(local: &Rc<LocalArray>) {
         record::update(&local, |superblock| superblock.resync_dirty_regions = true).await
     });
     if !matches!(recorded.await, Some(Ok(()))) {
-        local.array.set_read_only(true);
+        local.array.read_only.set(Some(WhyReadOnly::DoubtNotRecorded));
     }
 }
 

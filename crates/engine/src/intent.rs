@@ -29,6 +29,8 @@ pub(crate) struct IntentMap {
     regions: Box<[AtomicU32]>,
     unsynced: RegionSet,
     distrusted: RegionSet,
+    /// Unsynced, and the operator accepts what their parity says of missing members.
+    believed: RegionSet,
     /// The geometry whose stripes are told their regions. On the members regions are counted by
     /// bytes of the volume, so a second geometry needs no field there, only its own number of
     /// stripes here.
@@ -45,6 +47,7 @@ impl IntentMap {
             regions: (0..region_count).map(|_| AtomicU32::new(0)).collect(),
             unsynced: RegionSet::of(region_count),
             distrusted: RegionSet::of(region_count),
+            believed: RegionSet::of(region_count),
             epoch: geometry.epoch(),
             stripes_per_region,
             bits_per_page,
@@ -187,7 +190,23 @@ impl IntentMap {
         self.regions.iter().filter(is_set).count()
     }
 
-    /// Whether the parity of the stripe's region must not be trusted.
+    /// Whether the parity of the region is neither trusted nor believed.
+    pub(crate) fn is_in_doubt(&self, region: RegionNo) -> bool {
+        self.distrusted.has(region) || self.unsynced.has(region) && !self.believed.has(region)
+    }
+
+    /// Before the first request: the operator accepts what the parity of the region says of missing
+    /// members. It is to be resynced all the same.
+    pub(crate) fn believe(&self, region: RegionNo) {
+        self.believed.add(region);
+    }
+
+    /// Regions that are to be resynced.
+    pub(crate) fn unsynced_regions(&self) -> impl Iterator<Item = RegionNo> {
+        (0..self.region_count()).map(RegionNo).filter(|region| self.is_unsynced(*region))
+    }
+
+    /// Whether the region is to be resynced.
     pub(crate) fn is_unsynced(&self, region: RegionNo) -> bool {
         self.unsynced.has(region) || self.distrusted.has(region)
     }
@@ -202,6 +221,7 @@ impl IntentMap {
     /// the region does not count.
     pub(crate) fn distrust(&self, region: RegionNo) {
         self.distrusted.add(region);
+        self.believed.remove(region);
     }
 
     /// A resync begins: it will have been everywhere after all writes that failed so far.
@@ -216,6 +236,7 @@ impl IntentMap {
     /// The resync has been at all stripes of the region.
     pub(crate) fn set_synced(&self, region: RegionNo) {
         self.unsynced.remove(region);
+        self.believed.remove(region);
     }
 
     /// Number of regions whose parity must not be trusted.
@@ -223,7 +244,7 @@ impl IntentMap {
         if self.unsynced.is_empty() && self.distrusted.is_empty() {
             return 0;
         }
-        (0..self.region_count()).filter(|at| self.is_unsynced(RegionNo(*at))).count()
+        self.unsynced_regions().count()
     }
 
     fn word(&self, region: RegionNo) -> &AtomicU32 {
@@ -340,6 +361,18 @@ mod tests {
         map.set_synced(REGION);
         assert_eq!(map.unsynced_count(), 0);
         assert_eq!(map.take_idle(), [REGION]);
+    }
+
+    #[test]
+    fn what_is_believed_is_resynced_and_not_believed_after_a_failed_write() {
+        let map = map();
+        map.set_unsynced(REGION);
+        assert!(map.is_in_doubt(REGION));
+        map.believe(REGION);
+        assert!(!map.is_in_doubt(REGION) && map.is_unsynced(REGION));
+        map.distrust(REGION);
+        map.resync_begins();
+        assert!(map.is_in_doubt(REGION), "the operator accepted what was before");
     }
 
     /// Seed 1551194 of the universes: the resync went on to the end of the region and called it

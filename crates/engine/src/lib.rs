@@ -14,6 +14,7 @@
 //! - `array`       an array as all workers share it; `layouts`   its geometries
 //! - `worker`      one core and everything it owns; messages between workers
 //! - `room`        members without space: the array waits; `limits`   of a volume's requests
+//! - `read_only`   why an array takes no changes, and what ends that
 //! - `local_array` an array on one worker; `devices`   of its slots; `pools`   its lists;
 //!   `in_flight`   commands under way
 //! - `volume`      what exports see; `entrance`   their way in, also while an array starts again
@@ -74,6 +75,7 @@ mod member;
 mod metrics;
 mod ownership;
 mod pools;
+mod read_only;
 mod room;
 mod rows;
 mod scratch;
@@ -120,6 +122,7 @@ pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
     POWERS, STAGE_SAMPLE_EVERY, StageLatencies, WriteStage,
 };
+pub use read_only::WhyReadOnly;
 pub use room::Pause;
 pub use service::NewDevice;
 pub use spare::SpareStatus;

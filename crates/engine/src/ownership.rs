@@ -28,6 +28,7 @@ use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
+use crate::read_only::WhyReadOnly;
 use crate::worker::Worker;
 use crate::{background, control_io};
 use ashlar_device::{Device, DeviceFacts};
@@ -275,7 +276,7 @@ pub(crate) async fn last_beat(local: &Rc<LocalArray>, runner: &Runner, incarnati
 /// Somebody else runs the array: nothing more is written from here, and nothing read, since what
 /// the other one writes may be half done. Stopping it then records nothing either.
 async fn give_up(local: &Rc<LocalArray>, by: &Heartbeat) {
-    local.array.set_read_only(true);
+    local.array.read_only.set(Some(WhyReadOnly::TakenOver));
     local.array.set_stopping();
     let by = RunnerName::of(&by.host_id);
     local.array.set_taken_over(by.to_string());

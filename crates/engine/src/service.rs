@@ -16,6 +16,7 @@ use crate::event::names;
 use crate::joining_device::open_alone;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
+use crate::read_only::takes_changes;
 use crate::spare::{Spare, SpareStatus};
 use crate::worker::Worker;
 use crate::{background, control_io, joining_device, stated};
@@ -364,11 +365,8 @@ impl Engine {
     pub async fn rename(&self, name: &str, new: ArrayName) -> Result<(), Refusal> {
         let array = self.array(name)?;
         let record = async move |local: Rc<LocalArray>| {
+            takes_changes(&local.array)?;
             let name = local.array.name();
-            if local.array.is_read_only() || local.array.is_stopping() {
-                let what = format!("array '{name}' takes no changes now; nothing was changed");
-                return Err(Refusal::new(join::TAKES_NO_CHANGES, what, "assemble it for writing"));
-            }
             let renamed = record::locked_update(&local, |next| next.array_name = new).await;
             renamed.map_err(|_| {
                 let what = format!("the members of array '{name}' could not record its new name");

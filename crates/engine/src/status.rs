@@ -13,6 +13,7 @@ use crate::identity::DeviceIdentity;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
+use crate::read_only::WhyReadOnly;
 use crate::room::Pause;
 use crate::spare_cells::LostMember;
 use crate::watch::slow::SlowFigures;
@@ -70,6 +71,8 @@ pub struct ArrayStatus {
     pub state: ArrayState,
     /// Where it runs now, if another process took it over: `in process 7 on host 'a'`.
     pub taken_over_by: Option<String>,
+    /// Why it takes no changes, if it takes none.
+    pub read_only: Option<WhyReadOnly>,
     /// Writes wait: more members have no room for them than the array can do without.
     pub pause: Option<Pause>,
     /// Members that may still be lost, whichever they are.
@@ -293,6 +296,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         enclosures: superblock.enclosures,
         state: state_of(array),
         taken_over_by: array.taken_over_by().map(str::to_owned),
+        read_only: array.read_only.why(),
         pause: array.pause(),
         tolerates: array.tolerated_losses().unwrap_or(0),
         policy: superblock.policy,

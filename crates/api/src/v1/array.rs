@@ -320,6 +320,9 @@ pub struct ArrayStatus {
     /// read or written here then.
     #[serde(default)]
     pub taken_over_by: Option<String>,
+    /// Why changes are refused, and what ends that, if they are.
+    #[serde(default)]
+    pub read_only: Option<WhyReadOnly>,
     /// How many more members may be lost, at the worst place, without losing data.
     pub tolerates: u16,
     /// Writes wait: more members have no space for them than the array can do without.
@@ -397,6 +400,15 @@ impl ArrayStatus {
     pub fn by_group(&self) -> impl Iterator<Item = &[MemberStatus]> {
         self.members.chunks((self.members.len() / usize::from(self.groups).max(1)).max(1))
     }
+}
+
+/// Why an array refuses changes, for people.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WhyReadOnly {
+    /// What follows "because".
+    pub because: String,
+    /// What to do, with the command.
+    pub next: String,
 }
 
 /// A lost member of an array with distributed spares: where its cells are.

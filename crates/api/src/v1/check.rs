@@ -123,7 +123,12 @@ fn of_array(array: &ArrayStatus) -> Vec<Finding> {
             add(Health::Failed, &format!("was taken over: it runs {by}"));
         }
         ArrayState::Failed => add(Health::Failed, "has failed"),
-        ArrayState::ReadOnly => add(Health::Degraded, "is read-only"),
+        ArrayState::ReadOnly => match &array.read_only {
+            Some(why) => {
+                add(Health::Degraded, &format!("is read-only: {}; {}", why.because, why.next));
+            }
+            None => add(Health::Degraded, "is read-only"),
+        },
         ArrayState::Resyncing => add(Health::Attention, "is being resynced"),
         ArrayState::Degraded | ArrayState::Clean => {}
     }

@@ -155,6 +155,8 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
     lines.extend(lost_with_the_daemon(array));
     lines.push(summary(array));
     lines.extend(array.domains.iter().flat_map(domains::lines));
+    let read_only = array.read_only.iter().filter(|_| array.taken_over_by.is_none());
+    lines.extend(read_only.map(|why| format!("read-only because {}; {}", why.because, why.next)));
     lines.extend(array.pause.as_ref().map(|pause| {
         format!("paused {pause} until there is some; 'ashlar stop --force' ends them with errors")
     }));

@@ -36,7 +36,9 @@ pub fn step(readings: &[MemberReading], array: Uuid) -> Step {
         Start::Refused(refusal) => Step::Refuse(refusal.line.clone()),
         Start::ReadOnly(_) if missing.is_empty() => Step::Start,
         Start::ReadOnly(_) => Step::Lacks(format!(
-            "stopped uncleanly, and slot {} is missing: what was being written then may be wrong",
+            "stopped uncleanly, and slot {} is missing: what was being written then may be wrong; \
+             attach it, or name the devices to read it: ashlar assemble DEVICE...; to write to it \
+             all the same: ashlar assemble --accept-dirty-degraded DEVICE...",
             slots(&missing)
         )),
         Start::Whole | Start::Degraded if missing.is_empty() => Step::Start,

@@ -138,6 +138,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         volume_bytes: 1,
         state: ArrayState::Clean,
         taken_over_by: None,
+        read_only: None,
         pause: None,
         tolerates: 2,
         policy: "resync".to_owned(),

@@ -12,8 +12,8 @@ use crate::coordinator::record;
 use crate::devices::{SlotDevice, Tags};
 use crate::engine_state::EngineState;
 use crate::error::Refusal;
-use crate::log::replay::WhyReadOnly;
 use crate::member::SlotState;
+use crate::read_only::WhyReadOnly;
 use crate::spare::Spare;
 use crate::spare_pages::NewestPlaces;
 use crate::worker::Worker;
@@ -37,6 +37,8 @@ pub(super) struct Plan {
     /// Why it is not to be written, if it is not. What the judgement says comes first: it holds
     /// whatever is asked.
     pub(super) read_only: Option<WhyReadOnly>,
+    /// The operator accepts that blocks of missing members may be wrong where a crash left doubt.
+    pub(super) accepts_doubt: bool,
     /// Regions that were dirty must not be trusted.
     pub(super) is_unclean: bool,
     /// The newest flush mark on any device, and the one that is known to be on all members in sync.
@@ -151,15 +153,14 @@ pub(super) fn plan(spec: &AssembleSpec, looked: &Looked, worker: &Worker) -> Res
         };
         slots.push(planned);
     }
-    let is_forced = verdict.forced & ForcedActions::DIRTY_DEGRADED != 0;
     let is_logged = superblock.policy == ConsistencyPolicy::Log;
     Ok(Plan {
         read_only: match verdict.start {
             Start::ReadOnly(reason) => Some(WhyReadOnly::Judged(reason)),
             _ => spec.is_read_only.then_some(WhyReadOnly::Asked),
         },
-        is_unclean: !is_forced
-            && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
+        accepts_doubt: verdict.forced & ForcedActions::DIRTY_DEGRADED != 0,
+        is_unclean: superblock.resync_dirty_regions || superblock.unclean && !is_logged,
         marks: (verdict.newest_mark, verdict.flushed),
         mark_in_sync: mark_in_sync(verdict, found),
         has_log: superblock.unclean && is_logged,

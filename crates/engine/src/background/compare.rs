@@ -1,10 +1,11 @@
 //! Scrub and resync: read all strips of a tile, compare parity with data, make them agree.
 //!
 //! What must stay true: a scrub rewrites data only if two or more parities point at the same strip.
-//! Otherwise it rewrites parity. A resync never computes data from old parity. It takes the data as
-//! found (of a mirror the lowest readable copy) and generates parity from it. If data is missing
-//! and parity is not trusted, the job can only compare the stripe with a parity that is left over.
-//! If that fails or none is left over, the job leaves the stripe unchanged and reports it.
+//! Otherwise it rewrites parity. A resync never computes data from old parity, unless the operator
+//! accepted that at the start. It takes the data as found (of a mirror the lowest readable copy) and
+//! generates parity from it. If data is missing and parity is not trusted, the job can only compare
+//! the stripe with a parity that is left over. If that fails or none is left over, the job leaves
+//! the stripe unchanged and reports it.
 //!
 //! The caller holds the rows' exclusive lock.
 
@@ -63,7 +64,7 @@ pub(super) async fn scrub(
     report: &mut StepReport,
 ) {
     let view = local.array.view(stripe);
-    if !view.is_parity_valid {
+    if local.array.intent.is_unsynced(local.array.intent.region_of(stripe)) {
         // A resync comes here first; what it leaves is not for a scrub to judge.
         return;
     }
@@ -104,9 +105,9 @@ pub(super) async fn resync(
     let (mut tile, unread) = healed(local, tile, unreadable, report).await;
     complete(local, &mut tile, &mut buffers);
     // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not
-    // trusted.
-    let is_mirror = geometry.data_strips() == 1;
-    let data = if is_mirror { tile.present.or(tile.decoded) } else { tile.present };
+    // trusted, unless the operator believes it.
+    let is_believed = geometry.data_strips() == 1 || view.is_parity_valid;
+    let data = if is_believed { tile.present.or(tile.decoded) } else { tile.present };
     let has_data = geometry.data().is_subset_of(data);
     let verdict = check(&local.array, &tile);
     if !has_data {

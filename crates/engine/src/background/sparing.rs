@@ -8,6 +8,7 @@ use crate::coordinator::join;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
+use crate::read_only::TAKES_NO_CHANGES;
 use crate::spare::Spare;
 use ashlar_units::MemberIdx;
 use std::rc::Rc;
@@ -89,7 +90,7 @@ async fn take_spare(local: &Rc<LocalArray>, member: MemberIdx, wanted: SlotState
             _ => join::with_uuid(local, member, joining_device, uuid).await,
         };
         let Err(refusal) = joined else { return true };
-        if [join::SLOT_TAKEN, join::TAKES_NO_CHANGES, join::MEMBERS_LOST].contains(&refusal.code) {
+        if [join::SLOT_TAKEN, TAKES_NO_CHANGES, join::MEMBERS_LOST].contains(&refusal.code) {
             array.spares.add(Spare { opened, record });
             return true;
         }

@@ -25,6 +25,7 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
+use crate::read_only::takes_changes;
 use crate::{background, control_io, map_pages};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
 use ashlar_ondisk::assembly::{has_only_missed, recorded_sizes};
@@ -43,8 +44,6 @@ use uuid::Uuid;
 /// Code of the refusal when the slot is not free for the device.
 pub(crate) const SLOT_TAKEN: &str = "slot.taken";
 
-/// Code of the refusal when the array takes no changes.
-pub(crate) const TAKES_NO_CHANGES: &str = "array.read_only";
 /// Cells of lost members are on distributed spares, or on their way there: no member that serves
 /// is copied to another device meanwhile.
 pub(crate) const MEMBERS_LOST: &str = "array.members_lost";
@@ -238,13 +237,7 @@ pub(crate) fn bytes_needed(superblock: &Superblock) -> u64 {
 }
 
 fn check(local: &LocalArray, facts: &DeviceFacts) -> Result<(), Refusal> {
-    if local.array.is_read_only() || local.array.is_stopping() {
-        return Err(Refusal::new(
-            TAKES_NO_CHANGES,
-            format!("array '{}' takes no changes now; nothing was written", local.array.name()),
-            "assemble it for writing first",
-        ));
-    }
+    takes_changes(&local.array)?;
     let needed = bytes_needed(&local.coordinator().superblock());
     if member_bytes(facts.size_bytes) < needed {
         let (path, has) = (&facts.path, facts.size_bytes);

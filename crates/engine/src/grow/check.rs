@@ -9,6 +9,7 @@ use crate::error::Refusal;
 use crate::joining_device::JoiningDevice;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
+use crate::read_only::takes_changes;
 use ashlar_ondisk::Superblock;
 use ashlar_ondisk::format::member_bytes;
 use ashlar_units::{BLOCK_BYTES, ByteSize, MemberIdx};
@@ -54,8 +55,12 @@ pub(super) fn look(local: &Rc<LocalArray>) -> Result<Before, Refusal> {
         let next = "make a pool (`ashlar create --declustered`) and copy the data";
         return refuse("as its members are in fixed groups: only declustered pools grow", next);
     }
-    if array.is_read_only() || array.is_stopping() || array.has_failed() {
-        return refuse("as it takes no changes now", "assemble it for writing first");
+    if let Err(Refusal { what, next, .. }) = takes_changes(array) {
+        return refuse(&format!(": {what}"), &next);
+    }
+    if array.has_failed() {
+        let next = format!("stop it and assemble it again, and then: ashlar status {name}");
+        return refuse("as a write failed that nobody could stand in for", &next);
     }
     if array.pause().is_some() || array.waits_for_silent() {
         return refuse("while requests wait for a member", "see `ashlar status` for which one");

@@ -26,11 +26,11 @@ use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::log::replay::summary::ReplaySummary;
 use crate::member::SlotState;
+use crate::read_only::WhyReadOnly;
 use crate::slot::MemberDevice;
 use ashlar_device::{Command, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::Superblock;
-use ashlar_ondisk::assembly::ReadOnlyReason;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::log::{
     ChangedBlock, DeviceLog, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, Places,
@@ -40,15 +40,6 @@ use ashlar_units::{Extent, Nanos, to_usize};
 use found::InPlace;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-
-/// Why an array is not to be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WhyReadOnly {
-    /// The operator says so.
-    Asked,
-    /// The judgement does.
-    Judged(ReadOnlyReason),
-}
 
 /// A device in service and what its log says.
 struct Source {
@@ -332,32 +323,14 @@ fn lost(array: &Array) -> Refusal {
 }
 
 fn to_be_written(array: &Array, stripes: usize, why: WhyReadOnly) -> Refusal {
-    let name = array.name();
-    let (what, next) = match why {
-        WhyReadOnly::Asked => (
-            "a read-only start does not write",
-            format!("to start it for writing, run: ashlar assemble --name {name} DEVICE..."),
-        ),
-        WhyReadOnly::Judged(ReadOnlyReason::DirtyDegraded) => (
-            "it lacks members and was not shut down cleanly, \
-             so that it is not started for writing by itself",
-            format!(
-                "attach the members that are missing, or start it and accept that blocks of \
-                 missing members which were being written then may be wrong: \
-                 ashlar assemble --accept-dirty-degraded --name {name} DEVICE..."
-            ),
-        ),
-        WhyReadOnly::Judged(ReadOnlyReason::UnknownFeatures { .. }) => (
-            "a newer program uses features on it that this one must not write",
-            "start it with the program that wrote it, or a newer one".to_owned(),
-        ),
-    };
+    let (name, why, next) = (array.name(), why.because(), why.way_out(array.name()));
     Refusal::new(
         "array.log_not_replayed",
         format!(
             "array '{name}' stopped with updates under way: \
-             {stripes} stripes are to be put right from the log before anything is read, \
-             and {what}; nothing was written and all data is as it was"
+             {stripes} stripes are to be put right from the log before anything is read, and a \
+             read-only start does not write (it is one because {why}); nothing was written and all \
+             data is as it was"
         ),
         next,
     )

@@ -21,6 +21,7 @@ mod crashes_in_a_row;
 mod discards;
 mod distributed_spares;
 mod domains;
+mod doubt;
 mod drives;
 mod early_clients;
 mod edges;
