@@ -55,9 +55,10 @@ pub enum Class {
     /// Crashes only while no member is lost and none is failing.
     Crashes,
     /// Losses, but every life ends with a clean stop, save the last: that has no losses, heals
-    /// first, and ends with a crash.
+    /// first, and ends with a crash. With some aims the power goes soon after a loss.
     Losses,
-    /// Losses, then one crash; after it the array may come up read-only, and must not lie.
+    /// Losses, then one crash; after it the array may come up read-only, and must not lie. It is
+    /// for writing when its operator accepts what the crash may have cost.
     LossesThenCrash,
 }
 

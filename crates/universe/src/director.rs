@@ -151,13 +151,19 @@ impl Director<'_> {
         let (out, now) = (self.out(), self.handle.now());
         let is_victim = |at: &usize| {
             let drive_slot = &self.drive_slots.all[*at];
-            let may_go = |slot: usize| self.may_go(slot, &out, now);
-            let place = drive_slot.slot.or(drive_slot.target_of);
-            drive_slot.trouble.is_none()
-                && (place.is_some() || drive_slot.is_spare)
-                && place.is_none_or(may_go)
+            let is_well = drive_slot.trouble.is_none();
+            match drive_slot.slot.or(drive_slot.target_of) {
+                Some(slot) => is_well && self.may_go(slot, &out, now),
+                None => is_well && drive_slot.is_spare && self.may_lose_spare(now),
+            }
         };
         (0..self.drive_slots.all.len()).filter(is_victim).collect()
+    }
+
+    fn may_lose_spare(&self, now: Nanos) -> bool {
+        let states = self.array.slot_states();
+        let bears = self.array.tolerated_losses();
+        !self.array.has_spare_table() || self.drive_slots.may_lose_spare(&states, bears, now)
     }
 
     /// Whether the slot may be lost now, or is lost already.

@@ -181,6 +181,12 @@ impl DriveSlots {
         here.any(|drive_slot| drive_slot.trouble.is_some() || drive_slot.suspect_until > now)
     }
 
+    /// Spares that fail, or may still.
+    pub(crate) fn spares_in_trouble(&self, now: Nanos) -> usize {
+        let fails = |it: &&DriveSlot| it.trouble.is_some() || it.suspect_until > now;
+        self.all.iter().filter(|it| it.is_spare).filter(fails).count()
+    }
+
     pub(crate) fn is_broken(&self, slot: usize) -> bool {
         let mut in_slot = self.all.iter().filter(|drive_slot| drive_slot.slot == Some(slot));
         in_slot.any(|drive_slot| {

@@ -7,14 +7,14 @@
 
 use crate::config::{Class, Config};
 use crate::director::{Director, IN_USE, TANK};
-use crate::drive_slot::{DriveSlots, Trouble};
+use crate::drive_slot::{DriveSlots, Trouble, out_of_sync};
 use crate::universe::draw_stop;
 use ashlar_engine::{GrowSpec, SlotState};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{
     BitmapKind, GrowthFault, JobKind, JobRecord, MemberEntry, PageIdentity, Role, Superblock, Text,
 };
-use ashlar_sim::{SimDisk, Stop};
+use ashlar_sim::{DiskOptions, SimDisk, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_u64, to_usize};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -78,6 +78,10 @@ pub(crate) const GROWTHS_MAX: usize = 2;
 /// Time between two looks whether members are told of a frontier, and looks at most.
 const LOOK_EVERY: Duration = Duration::from_micros(40);
 const LOOKS_MAX: usize = 5000;
+/// Commands one after the other, from the first that fails until all members say so.
+const ANSWERS: u32 = 20;
+/// Times that an array is made whole before it grows all the same.
+const SETTLES_MAX: usize = 4;
 
 impl Director<'_> {
     /// The operator has the array grow by a device that waits, or by two. Sometimes the host stops
@@ -170,13 +174,28 @@ impl Director<'_> {
             return;
         }
         if self.stage.config().cuts.begins_whole && !self.stage.errors_are_allowed() {
-            self.heal_devices();
-            self.make_whole().await;
-            self.drive_slots.forget_suspicions();
+            // Clients write: a device may go out for what it failed before it was healed. Until that
+            // is known it counts as lost (seed 914481332).
+            for _ in 0..SETTLES_MAX {
+                self.heal_devices();
+                self.make_whole().await;
+                self.handle.sleep(self.time_of_answers()).await;
+                if !out_of_sync(&self.array).contains(&true) {
+                    self.drive_slots.forget_suspicions();
+                    break;
+                }
+            }
         } else {
             self.await_rebuild().await;
         }
         self.refresh().await;
+    }
+
+    /// Time in which every command that is under way is answered, and the members are told of it.
+    fn time_of_answers(&self) -> Duration {
+        let longest = |disk: &DiskOptions| *disk.latency.write.end().max(disk.latency.flush.end());
+        let longest = self.stage.config().disks.iter().map(longest).max();
+        longest.unwrap_or_default() * ANSWERS
     }
 
     async fn until_gone(&self, gone: Rc<Cell<bool>>) {

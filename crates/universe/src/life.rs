@@ -50,6 +50,10 @@ pub(crate) struct Outlook {
     pub(crate) is_over: bool,
     /// More is damaged than parity replaces: requests may fail from the start on.
     pub(crate) is_beyond: bool,
+    /// The last start was read-only.
+    pub(crate) is_read_only: bool,
+    /// The operator accepts what the last crash may have cost.
+    pub(crate) accepts_doubt: bool,
 }
 
 /// How a start is to be cut off, besides what the switch was told.
@@ -200,7 +204,7 @@ impl Life<'_> {
             if begins_whole {
                 director.heal_devices();
             }
-            if is_calm || begins_whole {
+            if (is_calm || begins_whole) && !running.is_read_only {
                 director.make_whole().await;
             }
             if begins_whole {
@@ -281,6 +285,8 @@ impl Life<'_> {
             // What was lost together with a crash does not come back: there is nothing to heal.
             is_over: self.stage.errors_are_allowed(),
             is_beyond: false,
+            is_read_only: matches!(ended, Ended::Done(LifeEnd::ReadOnly)),
+            accepts_doubt: false,
         }
     }
 
@@ -302,8 +308,13 @@ impl Life<'_> {
         self.world.stop(Stop::Kill);
     }
 
-    /// Nothing is wrong any more: everything must come back to a whole and clean array.
-    pub(crate) fn heal(mut self, drive_slots: &mut DriveSlots, outlook: Outlook) -> Outlook {
+    /// Nothing is wrong any more: everything must come back to a whole and clean array. `None`: a
+    /// crash left a doubt that the operator has to accept first.
+    pub(crate) fn heal(
+        mut self,
+        drive_slots: &mut DriveSlots,
+        outlook: Outlook,
+    ) -> Option<Outlook> {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         if let Some(rest) = drive_slots.at_rest() {
             drive_slots.adopt(&rest);
@@ -335,13 +346,18 @@ impl Life<'_> {
             }
             true
         });
-        if !ended.done() {
-            self.stage.fail("the array is read-only although nothing is wrong any more");
-        }
+        let is_whole = ended.done();
         self.exit();
+        if !is_whole {
+            if outlook.accepts_doubt {
+                self.stage.fail("the array is read-only although its operator accepts the doubt");
+            }
+            self.stage.crashed(Stop::Kill);
+            return None;
+        }
         self.stage.ledger().stopped();
         let generation = audit::generation(&self.stage, drive_slots, self.generation);
-        Outlook { generation, ..Outlook::default() }
+        Some(Outlook { generation, ..Outlook::default() })
     }
 
     /// Start once more, read everything, lose what may be lost, read everything.
@@ -498,7 +514,8 @@ pub(crate) async fn assemble_on(
     stage: &Stage,
     slots: (&mut DriveSlots, &Outlook),
 ) -> Running {
-    let spec = AssembleSpec { devices, ..AssembleSpec::default() };
+    let mut spec = AssembleSpec { devices, ..AssembleSpec::default() };
+    spec.request.accept_dirty_degraded = slots.1.accepts_doubt;
     assemble_as((engine, spec), handle, stage, slots).await
 }
 
@@ -533,6 +550,9 @@ pub(crate) async fn assemble_as(
     };
     note_uncertain(stage, &array, &drive_slots.unread_at_starts(), &damaged);
     early.end();
+    if outlook.accepts_doubt {
+        note_accepted(stage, &array);
+    }
     let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
     stage.say(|| {
         let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
@@ -551,6 +571,10 @@ pub(crate) async fn assemble_as(
         }
         if changes(drive_slots) != before {
             stage.fail("a read-only start changed a device");
+        }
+        let way_out = status.read_only.map(|why| why.way_out(TANK)).unwrap_or_default();
+        if !way_out.contains("--accept-dirty-degraded") {
+            stage.fail(format!("no way out of a read-only start is named: {way_out}"));
         }
         stage.mark("start.read_only");
     }
@@ -620,6 +644,20 @@ fn note_uncertain(
     }
     let lost = stage.ledger().started(is_lost);
     stage.marks().add("uncertain.on_a_lost_member", lost);
+}
+
+/// The operator accepts what blocks of members may be that are not there.
+fn note_accepted(stage: &Stage, array: &Array) {
+    let (config, geometry, out) = (stage.config(), array.geometry(), out_of_sync(array));
+    let is_lost = |unit: u64| {
+        let at = stage.place(Extent::new(unit * config.unit_bytes, config.unit_bytes)).offset;
+        let (stripe, within) = (at / config.stripe_bytes(), at % config.stripe_bytes());
+        let strip = StripIdx::from_at(to_usize(within / geometry.strip_bytes()));
+        out[geometry.place(geometry.stripe(StripeNo(stripe)), strip).member.at()]
+    };
+    let accepted = stage.ledger().accepted(is_lost);
+    stage.marks().add("uncertain.accepted", accepted);
+    stage.mark("start.accepted_dirty_degraded");
 }
 
 async fn begin_clients(running: &Running, stage: &Stage, (life, floor): (u64, usize)) {

@@ -139,11 +139,34 @@ impl DriveSlots {
         now: Nanos,
     ) -> bool {
         let is_out = |slot: usize| matches!(states[slot], SlotState::Out | SlotState::Failing);
+        let spent = self.spent_of(states, Some(slot), now);
+        is_out(slot) || bears.is_some_and(|bears| spent <= bears)
+    }
+
+    /// Whether a spare may have a trouble now, of such an array: it may be in a slot soon.
+    pub(crate) fn may_lose_spare(
+        &self,
+        states: &[SlotState],
+        bears: Option<usize>,
+        now: Nanos,
+    ) -> bool {
+        let may_fill = states.iter().any(|state| *state != SlotState::InSync);
+        !may_fill || bears.is_some_and(|bears| self.spent_of(states, None, now) < bears)
+    }
+
+    /// Losses that the array may have to bear besides the slots that are out, this slot among them.
+    fn spent_of(&self, states: &[SlotState], slot: Option<usize>, now: Nanos) -> usize {
+        let is_out = |slot: usize| matches!(states[slot], SlotState::Out | SlotState::Failing);
         let is_spent = |other: &usize| {
-            let may_go = *other == slot || self.is_uncertain(*other, now);
+            let may_go = Some(*other) == slot || self.is_uncertain(*other, now);
             may_go && !is_out(*other) || self.is_broken(*other)
         };
-        let spent = (0..states.len()).filter(is_spent).count();
-        is_out(slot) || bears.is_some_and(|bears| spent <= bears)
+        // A spare takes a slot that is out, and is whole there before it fails: then what was on
+        // distributed spares is on it alone (seed 914410444 of declustered universes).
+        let is_filled =
+            |(at, state): (usize, &SlotState)| Some(at) != slot && *state != SlotState::InSync;
+        let may_fill = states.iter().enumerate().any(is_filled);
+        let spares = if may_fill { self.spares_in_trouble(now) } else { 0 };
+        (0..states.len()).filter(is_spent).count() + spares
     }
 }

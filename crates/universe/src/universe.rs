@@ -191,8 +191,14 @@ impl Universe<'_> {
         for number in 1..=lives {
             self.between((number, lives), &outlook);
             outlook = self.life(u64::try_from(number).expect("few lives"), lives - number, outlook);
-            if outlook.is_over {
+            // Sectors that cannot be read cost blocks then, whoever accepts what.
+            let mut disks = self.drive_slots.all.iter().map(|it| &it.disk);
+            let is_broken = disks.any(|disk| disk.unreadable_sectors() > 0);
+            if outlook.is_over && (is_broken || !outlook.is_read_only) {
                 return;
+            }
+            if outlook.is_over {
+                break;
             }
         }
         self.world.call_off();
@@ -200,8 +206,12 @@ impl Universe<'_> {
             self.drive_slots.heal(at, self.stage.config(), self.world.now());
         });
         self.stage.say(|| "everything heals".to_owned());
-        let healed =
-            Life::new(self.world, &self.stage, 0x99, &outlook).heal(&mut self.drive_slots, outlook);
+        let healed = self.heal(0x99, outlook).or_else(|| {
+            // What the status of a read-only array says.
+            self.stage.say(|| "the operator accepts the doubt".to_owned());
+            self.heal(0x9B, Outlook { accepts_doubt: true, ..outlook })
+        });
+        let healed = healed.expect("the array is for writing then, or it went wrong before");
         audit::at_rest(&self.stage, &self.drive_slots, healed.generation);
         if !self.stage.config().is_short {
             Life::new(self.world, &self.stage, 0x9A, &healed).look_again(&mut self.drive_slots);
@@ -209,6 +219,10 @@ impl Universe<'_> {
         let found = self.stage.ledger().found_in_doubt;
         self.stage.marks().add("uncertain.read", found);
         self.stage.mark("universe.whole_at_the_end");
+    }
+
+    fn heal(&mut self, number: u64, outlook: Outlook) -> Option<Outlook> {
+        Life::new(self.world, &self.stage, number, &outlook).heal(&mut self.drive_slots, outlook)
     }
 
     /// Make the array; sometimes the power goes meanwhile, and it is made again.

@@ -111,10 +111,12 @@ impl Array {
     }
 }
 
-/// Whether some stripe of the member lacks more than it can do without, full members included.
+/// Whether some stripe of the member lacks more than it can do without, full members included, or
+/// the member could not be put out: a spare table may be full although every stripe lacks less
+/// (seed 914409492 of declustered universes).
 fn is_short(array: &Array, member: MemberIdx) -> bool {
     let lacks = |other| array.slot(other).state() != SlotState::InSync || array.room.is_full(other);
-    array.is_beyond(member, lacks)
+    array.is_beyond(member, lacks) || array.is_needed(member)
 }
 
 /// A write of a client waits here while the array is paused: it has taken nothing yet.

@@ -11,6 +11,8 @@
 //!   or, where devices tear it, pieces of several. If its member is missing at the next start, it
 //!   may hold anything.
 //! - Once a read has shown a state, it stays, as for every other block.
+//! - Where the operator starts an array for writing that a crash left without a proof, blocks of
+//!   missing members may be anything, once.
 //! - On an array with checksums, rot in a row in doubt may count as found. This does not hold for a
 //!   row that was flushed and has no more wrong or missing blocks than parity replaces: its blocks
 //!   are as they were (`damaged::believed`).
@@ -222,6 +224,20 @@ impl Ledger {
                     continue;
                 }
                 let states = &mut self.units[unit];
+                let begin = states.iter().map(|state| state.begin).max().unwrap_or(0);
+                states.push(uncertain_state(now, begin, Holds::Anything(Vec::new()), false));
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// The operator accepts what a crash may have cost: units for which `is_lost` lay on members that
+    /// are not there. Gives back in how many of them anything may be found.
+    pub fn accepted(&mut self, is_lost: impl Fn(u64) -> bool) -> u64 {
+        let (now, mut count) = (self.tick(), 0);
+        for (unit, states) in self.units.iter_mut().enumerate() {
+            if is_lost(to_u64(unit)) {
                 let begin = states.iter().map(|state| state.begin).max().unwrap_or(0);
                 states.push(uncertain_state(now, begin, Holds::Anything(Vec::new()), false));
                 count += 1;
