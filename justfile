@@ -20,6 +20,10 @@ docs:
 sim seed *options:
     cargo run --release -p ashlar-universe -- {{seed}} {{options}}
 
+# so many universes of every aim, option, policy and class: just all-aims 60 --from 1000
+all-aims count="60" *options:
+    cargo run --release -p ashlar-universe -- --all-aims {{count}} {{options}}
+
 # many universes: just sim-many 20000
 sim-many count *options:
     cargo run --release -p ashlar-universe -- --many {{count}} {{options}}

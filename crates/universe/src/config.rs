@@ -289,6 +289,28 @@ pub struct Wish {
 }
 
 impl Wish {
+    /// Everything that can be wished: nothing, every aim with and without what goes with it, every
+    /// policy, class and option. What is new in one of these is in it by itself.
+    pub fn all() -> Vec<Wish> {
+        let none = Wish::default();
+        let kept = [true, false].map(|keeps| Wish { keeps_map: Some(keeps), ..none });
+        let mut all = vec![none, Wish { has_checksums: true, ..none }];
+        all.push(Wish { declustered: true, ..none });
+        all.push(Wish { has_checksums: true, declustered: true, ..none });
+        all.extend(kept);
+        let policies = ConsistencyPolicy::ALL.into_iter();
+        all.extend(policies.map(|policy| Wish { policy: Some(policy), ..none }));
+        all.extend(Class::ALL.into_iter().map(|class| Wish { class: Some(class), ..none }));
+        for aim in Aim::ALL {
+            let own = Wish { aim: Some(aim), ..none };
+            all.extend([own, Wish { has_checksums: true, ..own }]);
+            // Arrays of these are declustered in any case.
+            all.extend((!aim.is_of_pools()).then_some(Wish { declustered: true, ..own }));
+        }
+        all.push(Wish::operators());
+        all
+    }
+
     /// Short universes of tiny pools: what operators do, in any order.
     pub fn operators() -> Wish {
         Wish {
@@ -298,6 +320,31 @@ impl Wish {
             aim: Some(Aim::Operators),
             ..Wish::default()
         }
+    }
+}
+
+/// The options of the command line that wish it.
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(policy) = self.policy {
+            write!(f, " --policy {}", policy.name())?;
+        }
+        if let Some(class) = self.class {
+            write!(f, " --class {}", class.name())?;
+        }
+        if self.has_checksums {
+            write!(f, " --checksums")?;
+        }
+        if self.declustered {
+            write!(f, " --declustered")?;
+        }
+        if let Some(keeps_map) = self.keeps_map {
+            write!(f, "{}", if keeps_map { " --keeps-map" } else { " --keeps-no-map" })?;
+        }
+        if let Some(aim) = self.aim {
+            write!(f, " --aim {}", aim.name())?;
+        }
+        Ok(())
     }
 }
 

@@ -174,8 +174,8 @@ impl Director<'_> {
             return;
         }
         if self.stage.config().cuts.begins_whole && !self.stage.errors_are_allowed() {
-            // Clients write: a device may go out for what it failed before it was healed. Until that
-            // is known it counts as lost (seed 914481332).
+            // Clients write: a device may go out for what it failed before it was healed. Until
+            // that is known it counts as lost (seed 914481332).
             for _ in 0..SETTLES_MAX {
                 self.heal_devices();
                 self.make_whole().await;

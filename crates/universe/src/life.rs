@@ -18,8 +18,8 @@ use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
 use ashlar_engine::{
-    Array, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, Runner, SilenceLimits,
-    SlowLimits, event_names as names,
+    Array, ArrayState, ArrayStatus, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig,
+    Runner, SilenceLimits, SlowLimits, event_names as names,
 };
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, EnclosureKind, EnclosureRecord};
@@ -519,6 +519,21 @@ pub(crate) async fn assemble_on(
     assemble_as((engine, spec), handle, stage, slots).await
 }
 
+/// A start was read-only: its contract says so, and it names its way out.
+fn judge_read_only(stage: &Stage, status: &ArrayStatus, outlook: &Outlook, missing: bool) {
+    let is_owed = outlook.was_crash && (outlook.was_degraded || missing);
+    // A clean stop with a resync to come is no crash, but parity is not trusted all the same.
+    let is_owed = is_owed || outlook.was_unsynced && missing;
+    if stage.config().policy == ConsistencyPolicy::Log || !is_owed {
+        stage.fail("the array started read-only against its contract");
+    }
+    let way_out = status.read_only.map(|why| why.way_out(TANK)).unwrap_or_default();
+    if !way_out.contains("--accept-dirty-degraded") {
+        stage.fail(format!("no way out of a read-only start is named: {way_out}"));
+    }
+    stage.mark("start.read_only");
+}
+
 /// The same, with what the operator forces.
 pub(crate) async fn assemble_as(
     (engine, spec): (Engine, AssembleSpec),
@@ -553,30 +568,19 @@ pub(crate) async fn assemble_as(
     if outlook.accepts_doubt {
         note_accepted(stage, &array);
     }
-    let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
+    let is_read_only = status.state == ArrayState::ReadOnly;
     stage.say(|| {
         let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
         format!("{} started, {:?}: {}", seconds(handle), status.state, states.join(", "))
     });
-    if status.state == ashlar_engine::ArrayState::Failed {
+    if status.state == ArrayState::Failed {
         stage.fail("the array started as failed within the budget");
     }
     if is_read_only {
-        let is_owed = outlook.was_crash && (outlook.was_degraded || missing);
-        // A clean stop with a resync to come is no crash, but parity is not trusted all the same.
-        let is_owed = is_owed || outlook.was_unsynced && missing;
-        let may_be = stage.config().policy == ConsistencyPolicy::Bitmap && is_owed;
-        if !may_be {
-            stage.fail("the array started read-only against its contract");
-        }
+        judge_read_only(stage, &status, outlook, missing);
         if changes(drive_slots) != before {
             stage.fail("a read-only start changed a device");
         }
-        let way_out = status.read_only.map(|why| why.way_out(TANK)).unwrap_or_default();
-        if !way_out.contains("--accept-dirty-degraded") {
-            stage.fail(format!("no way out of a read-only start is named: {way_out}"));
-        }
-        stage.mark("start.read_only");
     }
     // Where a crash came together with unreadable sectors, or a device in trouble does not outlive
     // the resync, some blocks have no parity that can be trusted.

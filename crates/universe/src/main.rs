@@ -1,11 +1,15 @@
-//! `universe SEED`: run one; `universe --many COUNT`: run many and say how fast.
+//! `universe SEED`: run one; `universe --many COUNT`: run many and say how fast; `universe
+//! --all-aims COUNT`: so many of everything that can be wished.
 //!
 //! What must stay true: exit status 0 means that nothing went wrong. What it prints for a failure
-//! is enough to repeat it.
+//! is enough to repeat it. It ends quietly if nobody reads what it prints.
 
 #![forbid(unsafe_code)]
 
+mod print;
+
 use ashlar_universe::{Covered, Failure, Limits, Marks, Report, Wish, cases, exhaust, run, shrink};
+use print::{complain, line};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +26,7 @@ universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clie
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
          [--declustered] [--operators] [--keeps-map | --keeps-no-map] [--jobs THREADS]
          [--marks] [--expect-marks] [--expect-goals]
+universe --all-aims COUNT [--from SEED] [--jobs THREADS]
 universe --exhaustive [--long] [--part K/N] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a
@@ -31,6 +36,8 @@ const GOALS: (u64, u64, u64) = (10, 100, 10);
 struct Options {
     seed: Option<u64>,
     many: Option<u64>,
+    /// So many universes of each wish.
+    all_aims: Option<u64>,
     from: u64,
     jobs: usize,
     shows_marks: bool,
@@ -52,15 +59,16 @@ struct Options {
 
 fn main() -> ExitCode {
     let Some(options) = parse(std::env::args().skip(1)) else {
-        eprintln!("{USAGE}");
+        complain(USAGE);
         return ExitCode::from(2);
     };
-    match (options.seed, options.many) {
-        (Some(seed), None) => one(seed, &options),
-        (None, Some(count)) => many(count, &options),
-        (None, None) if options.is_exhaustive => every_crash_state(&options),
+    match (options.seed, options.many, options.all_aims) {
+        (Some(seed), None, None) => one(seed, &options),
+        (None, Some(count), None) => many(count, &options),
+        (None, None, Some(count)) => all_aims(count, &options),
+        (None, None, None) if options.is_exhaustive => every_crash_state(&options),
         _ => {
-            eprintln!("{USAGE}");
+            complain(USAGE);
             ExitCode::from(2)
         }
     }
@@ -71,6 +79,7 @@ impl Default for Options {
         Options {
             seed: None,
             many: None,
+            all_aims: None,
             from: 0,
             jobs: 1,
             shows_marks: false,
@@ -108,6 +117,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--states" => options.states_max = number()?,
             "--jobs" => options.jobs = usize::try_from(number()?).ok()?,
             "--many" => options.many = Some(number()?),
+            "--all-aims" => options.all_aims = Some(number()?),
             "--from" => options.from = number()?,
             "--requests" => limits.requests = usize::try_from(number()?).ok()?,
             "--acts" => limits.acts = usize::try_from(number()?).ok()?,
@@ -152,17 +162,17 @@ fn one(seed: u64, options: &Options) -> ExitCode {
     let limits = options.limits;
     match run(seed, limits) {
         Ok(report) => {
-            println!("universe {seed} went well: {} device operations", report.operations);
+            line(format!("universe {seed} went well: {} device operations", report.operations));
             if limits.is_told {
-                println!("{}{}", report.story, report.marks);
+                line(format!("{}{}", report.story, report.marks));
             }
-            println!("trace hash {:016x}", report.hash);
+            line(format!("trace hash {:016x}", report.hash));
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            let least = |failure| shrink(failure, |step| eprintln!("shrinking: {step}"));
+            let least = |failure| shrink(failure, |step| complain(format!("shrinking: {step}")));
             let failure = if options.shrinks { least(failure) } else { failure };
-            println!("{failure}");
+            line(failure);
             ExitCode::FAILURE
         }
     }
@@ -183,6 +193,61 @@ struct Sum {
 
 fn many(count: u64, options: &Options) -> ExitCode {
     let began = std::time::SystemTime::now();
+    let mut sum = run_many(count, options, options.limits);
+    let seconds = began.elapsed().map_or(1.0, |real| real.as_secs_f64());
+    if options.shows_marks {
+        line(format!("reached:\n{}", sum.marks));
+    }
+    sum.print_failed();
+    let missing = if options.expects_marks { sum.marks.missing() } else { Vec::new() };
+    if !missing.is_empty() {
+        line(format!("never reached: {}", missing.join(", ")));
+    }
+    let are_goals_met = sum.print_goals() || !options.expects_goals;
+    let per_minute = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) * 60.0 / seconds;
+    line(format!(
+        "{count} universes from seed {}: {} went wrong; {} device operations, {per_minute:.0} \
+         universes a minute on {} threads, {} marks reached, {} of {} expected ones missing",
+        options.from,
+        sum.failed.len(),
+        sum.operations,
+        options.jobs.max(1),
+        sum.marks.reached(),
+        missing.len(),
+        Marks::expected()
+    ));
+    let is_well = sum.failed.is_empty() && missing.is_empty() && are_goals_met;
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// So many universes of each wish, all from the same seed on: a line for each of them.
+fn all_aims(count: u64, options: &Options) -> ExitCode {
+    let (mut universes, mut wrong, from) = (0, 0, options.from);
+    for wish in Wish::all() {
+        let sum = run_many(count, options, Limits { wish, ..options.limits });
+        line(format!(
+            "{:>4} wrong, {:>3} marks, {:>9} device operations: \
+             universe --many {count} --from {from}{wish}",
+            sum.failed.len(),
+            sum.marks.reached(),
+            sum.operations,
+        ));
+        sum.print_failed();
+        for (_, failure) in &sum.failed {
+            line(format!("again: {}", failure.command()));
+        }
+        universes += count;
+        wrong += sum.failed.len();
+    }
+    line(format!(
+        "{universes} universes of all aims: {wrong} went wrong; \
+         again: universe --all-aims {count} --from {from}"
+    ));
+    if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// So many universes from the first seed on.
+fn run_many(count: u64, options: &Options, limits: Limits) -> Sum {
     let (next, sum) = (AtomicU64::new(options.from), Mutex::new(Sum::default()));
     let end = options.from + count;
     std::thread::scope(|scope| {
@@ -195,38 +260,15 @@ fn many(count: u64, options: &Options) -> ExitCode {
                     }
                     #[cfg(feature = "canaries")]
                     ashlar_universe::plant(options.canary);
-                    let result = run(seed, options.limits);
+                    let result = run(seed, limits);
                     sum.lock().unwrap_or_else(PoisonError::into_inner).add(seed, result);
                 }
             });
         }
     });
     let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let seconds = began.elapsed().map_or(1.0, |real| real.as_secs_f64());
     sum.failed.sort_by_key(|(seed, _)| *seed);
-    if options.shows_marks {
-        println!("reached:\n{}", sum.marks);
-    }
-    sum.print_failed();
-    let missing = if options.expects_marks { sum.marks.missing() } else { Vec::new() };
-    if !missing.is_empty() {
-        println!("never reached: {}", missing.join(", "));
-    }
-    let are_goals_met = sum.print_goals() || !options.expects_goals;
-    let per_minute = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) * 60.0 / seconds;
-    println!(
-        "{count} universes from seed {}: {} went wrong; {} device operations, {per_minute:.0} \
-         universes a minute on {} threads, {} marks reached, {} of {} expected ones missing",
-        options.from,
-        sum.failed.len(),
-        sum.operations,
-        options.jobs.max(1),
-        sum.marks.reached(),
-        missing.len(),
-        Marks::expected()
-    );
-    let is_well = sum.failed.is_empty() && missing.is_empty() && are_goals_met;
-    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    sum
 }
 
 /// Every crash state of small workloads: status 0 if all of them are right.
@@ -245,12 +287,12 @@ fn every_crash_state(options: &Options) -> ExitCode {
                     match result {
                         Ok(covered) => {
                             if options.shows_marks {
-                                println!("{case}: {covered}");
+                                line(format!("{case}: {covered}"));
                             }
                             sum.0.add(covered);
                         }
                         Err(what) => {
-                            println!("crash state went wrong: {what}");
+                            line(format!("crash state went wrong: {what}"));
                             sum.1.push(what);
                         }
                     }
@@ -261,9 +303,9 @@ fn every_crash_state(options: &Options) -> ExitCode {
     let (covered, failed) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     let seconds = began.elapsed().map_or(0, |real| real.as_secs());
     if parts > 1 {
-        println!("part {part} of {parts}: {} workloads of {}", cases.len(), all.len());
+        line(format!("part {part} of {parts}: {} workloads of {}", cases.len(), all.len()));
     }
-    println!("{covered}; {} workloads went wrong; {seconds} s", failed.len());
+    line(format!("{covered}; {} workloads went wrong; {seconds} s", failed.len()));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -280,7 +322,7 @@ impl Sum {
             }
             Err(failure) => {
                 // At once: a long run may be ended before it comes to its sum.
-                eprintln!("universe {seed} went wrong: {}", failure.first_line());
+                complain(format!("universe {seed} went wrong: {}", failure.first_line()));
                 self.failed.push((seed, failure));
             }
         }
@@ -289,10 +331,10 @@ impl Sum {
     /// The first that went wrong in full, of the others what was wrong.
     fn print_failed(&self) {
         if let Some((_, first)) = self.failed.first() {
-            println!("{first}");
+            line(first);
         }
         for (seed, failure) in self.failed.iter().skip(1) {
-            println!("universe {seed} went wrong, too: {}", failure.first_line());
+            line(format!("universe {seed} went wrong, too: {}", failure.first_line()));
         }
     }
 
@@ -303,12 +345,12 @@ impl Sum {
         let median = self.faults.get(self.faults.len() / 2).copied().unwrap_or(0);
         let of_hundred = |universes: u64| universes * 100 / count;
         let (crashed, in_start) = (of_hundred(self.crashed), of_hundred(self.crashed_in_start));
-        println!(
+        line(format!(
             "faults a universe: {median} in the median (goal {}); \
              with a crash and the start after it: {} of {count} (goal {} %); \
              with a crash during such a start: {} ({in_start} %, goal {} %)",
             GOALS.0, self.crashed, GOALS.1, self.crashed_in_start, GOALS.2
-        );
+        ));
         median >= GOALS.0 && crashed >= GOALS.1 && in_start >= GOALS.2
     }
 }

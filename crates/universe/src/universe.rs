@@ -505,24 +505,7 @@ impl Failure {
                 line.push_str(&format!(" --{name} {limit}"));
             }
         }
-        if let Some(policy) = self.limits.wish.policy {
-            line.push_str(&format!(" --policy {}", policy.name()));
-        }
-        if let Some(class) = self.limits.wish.class {
-            line.push_str(&format!(" --class {}", class.name()));
-        }
-        if self.limits.wish.has_checksums {
-            line.push_str(" --checksums");
-        }
-        if self.limits.wish.declustered {
-            line.push_str(" --declustered");
-        }
-        if let Some(keeps_map) = self.limits.wish.keeps_map {
-            line.push_str(if keeps_map { " --keeps-map" } else { " --keeps-no-map" });
-        }
-        if let Some(aim) = self.limits.wish.aim {
-            line.push_str(&format!(" --aim {}", aim.name()));
-        }
+        line.push_str(&self.limits.wish.to_string());
         line
     }
 }

@@ -1,5 +1,5 @@
-//! What a crash left in doubt, stripe by stripe. The judgement of a start looks at members: it calls
-//! an array with missing ones in doubt. Its maps and its spare table say more.
+//! What a crash left in doubt, stripe by stripe. The judgement of a start looks at members: it
+//! calls an array with missing ones in doubt. Its maps and its spare table say more.
 //!
 //! What must stay true: a stripe is in doubt if it was written, its parity is not trusted, and one
 //! of its data strips cannot be read. Any other is settled by a resync, which makes parity from its

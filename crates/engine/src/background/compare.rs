@@ -2,10 +2,10 @@
 //!
 //! What must stay true: a scrub rewrites data only if two or more parities point at the same strip.
 //! Otherwise it rewrites parity. A resync never computes data from old parity, unless the operator
-//! accepted that at the start. It takes the data as found (of a mirror the lowest readable copy) and
-//! generates parity from it. If data is missing and parity is not trusted, the job can only compare
-//! the stripe with a parity that is left over. If that fails or none is left over, the job leaves
-//! the stripe unchanged and reports it.
+//! accepted that at the start. It takes the data as found (of a mirror the lowest readable copy)
+//! and generates parity from it. If data is missing and parity is not trusted, the job can only
+//! compare the stripe with a parity that is left over. If that fails or none is left over, the job
+//! leaves the stripe unchanged and reports it.
 //!
 //! The caller holds the rows' exclusive lock.
 

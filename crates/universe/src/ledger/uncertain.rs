@@ -232,8 +232,8 @@ impl Ledger {
         count
     }
 
-    /// The operator accepts what a crash may have cost: units for which `is_lost` lay on members that
-    /// are not there. Gives back in how many of them anything may be found.
+    /// The operator accepts what a crash may have cost: units for which `is_lost` lay on members
+    /// that are not there. Gives back in how many of them anything may be found.
     pub fn accepted(&mut self, is_lost: impl Fn(u64) -> bool) -> u64 {
         let (now, mut count) = (self.tick(), 0);
         for (unit, states) in self.units.iter_mut().enumerate() {
