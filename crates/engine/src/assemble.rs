@@ -523,7 +523,7 @@ async fn make_coordinator(
     if !plan.has_log {
         return Ok(None);
     }
-    replay::look(local, &plan.superblock, plan.read_only).await.map(Some)
+    replay::look(local, &plan.superblock, (plan.read_only, &plan.may_lack)).await.map(Some)
 }
 
 /// Make the share of the array's first worker its coordinator: roll the logs forward, record the

@@ -24,6 +24,7 @@ use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, 
 use ashlar_units::StripeNo;
 use std::rc::Rc;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Everything the start needs once the judgement is made.
 #[derive(Clone)]
@@ -53,6 +54,8 @@ pub(super) struct Plan {
     pub(super) lacks_kept_map: Option<&'static str>,
     /// Devices that carry a signature of somebody else, which the operator accepts.
     pub(super) reused: Vec<(Arc<dyn Opened>, MemberEntry)>,
+    /// Members that the operator takes although they may lack writes.
+    pub(super) may_lack: Vec<Uuid>,
     /// The members that the array grows by from this start on.
     pub(super) new_members: Vec<NewMember>,
 }
@@ -167,12 +170,18 @@ pub(super) fn plan(spec: &AssembleSpec, looked: &Looked, worker: &Worker) -> Res
         newest_places: NewestPlaces::new(),
         lacks_kept_map: None,
         reused: foreign::accepted(verdict, found, readings),
+        may_lack: may_lack(verdict, readings),
         new_members: Vec::new(),
         found: superblock.clone(),
         superblock: started,
         geometry,
         slots,
     })
+}
+
+fn may_lack(verdict: &Verdict, readings: &[MemberReading]) -> Vec<Uuid> {
+    let own = verdict.may_be_older.iter().filter_map(|taken| readings[taken.reading].superblock());
+    own.map(|own| own.member_uuid).collect()
 }
 
 fn mark_in_sync(verdict: &Verdict, found: &[FoundDevice]) -> u64 {

@@ -40,6 +40,7 @@ use ashlar_units::{Extent, Nanos, to_usize};
 use found::InPlace;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use uuid::Uuid;
 
 /// A device in service and what its log says.
 struct Source {
@@ -47,6 +48,8 @@ struct Source {
     log_tag: u64,
     /// Or why it cannot be read.
     log: Result<MemberLog, String>,
+    /// The operator takes it although it may lack writes: it stays in service all the same.
+    may_lack: bool,
 }
 
 /// The logs, as they were read.
@@ -57,7 +60,7 @@ pub(crate) struct Logs {
 
 /// Read the logs of all devices in service as `superblock` has them: of the members as found, with
 /// those that were not found recorded as lost. Nothing is written before this says that there is a
-/// way to go on.
+/// way to go on. `may_lack`: members that the operator takes although they may lack writes.
 ///
 /// # Errors
 /// If the logs contradict each other, or those of more members cannot be relied on than the parity
@@ -65,10 +68,13 @@ pub(crate) struct Logs {
 pub(crate) async fn look(
     local: &Rc<LocalArray>,
     superblock: &Superblock,
-    read_only: Option<WhyReadOnly>,
+    (read_only, may_lack): (Option<WhyReadOnly>, &[Uuid]),
 ) -> Result<Logs, Refusal> {
     let began = local.worker.handle.now();
-    let sources = read_logs(local, superblock).await;
+    let mut sources = read_logs(local, superblock).await;
+    for source in &mut sources {
+        source.may_lack = may_lack.contains(&source.target.uuid);
+    }
     let found = found::read(local, blocks_of(&sources)).await;
     let (mut judgement, kept) = judge_reliable(&local.array, &sources, &found)?;
     let array = &local.array;
@@ -95,7 +101,7 @@ fn is_beyond(array: &Array, sources: &[Source], kept: &[bool]) -> bool {
     let mut out: Vec<bool> =
         array.slots.iter().map(|slot| slot.state() != SlotState::InSync).collect();
     for (source, is_kept) in sources.iter().zip(kept) {
-        if !is_kept && !source.target.is_replacement {
+        if !is_kept && !source.may_lack && !source.target.is_replacement {
             out[source.target.slot.at()] = true;
         }
     }
@@ -209,7 +215,7 @@ async fn read_logs(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<Sourc
             (Some(fault), _) => Err(format!("its log makes no sense: {fault}")),
             (None, Some(hole)) => Err(format!("its log has a hole: {hole}")),
         });
-        Source { target, log_tag, log }
+        Source { target, log_tag, log, may_lack: false }
     };
     scans.into_iter().map(source).collect()
 }
@@ -240,7 +246,7 @@ async fn judge_all(
     let all = std::mem::take(sources).into_iter().zip(kept);
     let (reliable, others): (Vec<_>, Vec<_>) = all.partition(|(_, is_kept)| *is_kept);
     *sources = reliable.into_iter().map(|(source, _)| source).collect();
-    for (source, _) in others {
+    for (source, _) in others.into_iter().filter(|(source, _)| !source.may_lack) {
         let why = source
             .log
             .err()
@@ -268,7 +274,8 @@ fn judge_reliable(
         let log = |at: &usize| {
             let source = &sources[*at];
             let log = source.log.as_ref().ok()?;
-            Some(DeviceLog { log_tag: source.log_tag, slot: source.target.slot, log })
+            let slot = source.target.slot;
+            Some(DeviceLog { log_tag: source.log_tag, slot, log, may_lack: source.may_lack })
         };
         let logs: Vec<DeviceLog<'_>> = places.iter().filter_map(log).collect();
         let strip_on = |stripe, member| array.strip_on(array.layouts.recorded(stripe), member);

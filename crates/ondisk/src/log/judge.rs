@@ -46,6 +46,8 @@
 //!   devices kept what they called durable. The device that lacks it has lost part of its log, and
 //!   is named: its log counts as unreadable.
 //!
+//! - **A device that the operator takes although it may lack writes does not count where it lacks
+//!   the record.** It is not written there, and is as old as it was; the others get their blocks.
 //! - **A holder that does not store the strip any more counts, and is not written.** It had to have
 //!   the record when in-place writes began. By now the strip is elsewhere, where it was brought
 //!   after this update had ended, and what lies there on the holder may be of another stripe.

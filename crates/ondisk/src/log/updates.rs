@@ -20,6 +20,8 @@ pub struct DeviceLog<'a> {
     pub slot: MemberIdx,
     /// What was found on it.
     pub log: &'a MemberLog,
+    /// The operator takes it although it may lack writes: its log may lack their records.
+    pub may_lack: bool,
 }
 
 /// Which strip of a stripe each slot stores: the one place where the judgement asks the layout.
@@ -79,11 +81,12 @@ pub(super) struct Held<'a> {
 }
 
 impl LoggedUpdate<'_> {
-    /// The devices in service that are named and lack the record.
+    /// The devices in service that are named and lack a record that they must have had.
     pub(super) fn lacking(&self, devices: &[DeviceLog<'_>]) -> Vec<usize> {
         let names = |tag: u64| self.record.holders.iter().any(|holder| holder.log_tag == tag);
         let lacks = |at: usize| self.held.iter().all(|held| held.device != at);
-        let in_service = devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0);
+        let must_have = |device: &DeviceLog<'_>| device.log_tag != 0 && !device.may_lack;
+        let in_service = devices.iter().enumerate().filter(|(_, device)| must_have(device));
         in_service.filter(|(at, device)| names(device.log_tag) && lacks(*at)).map(|d| d.0).collect()
     }
 }

@@ -341,7 +341,7 @@ impl Universe<'_> {
         let devices: Vec<DeviceLog<'_>> = live
             .iter()
             .zip(&logs)
-            .map(|(&at, log)| DeviceLog { log_tag: tag(at), slot: slot(at), log })
+            .map(|(&at, log)| DeviceLog { log_tag: tag(at), slot: slot(at), log, may_lack: false })
             .collect();
         let found = InPlace { live, content: &place };
         let judgement = judge(&devices, Places::Fixed(&self.geometry), &found)

@@ -129,7 +129,7 @@ fn judged(updates: &[Update<'_>], lacking: &[u8], found: FoundBlock) -> Verdict 
                 <= updates.iter().filter(|update| is_parity_only(update)).count()
         );
         let log_tag = 100 + u64::from(strip_of(*slot));
-        devices.push(DeviceLog { log_tag, slot: MemberIdx(*slot), log });
+        devices.push(DeviceLog { log_tag, slot: MemberIdx(*slot), log, may_lack: false });
     }
     let judgement =
         judge(&devices, Places::Fixed(&geometry), &Finds(found)).expect("no contradiction");

@@ -170,7 +170,12 @@ pub fn logs(superblock: &Superblock, input: &[u8]) -> bool {
     let Some(geometry) = superblock.geometry.to_layout() else { return false };
     let devices: Vec<DeviceLog<'_>> = scanned
         .iter()
-        .map(|(log_tag, slot, log)| DeviceLog { log_tag: *log_tag, slot: *slot, log })
+        .map(|(log_tag, slot, log)| DeviceLog {
+            log_tag: *log_tag,
+            slot: *slot,
+            log,
+            may_lack: false,
+        })
         .collect();
     let is_any = devices.iter().any(|device| !device.log.records.is_empty());
     let _judgement = judge(&devices, Places::Fixed(&geometry), &Anything);
