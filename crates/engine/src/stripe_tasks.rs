@@ -72,6 +72,10 @@ async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
             Some(log) if !log.settle_all(local).await => Err(VolumeErrorKind::Io),
             _ => Ok(()),
         }),
+        StripeWork::PassBy => {
+            local.locks.pass_by().await;
+            Answer::Done
+        }
         StripeWork::GiveBack(run) => {
             Box::pin(discard::take(local, run)).await;
             Answer::Done

@@ -6,8 +6,8 @@
 //! copied under the row lock of each stripe. When all is flushed and no older record of the log
 //! counts, one update of the superblocks moves the frontier, and only then are the cells read in
 //! their new places. A crash before the update finds them in the old places, one after it in the
-//! new ones; both are whole. At last the row locks of the stripes are taken once more: what was
-//! read in the old places under a lock has ended then, before anything else is written there.
+//! new ones; both are whole. At last all holders of row locks have let go: what was read in the old
+//! places under a lock has ended then, before anything else is written there.
 //!
 //! Nothing moves while a member is lost or on its way. If one is lost or comes meanwhile, the batch
 //! was for nothing, also if the device has the slot by the end of the batch. What has moved stays
@@ -175,7 +175,7 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
     let content = content_of(&map, &window);
     let copy = |strips| Work::MoveCells { strips };
     let by = Visitor { local, cells, job };
-    let visited = visit_all(by, content.iter().copied(), copy, || Onward::Begin).await;
+    let visited = visit_all(by, content.into_iter(), copy, || Onward::Begin).await;
     let is_copied = visited.undone.is_empty() && !local.array.is_stopping();
     let is_copied = is_copied && map_writer::flush(local).await.is_ok();
     if !is_copied || !spare_states::settle(local).await {
@@ -184,11 +184,7 @@ async fn move_batch(local: &Rc<LocalArray>, cells: &SpareCells, job: &Job) -> Ba
     }
     let batch = flip(local, cells, version, window.end).await;
     if matches!(batch, Batch::Moved) {
-        let pass_by = |_| Work::MoveCells { strips: StripSet::EMPTY };
-        job.is_uncounted.set(true);
-        // Nothing is copied, so nothing can be undone.
-        drop(visit_all(by, content.into_iter(), pass_by, || Onward::Begin).await);
-        job.is_uncounted.set(false);
+        spare_states::let_holders_pass(local).await;
         if cells.map().growth().is_none() {
             local.array.open_all_stripes();
         }

@@ -76,8 +76,6 @@ pub(super) struct Job {
     pub(super) waits: Cell<bool>,
     pub(super) is_paused: Cell<bool>,
     pub(super) is_cancelled: Cell<bool>,
-    /// Of a job that goes from cell to cell: what it looks at is not counted.
-    pub(super) is_uncounted: Cell<bool>,
     pub(super) progress: RefCell<Progress>,
 }
 
@@ -160,7 +158,6 @@ impl Job {
             waits: Cell::new(false),
             is_paused: Cell::new(spec.is_paused),
             is_cancelled: Cell::new(false),
-            is_uncounted: Cell::new(false),
             progress: RefCell::new(progress),
         }
     }
@@ -187,9 +184,6 @@ impl Job {
     /// Of a job that goes from cell to cell: so many stripes more were visited, and so many are
     /// left of what it knows of.
     pub(super) fn note_cells(&self, done: u64, left: u64, report: StepReport) {
-        if self.is_uncounted.get() {
-            return;
-        }
         let mut progress = self.progress.borrow_mut();
         progress.done_stripes += done;
         progress.total_stripes = progress.done_stripes + left + progress.before_and_behind.1;

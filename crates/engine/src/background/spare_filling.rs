@@ -8,6 +8,10 @@
 //! before its state changes, and `coordinator/spare_states.rs` changes it. If the table changes
 //! meanwhile, the batch was for nothing.
 //!
+//! A member that is whole gives its spare cells up, and the next loss fills them with strips of
+//! other stripes. A read under a row lock that began in such a cell may take longer than all of
+//! that. So the member is whole only after all holders of row locks have let go.
+//!
 //! Stripes that lost most go first, whichever members they lost strips of; then what is on spares
 //! is copied back. A cell with blocks that cannot be decoded waits, and is tried again.
 //!
@@ -462,6 +466,9 @@ async fn complete(
     let _turn = local.coordinator().spare_gate.acquire().await;
     if crate::coordinator::map_writer::flush(local).await.is_err() {
         return false;
+    }
+    if !sings(Canary::SpareReusedEarly) {
+        spare_states::let_holders_pass(local).await;
     }
     let _gate = local.coordinator().gate().await;
     let slot = local.array.slot(member);

@@ -158,6 +158,18 @@ pub(crate) async fn settle(local: &Rc<LocalArray>) -> bool {
     is_settled
 }
 
+/// Whoever held rows of a stripe when this was asked has let them go, on every worker: reads under
+/// a row lock that found a strip in its former place have ended.
+pub(crate) async fn let_holders_pass(local: &Rc<LocalArray>) {
+    let passing = (0..local.array.owners())
+        .map(|owner| local.worker.hand_to(owner, local, StripeWork::PassBy))
+        .collect::<Vec<_>>();
+    for answer in passing {
+        // A worker that has ended holds nothing.
+        let _passed = answer.await;
+    }
+}
+
 /// A page of states that is to be stored.
 struct StatesPage {
     record: SpareRecord,

@@ -97,6 +97,17 @@ impl RowLocks {
         is_idle.then(|| self.enter(stripe, rows, Hold::Exclusive).0)
     }
 
+    /// Wait until each request that is here now, held or waiting, has left.
+    pub(crate) async fn pass_by(&self) {
+        let mut here: Vec<(StripeId, RowRange)> = Vec::new();
+        for line in self.table.borrow().lines.iter() {
+            here.extend(line.iter().map(|entry| (entry.stripe, entry.rows)));
+        }
+        for (stripe, rows) in here {
+            drop(self.lock(stripe, rows, Hold::Exclusive).await);
+        }
+    }
+
     /// Requests for rows, held or waiting.
     #[cfg(test)]
     fn requests(&self) -> usize {
@@ -262,6 +273,21 @@ mod tests {
         drop(held);
         drop(poll(next.as_mut()).expect("the dropped waiter passed its turn on"));
         assert_eq!(locks.requests(), 0);
+    }
+
+    #[test]
+    fn those_who_are_here_are_waited_for_and_later_ones_are_not() {
+        let locks = RowLocks::default();
+        let reader = poll(pin!(locks.lock(stripe(), rows(0, 4), Hold::Shared))).expect("free");
+        let mut writer = Box::pin(locks.lock(stripe(), rows(2, 3), Hold::Exclusive));
+        assert!(poll(writer.as_mut()).is_none());
+        let mut passing = pin!(locks.pass_by());
+        assert!(poll(passing.as_mut()).is_none());
+        let _later = poll(pin!(locks.lock(stripe(), rows(4, 8), Hold::Exclusive))).expect("free");
+        drop(reader);
+        assert!(poll(passing.as_mut()).is_none(), "the writer was here, too");
+        drop(poll(writer.as_mut()).expect("its turn"));
+        assert!(poll(passing.as_mut()).is_some());
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) enum StripeWork {
     RebuildEach(RebuildEach),
     /// No record of the log that is there now is to count any more. Of the worker, not of a stripe.
     Settle,
+    /// Whoever holds rows now, or waits for some, is done with them. Of the worker as well.
+    PassBy,
     /// Tell the members that the blocks of these stripes are not needed.
     GiveBack(Run),
 }
