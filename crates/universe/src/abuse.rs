@@ -138,6 +138,8 @@ struct Demand {
     /// Devices that must not be in service, nor be written.
     useless: Vec<usize>,
     is_refused: bool,
+    /// Unless it takes back a member that missed nothing: then all is there.
+    may_start: bool,
 }
 
 /// Everything that an abuse may change.
@@ -192,7 +194,7 @@ impl Abuses<'_> {
                 Damage::CutWhileRunning => self.cut_while_running(first_of(&demand), outlook),
                 Damage::Nothing => self.rehearse(),
                 Damage::SecondRunner => self.run_twice(outlook),
-                _ if demand.is_refused => {
+                _ if demand.is_refused && !(demand.may_start && self.would_start()) => {
                     self.must_refuse();
                     self.world.stop(Stop::Kill);
                     self.rehearse();
@@ -292,7 +294,8 @@ impl Abuses<'_> {
                 let free = *self.drive_slots.free().first()?;
                 let image = self.drive_slots.all[first].disk.image();
                 self.drive_slots.all[free].disk.put_image(&image);
-                return Some(Demand { useless: vec![first, free], is_refused: true });
+                let useless = vec![first, free];
+                return Some(Demand { useless, is_refused: true, may_start: false });
             }
             Damage::DamagedCopies if outlook.was_crash => return None,
             Damage::DamagedCopies => self.damage(&sound, rest),
@@ -340,7 +343,9 @@ impl Abuses<'_> {
         if is_stale {
             self.mark_stale(&useless, rest, is_refused);
         }
-        Some(Demand { useless, is_refused })
+        let may_start =
+            is_beyond && !is_stranger && self.drive_slots.may_be_taken_back(rest, &useless);
+        Some(Demand { useless, is_refused, may_start })
     }
 
     fn swap(&self, sound: &[usize]) -> Option<Vec<usize>> {
@@ -455,6 +460,22 @@ impl Abuses<'_> {
 
     fn changes(&self) -> Vec<u64> {
         self.drive_slots.all.iter().map(|drive_slot| drive_slot.disk.changes()).collect()
+    }
+
+    /// Whether a start would come about, if nothing is certain but what must come of each answer.
+    fn would_start(&mut self) -> bool {
+        let (opener, devices) = (self.world.opener(), self.drive_slots.names());
+        let stage = self.stage.clone();
+        let would = self.world.run(async move |handle| {
+            let engine = engine(opener, &handle, &stage);
+            engine.would_assemble(AssembleSpec { devices, ..AssembleSpec::default() }).await.is_ok()
+        });
+        let would = would.done();
+        self.world.stop(Stop::Kill);
+        if would {
+            self.stage.mark("abuse.taken_back");
+        }
+        would
     }
 
     /// Nothing starts, and nobody has written anywhere.

@@ -79,7 +79,7 @@ pub(crate) struct Rest {
 
 impl DriveSlot {
     /// What it holds can be read at a start.
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let is_mute = matches!(self.trouble, Some(Trouble::FailsReads | Trouble::Silent));
         !matches!(self.trouble, Some(Trouble::Absent | Trouble::AbsentCold)) && !is_mute
     }

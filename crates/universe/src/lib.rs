@@ -16,7 +16,8 @@
 //! - `drive_slot`  the devices and the budget of losses
 //! - `growth`  an array begins to grow, before its first start or while it runs
 //! - `spares`  what distributed spares change about the budget
-//! - `abuse`  misuse of members between lives, undone afterwards
+//! - `abuse`  misuse of members between lives, undone afterwards; `taken_back`  whom a start then
+//!   may take back
 //! - `replay`  the export: what was not answered when the program was killed is sent again
 //! - `early`  clients that come while an array starts, or is only looked at
 //! - `rehearsal`  dry runs and starts, compared with each other
@@ -61,6 +62,7 @@ mod rollback;
 mod shrink;
 mod spares;
 mod stage;
+mod taken_back;
 mod two_runners;
 mod universe;
 
