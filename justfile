@@ -34,7 +34,8 @@ crash-states *options:
 
 # faults planted in the engine, each to be found by universes
 canaries:
-    cargo test --release -p ashlar-universe --features canaries --test canaries -- --nocapture
+    cargo test --release -p ashlar-universe -p ashlar-engine \
+        --features ashlar-universe/canaries,ashlar-engine/canaries --test canaries -- --nocapture
 
 # the formal model of intent log, restarts and generations; `just formal --long`, `just formal --trail 6`
 formal *options:

@@ -34,6 +34,8 @@ canaries! {
     StaleMemberTrusted,
     /// A member goes out and the others are not told.
     TakeOutNotRecorded,
+    /// Members are out that only an update says which did not reach all others.
+    UpdateCutOffTrusted,
     /// A write that failed on a member counts as stored.
     FailedWriteIgnored,
     /// Members are put out one after the other when none of them has room.
@@ -177,6 +179,21 @@ canaries! {
     SilenceNotWatched,
     /// Clients get to an array while it is being started, or is only looked at.
     ClientsLetInEarly,
+}
+
+#[cfg(feature = "canaries")]
+impl Canary {
+    /// Those that tests of the engine find, each with a situation made for it; universes must find
+    /// all others.
+    pub const STAGED: &[Canary] = &[
+        Canary::SweptUnflushed,
+        Canary::ShorterMemberRepaired,
+        Canary::UpdateCutOffTrusted,
+        Canary::RebuiltTogetherLastLeft,
+        Canary::CatchUpSkipped,
+        Canary::ReplayBeforeLossRecorded,
+        Canary::CopySpeaksOn,
+    ];
 }
 
 /// Where this program is to panic: `start of NAME` and the like. Only in programs that are built

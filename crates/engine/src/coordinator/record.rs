@@ -116,7 +116,7 @@ async fn taken(
     result: Result<(), ArrayLost>,
 ) -> Result<(), ArrayLost> {
     *local.coordinator().superblock.borrow_mut() = next;
-    local.array.set_owes_superblock(result.is_err());
+    local.array.set_owes_superblock(result.is_err() && !sings(Canary::UpdateCutOffTrusted));
     // Recorded or not: a slot that is out has an entry before another device comes into it.
     local.array.follow_spares(&local.coordinator().superblock.borrow(), result.is_ok());
     if result.is_ok() {

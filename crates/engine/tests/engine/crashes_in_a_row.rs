@@ -57,7 +57,7 @@ fn start_twice_and_once_more(first: (u64, Stop), second: (u64, Stop)) {
 }
 
 #[test]
-fn a_start_cut_off_twice_leaves_an_array_that_starts() {
+pub fn a_start_cut_off_twice_leaves_an_array_that_starts() {
     for one in (1..START).step_by(2) {
         for other in (1..START).step_by(2) {
             for stop in [Stop::PowerCut, Stop::Kill] {

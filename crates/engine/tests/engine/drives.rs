@@ -108,7 +108,7 @@ fn a_replaced_drive_is_free_as_soon_as_it_owes_nothing() {
 /// A member's file is cut short, and a superblock is written before anybody looks. Its copies at
 /// the end gave the file its size back, and the gap read as zeros.
 #[test]
-fn a_member_that_became_smaller_is_out_before_a_superblock_gives_it_its_size_back() {
+pub fn a_member_that_became_smaller_is_out_before_a_superblock_gives_it_its_size_back() {
     on_array(660, &raid6(), async move |Rig { engine, disks, .. }| {
         let model = filled(&engine, 660).await;
         let data = superblock_of(&disks[2]).areas.data;

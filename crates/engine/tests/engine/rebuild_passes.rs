@@ -72,7 +72,7 @@ async fn until_done(engine: &Engine, handle: &Handle, stripes: u64) {
 }
 
 #[test]
-fn two_members_are_rebuilt_with_the_reads_of_one() {
+pub fn two_members_are_rebuilt_with_the_reads_of_one() {
     with_two_out(1200, async |engine, handle, disks, _| {
         slow_to_read(&disks, 20);
         let before = status(engine).await.counts;

@@ -59,7 +59,7 @@ async fn wrong_blocks(volume: &ArrayVolume, known: &Known) -> usize {
 /// answered, and the next start had all drives and read what they held before (660 to 1,038 blocks
 /// of 24,000 with the program).
 #[test]
-fn mirrors_that_lost_a_pair_answer_nothing_that_the_next_start_does_not_have() {
+pub fn mirrors_that_lost_a_pair_answer_nothing_that_the_next_start_does_not_have() {
     let mut world = SimWorld::new(41);
     let disks = add_disks(&mut world, 8);
     let opener = world.opener();
