@@ -199,6 +199,9 @@ impl Abuses<'_> {
                     self.world.stop(Stop::Kill);
                     self.rehearse();
                 }
+                Damage::StaleCopy | Damage::StaleCopies if demand.is_refused => {
+                    self.must_go_on(&Demand { useless: Vec::new(), ..demand }, outlook);
+                }
                 _ => self.must_go_on(&demand, outlook),
             }
             self.world.call_off();
@@ -343,8 +346,13 @@ impl Abuses<'_> {
         if is_stale {
             self.mark_stale(&useless, rest, is_refused);
         }
-        let may_start =
-            is_beyond && !is_stranger && self.drive_slots.may_be_taken_back(rest, &useless);
+        // Copies of this run lack updates that nothing was answered under, or writes: then the
+        // start must not come about, and shows what it lacks if it does.
+        let is_of_this_run = |older: &Older| older.own.incarnation == rest.newest.incarnation;
+        let mut chosen = self.older.iter().filter(|older| useless.contains(&older.at));
+        let are_of_this_run = is_stale && chosen.all(is_of_this_run);
+        let is_back = are_of_this_run || self.drive_slots.may_be_taken_back(rest, &useless);
+        let may_start = is_beyond && !is_stranger && is_back;
         Some(Demand { useless, is_refused, may_start })
     }
 

@@ -387,18 +387,9 @@ impl Director<'_> {
 
     fn heal_one(&mut self) {
         let states = self.array.slot_states();
-        // No engine without checksums can tell that a device forgot what it had in its cache,
-        // unless it saw it gone.
-        let was_noticed = |slot: usize| states[slot] == SlotState::Out;
         let is_ill = |at: &usize| {
             let drive_slot = &self.drive_slots.all[*at];
-            match drive_slot.trouble {
-                None => false,
-                Some(Trouble::AbsentCold) => {
-                    drive_slot.target_of.is_none() && drive_slot.slot.is_none_or(was_noticed)
-                }
-                Some(_) => true,
-            }
+            drive_slot.trouble.is_some() && !drive_slot.is_unseen_loss(&states)
         };
         let ill: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_ill).collect();
         if let Some(at) = self.choose(&ill) {

@@ -83,6 +83,14 @@ impl DriveSlot {
         let is_mute = matches!(self.trouble, Some(Trouble::FailsReads | Trouble::Silent));
         !matches!(self.trouble, Some(Trouble::Absent | Trouble::AbsentCold)) && !is_mute
     }
+
+    /// It lost its cache, and an array with slots in these states has not seen it gone. No engine
+    /// without checksums could tell what it forgot if it came back to a running array.
+    pub(crate) fn is_unseen_loss(&self, states: &[SlotState]) -> bool {
+        let is_out = |slot: usize| states[slot] == SlotState::Out;
+        let was_seen = self.target_of.is_none() && self.slot.is_none_or(is_out);
+        self.trouble == Some(Trouble::AbsentCold) && !was_seen
+    }
 }
 
 impl DriveSlots {
@@ -366,6 +374,11 @@ impl DriveSlots {
     /// Whether some device is gone that lost its cache.
     pub(crate) fn has_lost_a_cache(&self) -> bool {
         self.all.iter().any(|it| it.trouble == Some(Trouble::AbsentCold))
+    }
+
+    /// Whether a device has lost its cache, and an array with slots in these states does not know.
+    pub(crate) fn has_unseen_loss(&self, states: &[SlotState]) -> bool {
+        self.all.iter().any(|drive_slot| drive_slot.is_unseen_loss(states))
     }
 
     /// There is space under all devices.

@@ -173,7 +173,10 @@ impl Director<'_> {
         if !self.random.percent(80) {
             return;
         }
-        if self.stage.config().cuts.begins_whole && !self.stage.errors_are_allowed() {
+        // A device that lost its cache, and that nobody has seen go, must not come back unseen.
+        let went_unseen = self.drive_slots.has_unseen_loss(&self.array.slot_states());
+        let begins_whole = self.stage.config().cuts.begins_whole && !went_unseen;
+        if begins_whole && !self.stage.errors_are_allowed() {
             // Clients write: a device may go out for what it failed before it was healed. Until
             // that is known it counts as lost (seed 914481332).
             for _ in 0..SETTLES_MAX {
