@@ -8,6 +8,7 @@
 //! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
 //! - `looped`  volumes as loop devices over files of FUSE
 //! - `nbd`     volumes over NBD to the kernel of the guest
+//! - `faults`  drives that show other serials, or change hands between md and volumes
 //! - `numa`    two NUMA nodes with drives on each: workers, memory, interrupts
 //! - `whole_blocks` members whose drives report what they write whole
 //! - `machine` a machine of its own with Debian, systemd and drives
@@ -22,6 +23,7 @@
 //! What must stay true: a guest never writes to this machine; a test that cannot run here says so
 //! by name, in a line that begins with `skipped:`. Emulation tells nothing of speed.
 
+mod faults;
 mod guest;
 mod kernel;
 mod looped;
