@@ -146,6 +146,8 @@ canaries! {
     ProvenNotPutBack,
     /// A device that joins does not get the write-intent bits of the others.
     JoiningDeviceNotTold,
+    /// What is under way on a device that leaves its slot is not asked of the one that has it next.
+    SuccessorNotAsked,
     /// A copy that ends late speaks of the device that came next in its slot.
     CopySpeaksOn,
     /// An older copy of a member is taken for the member.
@@ -192,6 +194,7 @@ impl Canary {
         Canary::RebuiltTogetherLastLeft,
         Canary::CatchUpSkipped,
         Canary::ReplayBeforeLossRecorded,
+        Canary::SuccessorNotAsked,
         Canary::CopySpeaksOn,
     ];
 }

@@ -12,6 +12,8 @@ mod world;
 mod crashes_in_a_row;
 #[path = "engine/drives.rs"]
 mod drives;
+#[path = "engine/exchanged.rs"]
+mod exchanged;
 #[path = "engine/grown.rs"]
 mod grown;
 #[path = "engine/log.rs"]
@@ -51,6 +53,9 @@ fn test_of(canary: Canary) -> fn() {
         }
         Canary::RebuiltTogetherLastLeft => {
             rebuild_passes::two_members_are_rebuilt_with_the_reads_of_one
+        }
+        Canary::SuccessorNotAsked => {
+            exchanged::what_is_under_way_on_a_device_that_leaves_its_slot_is_asked_of_the_next
         }
         Canary::CopySpeaksOn => {
             successors::a_copy_that_ends_late_says_nothing_about_the_device_that_came_next

@@ -188,7 +188,9 @@ impl Search {
             self.missing.slow = StripSet::EMPTY;
             plan = plan_read(geometry, self.extent, &view, self.missing.all());
         }
-        let unread = self.missing.broken.or(self.missing.failed);
+        let failed =
+            if sings(Canary::SuccessorNotAsked) { StripSet::EMPTY } else { self.missing.failed };
+        let unread = self.missing.broken.or(failed);
         if plan.is_err() && !unread.is_empty() && !self.has_asked_again {
             // A repair or a write may have made it right since, before another strip went. Or the
             // device left its slot with the read under way: its successor was not asked.

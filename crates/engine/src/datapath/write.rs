@@ -163,6 +163,7 @@ fn plan_without(
     (unreadable, has_asked_again): (&mut StripSet, &mut bool),
 ) -> Result<WritePlan, VolumeErrorKind> {
     let mut planned = plan(&local.array, stripe, extent, *unreadable);
+    *has_asked_again |= sings(Canary::SuccessorNotAsked);
     if planned.is_err() && !unreadable.is_empty() && !std::mem::replace(has_asked_again, true) {
         *unreadable = StripSet::EMPTY;
         planned = plan(&local.array, stripe, extent, *unreadable);
