@@ -9,7 +9,8 @@
 //! else tells: a repair beyond the end made the file grow, and clients read the zeros as data.
 
 use crate::contents::starts_with;
-use crate::tools::{all_here, run};
+use crate::drives::Loop;
+use crate::tools::{all_here, run, skipped};
 use crate::world::{MEMBER_BYTES, World};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -66,6 +67,43 @@ fn a_member_that_was_cut_short_and_made_longer_is_not_believed() {
     world.ok(&["replace", "tank0", "2", "m2", "--destroy", "m2", "--wait"]);
     assert_eq!(world.array()["state"], "clean");
     assert!(holds(&world, &noise), "wrong after the rebuild");
+}
+
+/// The loop device stays as long as it was. Its first write beyond the end of the file makes that
+/// longer again.
+#[test]
+fn a_file_that_was_cut_short_beneath_a_loop_device_is_seen_at_the_start() {
+    let test = "a_file_that_was_cut_short_beneath_a_loop_device_is_seen_at_the_start";
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        return skipped(test, "needs root and loop devices");
+    }
+    if !all_here(test, &["nbdcopy", "losetup"]) {
+        return;
+    }
+    let cases = [("1", 2, false), ("6", 6, false), ("6", 6, true)];
+    for (level, count, is_killed) in cases {
+        let case = format!("level {level}, killed: {is_killed}");
+        let world = World::new();
+        let files = world.members(count);
+        let loops = files.iter().map(|file| Loop::over(world.path(file).to_str().expect("text")));
+        // The world is the later one and so ends first.
+        let (loops, mut world) = (loops.collect::<Vec<_>>(), world);
+        let members: Vec<&str> = loops.iter().map(|it| it.0.as_str()).collect();
+        world.ok(&[&["create", "tank0", "--level", level], &members[..]].concat());
+        let noise = world.noise("noise", 32 << 20);
+        run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
+        match is_killed {
+            true => world.kill(),
+            false => assert!(world.end().success()),
+        }
+        set_bytes(&world, &files[1], LEFT_BYTES);
+        world.start(&[]);
+        world.ok(&[&["assemble"], &members[..]].concat());
+        assert_eq!(world.array()["state"], "degraded", "{case}");
+        assert!(holds(&world, &noise), "{case}: what was cut off was read as zeros");
+        let bytes = world.path(&files[1]).metadata().expect("there").len();
+        assert_eq!(bytes, LEFT_BYTES, "{case}: it was written to");
+    }
 }
 
 #[test]

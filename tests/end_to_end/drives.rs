@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// A loop device over a file, gone when dropped.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
-    fn over(file: &str) -> Loop {
+    pub fn over(file: &str) -> Loop {
         Loop(run("losetup", &["-f", "--show", file]).trim().to_owned())
     }
 

@@ -36,7 +36,10 @@ pub(crate) fn read(sys: &Path, major: u32, minor: u32) -> Option<BlockFacts> {
     let disk = whole_disk(&own);
     let queue = disk.join("queue");
     Some(BlockFacts {
-        size_bytes: number(&own.join("size")).map(|sectors| sectors * SECTOR_BYTES),
+        size_bytes: number(&own.join("size")).map(|sectors| {
+            let bytes = sectors * SECTOR_BYTES;
+            backed_bytes(&own, &disk).map_or(bytes, |backed| bytes.min(backed))
+        }),
         logical_block_bytes: number(&queue.join("logical_block_size"))
             .and_then(|bytes| u32::try_from(bytes).ok())
             .unwrap_or(512),
@@ -51,6 +54,17 @@ pub(crate) fn read(sys: &Path, major: u32, minor: u32) -> Option<BlockFacts> {
         model: text(&disk.join("device/model")),
         serial: serial(&disk),
     })
+}
+
+/// Bytes of a loop device, or of a partition of one, that the file beneath it has. A file that was
+/// cut short while nobody looked leaves the device as long as it was, and grows by the first write
+/// beyond its end. `None` if there is no file beneath.
+fn backed_bytes(own: &Path, disk: &Path) -> Option<u64> {
+    let file = text(&disk.join("loop/backing_file"))?;
+    let about = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+    let offset = number(&disk.join("loop/offset")).unwrap_or(0);
+    let start = number(&own.join("start")).unwrap_or(0) * SECTOR_BYTES;
+    Some(about.len().saturating_sub(offset + start))
 }
 
 /// Whether block device `major:minor` is write-protected.
@@ -172,6 +186,30 @@ mod tests {
             fs::write(disk.join(file), content).expect("written");
         }
         root
+    }
+
+    #[test]
+    fn a_loop_device_ends_where_the_file_beneath_it_does() {
+        let root = tree(&[("size", b"1000\n"), ("nvme0n1p1/size", b"600\n")]);
+        let disk = root.path().join("devices/nvme0/nvme0n1");
+        let file = root.path().join("file");
+        fs::create_dir_all(disk.join("loop")).expect("made");
+        for (name, content) in [
+            ("loop/backing_file", format!("{}\n", file.display())),
+            ("loop/offset", "4096\n".to_owned()),
+            ("nvme0n1p1/partition", "1\n".to_owned()),
+            ("nvme0n1p1/start", "8\n".to_owned()),
+        ] {
+            fs::write(disk.join(name), content).expect("written");
+        }
+        let sizes = || [0, 1].map(|minor| read(root.path(), 259, minor).expect("told").size_bytes);
+        assert_eq!(sizes(), [Some(512_000), Some(307_200)], "the file cannot be found");
+        for (bytes, wanted) in
+            [(1 << 20, [512_000, 307_200]), (104_096, [100_000, 95_904]), (0, [0, 0])]
+        {
+            fs::File::create(&file).and_then(|it| it.set_len(bytes)).expect("made");
+            assert_eq!(sizes(), wanted.map(Some), "{bytes} bytes beneath");
+        }
     }
 
     const NVME: &[(&str, &[u8])] = &[
