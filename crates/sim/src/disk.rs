@@ -410,6 +410,17 @@ impl SimDisk {
         self.with(|disk| disk.options.size_bytes = size_bytes);
     }
 
+    /// The disk of its world to which this path leads now.
+    pub fn found_at(&self, path: &str) -> Option<SimDisk> {
+        let at = self.world.lock().disk_at(path)?;
+        Some(SimDisk { world: Arc::clone(&self.world), at })
+    }
+
+    /// It shows this serial number from the next opening on.
+    pub fn set_serial(&self, serial: &str) {
+        self.with(|disk| disk.options.serial = Some(serial.to_owned()));
+    }
+
     /// Makes it a blank disk without media errors: a replacement.
     pub fn wipe(&self) {
         self.with(|disk| {

@@ -162,6 +162,22 @@ impl SimWorld {
         state.disks[at].other_paths.push(name.to_owned());
     }
 
+    /// Each of two further names of disks leads where the other one did.
+    ///
+    /// # Panics
+    /// If one of them is no further name of a disk.
+    pub fn exchange_paths(&mut self, one: &str, other: &str) {
+        let mut state = self.world.lock();
+        let place = |name: &str| {
+            let at = state.disk_at(name).expect("a disk of that name");
+            let path = state.disks[at].other_paths.iter().position(|path| path == name);
+            (at, path.expect("a further name"))
+        };
+        let (one_place, other_place) = (place(one), place(other));
+        state.disks[one_place.0].other_paths[one_place.1] = other.to_owned();
+        state.disks[other_place.0].other_paths[other_place.1] = one.to_owned();
+    }
+
     /// The disk of that name.
     pub fn disk(&self, name: &str) -> Option<SimDisk> {
         let at = self.world.lock().disk_at(name)?;

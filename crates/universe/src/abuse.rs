@@ -119,6 +119,19 @@ impl Older {
     }
 }
 
+/// Whether it is clear what a start finds on the device: nothing is wrong with it, or it is gone.
+pub(crate) fn is_clear(drive_slot: &DriveSlot) -> bool {
+    let is_gone = matches!(drive_slot.trouble, Some(Trouble::Absent | Trouble::AbsentCold));
+    let is_whole =
+        drive_slot.disk.unreadable_sectors() == 0 && !drive_slot.disk.is_damaged_anywhere();
+    (drive_slot.trouble.is_none() || is_gone) && is_whole
+}
+
+/// How long the member on a device is: the device may have grown since it joined.
+fn member_bytes(rest: &Rest, at: usize) -> u64 {
+    rest.own[at].as_ref().expect("a member").member_bytes
+}
+
 fn first_of(demand: &Demand) -> usize {
     *demand.useless.first().expect("one was chosen")
 }
@@ -165,12 +178,6 @@ impl Abuses<'_> {
     pub(crate) fn undergo(&mut self, rest: &Rest, outlook: &Outlook) {
         let draw = to_usize(self.random.below(to_u64(ALL.len())));
         let (damage, mark) = (ALL[draw], ABUSES[draw]);
-        let is_clear = |drive_slot: &DriveSlot| {
-            let is_gone = matches!(drive_slot.trouble, Some(Trouble::Absent | Trouble::AbsentCold));
-            let is_whole =
-                drive_slot.disk.unreadable_sectors() == 0 && !drive_slot.disk.is_damaged_anywhere();
-            (drive_slot.trouble.is_none() || is_gone) && is_whole
-        };
         if !self.drive_slots.all.iter().all(is_clear) {
             return;
         }
@@ -209,6 +216,28 @@ impl Abuses<'_> {
             self.stage.say(|| "abuse: over, all is as it was".to_owned());
         }
         self.put_back(before);
+    }
+
+    /// A start does without this member, whatever it holds, and nobody writes to it; or nothing
+    /// starts.
+    pub(crate) fn leave_out(&mut self, at: usize, rest: &Rest, outlook: &Outlook) {
+        match self.demand((Damage::Foreign, vec![at]), rest) {
+            None => {}
+            Some(demand) if demand.is_refused => self.must_refuse(),
+            Some(demand) => self.must_go_on(&demand, outlook),
+        }
+        self.world.stop(Stop::Kill);
+    }
+
+    /// Members in service whose devices are well, in any order.
+    pub(crate) fn in_service(&self, rest: &Rest, random: &mut Random) -> Vec<usize> {
+        let is_sound = |at: &usize| {
+            let is_active = matches!(rest.places[*at], Some((_, Role::Active)));
+            is_active && self.drive_slots.all[*at].trouble.is_none()
+        };
+        let mut sound: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_sound).collect();
+        random.shuffle(&mut sound);
+        sound
     }
 
     /// Sometimes, keep how the devices are now.
@@ -250,24 +279,22 @@ impl Abuses<'_> {
 
     /// Do it. `None` if it cannot be done here.
     fn commit(&mut self, damage: Damage, rest: &Rest, outlook: &Outlook) -> Option<Demand> {
-        let is_sound = |at: &usize| {
-            let is_active = matches!(rest.places[*at], Some((_, Role::Active)));
-            is_active && self.drive_slots.all[*at].trouble.is_none()
-        };
-        let mut sound: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_sound).collect();
-        self.random.shuffle(&mut sound);
+        let mut random = self.random.clone();
+        let sound = self.in_service(rest, &mut random);
+        *self.random = random;
         let first = *sound.first()?;
         let useless = match damage {
             Damage::Swapped => self.swap(&sound)?,
             Damage::Shrunk => {
-                let disk = &self.drive_slots.all[first].disk;
-                disk.set_size(disk.size_bytes() - (1 << 20) - (self.random.below(4) << 19));
+                let less = (1 << 20) + (self.random.below(4) << 19);
+                self.drive_slots.all[first].disk.set_size(member_bytes(rest, first) - less);
                 vec![first]
             }
             Damage::CutAndGrown => {
                 let disk = &self.drive_slots.all[first].disk;
                 let first_byte = self.drive_slots.data_offset;
-                let blocks = (disk.size_bytes() - (1 << 20) - first_byte) / BLOCK_BYTES;
+                let end = member_bytes(rest, first) - (1 << 20);
+                let blocks = (end - first_byte) / BLOCK_BYTES;
                 disk.cut_and_grow(first_byte + self.random.below(blocks) * BLOCK_BYTES);
                 vec![first]
             }
@@ -443,7 +470,7 @@ impl Abuses<'_> {
             let mut copies: Vec<usize> = (0..SUPERBLOCK_COPIES).collect();
             self.random.shuffle(&mut copies);
             let disk = &self.drive_slots.all[at].disk;
-            let slots = copy_slots(disk.size_bytes()).expect("members have room for them");
+            let slots = copy_slots(member_bytes(rest, at)).expect("members have room for them");
             for copy in &copies[..count] {
                 disk.corrupt(Extent::new(slots[*copy].offset, 512));
             }
@@ -487,7 +514,7 @@ impl Abuses<'_> {
     }
 
     /// Nothing starts, and nobody has written anywhere.
-    fn must_refuse(&mut self) {
+    pub(crate) fn must_refuse(&mut self) {
         let before = self.changes();
         let (opener, names) = (self.world.opener(), self.drive_slots.names());
         let stage = self.stage.clone();

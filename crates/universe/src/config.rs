@@ -135,6 +135,10 @@ pub struct Config {
     pub grows: usize,
     /// Clients ask for the volume from before each start on, and of each dry run.
     pub has_early_clients: bool,
+    /// Serial numbers and paths of devices change while nobody uses them.
+    pub devices_change: bool,
+    /// Devices carry what other programs left there, and are given to others.
+    pub has_remnants: bool,
     /// There are no abuses between lives, and no last look at what was looked at before.
     pub is_short: bool,
     /// Where it is cut off, and what comes and goes meanwhile.
@@ -147,6 +151,10 @@ const CHECKSUMS: u64 = 40;
 const NO_ROOM: u64 = 25;
 /// Universes with clients that come while the array starts, of a hundred.
 const EARLY_CLIENTS: u64 = 25;
+/// Universes whose devices show other serial numbers and have other paths, of a hundred.
+const DEVICES_CHANGE: u64 = 15;
+/// Universes whose devices carry signatures of others, of a hundred.
+const REMNANTS: u64 = 15;
 /// Size of each disk, bytes.
 const DISK_BYTES: u64 = 8 << 20;
 
@@ -216,6 +224,8 @@ impl Config {
             has_checksums,
             keeps_map: wish.keeps_map.unwrap_or(Random::stream(seed, 0xCA).percent(50)),
             has_early_clients: Random::stream(seed, 0xCF).percent(EARLY_CLIENTS),
+            devices_change: Random::stream(seed, 0xE0).percent(DEVICES_CHANGE),
+            has_remnants: Random::stream(seed, 0xE1).percent(REMNANTS),
             is_short: false,
             cuts: Cuts::default(),
             grows: draw_growth(&mut Random::stream(seed, 0xCD), &shape, wish.aim),

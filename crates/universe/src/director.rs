@@ -492,6 +492,11 @@ impl Director<'_> {
         let name = self.drive_slots.all[at].name.clone();
         // What it was told to lie about was said of the slot that it was in.
         self.drive_slots.all[at].disk.stop_lying();
+        if self.carries_something(at) {
+            let changes = self.drive_slots.all[at].disk.changes();
+            let answer = self.engine.replace(TANK, MemberIdx::from_at(slot), &name, false).await;
+            self.must_be_refused(at, changes, answer);
+        }
         let was_out = self.array.slot_states()[slot] == SlotState::Out;
         self.say(&format!("replace slot {slot} (out: {was_out}) by {name}"));
         let answer = self.engine.replace(TANK, MemberIdx::from_at(slot), &name, true).await;
@@ -503,6 +508,7 @@ impl Director<'_> {
         self.answered("replace", answer, &may_be);
         if is_taken {
             self.stage.mark(if was_out { "operator.rebuild" } else { "operator.copy" });
+            self.nothing_is_left_on(at);
         }
         self.refresh().await;
         is_taken
@@ -513,8 +519,17 @@ impl Director<'_> {
         let Some(at) = self.choose(&free) else { return };
         let name = self.drive_slots.all[at].name.clone();
         self.drive_slots.all[at].disk.stop_lying();
+        let pool = ashlar_ondisk::DEFAULT_POOL;
+        if self.carries_something(at) {
+            let changes = self.drive_slots.all[at].disk.changes();
+            let answer = self.engine.add_spare(pool, &name, false).await;
+            self.must_be_refused(at, changes, answer);
+        }
         self.say(&format!("add spare {name}"));
-        let answer = self.engine.add_spare(ashlar_ondisk::DEFAULT_POOL, &name, true).await;
+        let answer = self.engine.add_spare(pool, &name, true).await;
+        if answer.is_ok() {
+            self.nothing_is_left_on(at);
+        }
         self.answered("add a spare", answer, &["device.failed", IN_USE]);
         self.stage.mark("operator.spare_added");
     }

@@ -352,7 +352,7 @@ fn freeze(case: &Case, operations: u64) -> Frozen {
     let mut drive_slots = DriveSlots::new(&mut world, &config);
     stage.set_switch(world.switch());
     let begin = Outlook::default();
-    let made = Life::new(&mut world, &stage, 0, &begin).create(false);
+    let made = Life::new(&mut world, &stage, 0, &begin).create(&drive_slots, false);
     let (data_offset, geometry) = made.expect("nothing stops it");
     world.stop(Stop::Kill);
     drive_slots.data_offset = data_offset;

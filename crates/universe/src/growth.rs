@@ -95,7 +95,8 @@ impl Director<'_> {
             return;
         }
         devices.iter().for_each(|at| self.drive_slots.all[*at].disk.stop_lying());
-        let names = devices.iter().map(|at| self.drive_slots.all[*at].name.clone());
+        let chosen = devices;
+        let names = chosen.iter().map(|at| self.drive_slots.all[*at].name.clone());
         let devices: Vec<String> = names.collect();
         self.say(&format!("grow by {}", devices.join(", ")));
         self.stop_soon();
@@ -111,6 +112,7 @@ impl Director<'_> {
         self.follow_array();
         self.refresh().await;
         if has_begun {
+            chosen.iter().for_each(|at| self.nothing_is_left_on(*at));
             self.stage.mark("operator.grown");
             self.stage.count_growth();
             self.stop_soon();

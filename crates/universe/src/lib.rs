@@ -32,6 +32,8 @@
 //! - `kept`      memory that outlives a killed program, as the engine asks for it; maps in it that
 //!   a start must not believe
 //! - `rollback`  all devices as they were at one moment of a life, with and without that map
+//! - `changed`   devices that show other serial numbers, or have other paths
+//! - `remnants`  what other programs left on devices, or write to members that were given away
 //! - `marks`     which rare events were reached
 //! - `canary`    faults planted on purpose, for tests of tests
 #![forbid(unsafe_code)]
@@ -40,6 +42,7 @@ mod abuse;
 mod aim;
 mod audit;
 mod canary;
+mod changed;
 mod client;
 mod config;
 mod content;
@@ -57,6 +60,7 @@ mod life;
 mod marks;
 mod menu;
 mod rehearsal;
+mod remnants;
 mod replay;
 mod rollback;
 mod shrink;

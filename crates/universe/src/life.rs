@@ -12,6 +12,7 @@ use crate::director::{Director, TANK};
 use crate::drive_slot::{DriveSlots, out_of_sync};
 use crate::early::Early;
 use crate::kept;
+use crate::remnants;
 use crate::replay;
 use crate::rollback;
 use crate::stage::{Stage, seconds};
@@ -91,20 +92,22 @@ impl Life<'_> {
 
     /// Make the array. Where its data area begins, and its geometry; `None` if the host was
     /// stopped.
-    pub(crate) fn create(self, again: bool) -> Option<(u64, Geometry)> {
+    pub(crate) fn create(self, slots: &DriveSlots, again: bool) -> Option<(u64, Geometry)> {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         let ended = self.world.run(async |handle| {
             let engine = engine(opener, &handle, &stage);
             let config = stage.config();
             let shape = config.created();
             let devices: Vec<String> = (0..shape.members).map(|at| format!("disk{at}")).collect();
+            let mut known = remnants::known(slots);
+            known.retain(|name| devices.contains(name));
             let has_domains = shape.declustered.is_some_and(|own| own.domain_members > 1);
             let listed = EnclosureRecord { kind: EnclosureKind::Listed, domains: 1 };
             let spec = CreateSpec {
                 enclosures: has_domains.then_some(listed),
                 name: TANK.to_owned(),
-                destroy: if again { devices.clone() } else { Vec::new() },
-                devices,
+                destroy: Vec::new(),
+                devices: devices.clone(),
                 shape,
                 policy: config.policy,
                 atomic_write_bytes: config.stated_atomic_bytes,
@@ -117,7 +120,13 @@ impl Life<'_> {
                 member_bytes: None,
                 is_dry_run: false,
             };
-            match engine.create(spec).await {
+            if let Some(carrier) = slots.all.iter().find(|it| known.contains(&it.name)) {
+                let changes = carrier.disk.changes();
+                let answer = engine.create(spec.clone()).await;
+                remnants::was_refused(&stage, (&carrier.disk, changes), answer);
+            }
+            let destroy = if again { devices } else { known };
+            match engine.create(CreateSpec { destroy, ..spec }).await {
                 Ok(report) => (report.data_offset, report.geometry),
                 Err(refusal) => stage.fail(format!("creation was refused: {refusal}")),
             }
@@ -469,6 +478,12 @@ pub(crate) fn engine_of(
         runner,
         kept_memory: stage.memory().map(kept::of),
         ..EngineConfig::new(opener)
+    };
+    let config = match stage.prober() {
+        None => config,
+        Some(prober) => {
+            EngineConfig { signatures: Some(prober.signatures()), wiper: prober.wiper(), ..config }
+        }
     };
     match Engine::on_executor(config, handle) {
         Ok(engine) => engine,

@@ -7,6 +7,7 @@
 use crate::config::Config;
 use crate::ledger::{Crash, Ledger};
 use crate::marks::Marks;
+use crate::remnants::Prober;
 use crate::replay::Export;
 use crate::rollback::Copy;
 use ashlar_engine::{Array, Engine, SlotState, event_names};
@@ -53,6 +54,8 @@ struct Parts {
     operations: Mutex<Option<ashlar_sim::SimSwitch>>,
     /// Memory that outlives a killed program.
     memory: Mutex<Option<SimMemory>>,
+    /// Who knows what other programs left on devices.
+    prober: Mutex<Option<Prober>>,
     export: Mutex<Export>,
     /// All devices at one moment of the last life.
     copy: Mutex<Option<Copy>>,
@@ -88,6 +91,7 @@ impl Stage {
             silent: Mutex::default(),
             operations: Mutex::default(),
             memory: Mutex::default(),
+            prober: Mutex::default(),
             export: Mutex::default(),
             copy: Mutex::default(),
             config,
@@ -221,6 +225,15 @@ impl Stage {
 
     pub(crate) fn set_memory(&self, memory: SimMemory) {
         *lock(&self.0.memory) = Some(memory);
+    }
+
+    /// Who knows what other programs left on devices, if they did in this universe.
+    pub(crate) fn prober(&self) -> Option<Prober> {
+        lock(&self.0.prober).clone().filter(|_| self.config().has_remnants)
+    }
+
+    pub(crate) fn set_prober(&self, prober: Prober) {
+        *lock(&self.0.prober) = Some(prober);
     }
 
     /// This is the copy that was made of the devices in this life.

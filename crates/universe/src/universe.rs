@@ -13,6 +13,7 @@ use crate::growth;
 use crate::kept::OlderMap;
 use crate::life::{Life, Outlook, StartCut};
 use crate::marks::Marks;
+use crate::remnants::{self, Prober};
 use crate::stage::{Stage, Stopper};
 use ashlar_sim::{Operation, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, to_u64};
@@ -158,6 +159,7 @@ impl Universe<'_> {
         let drive_slots = DriveSlots::new(world, stage.config());
         stage.set_switch(world.switch());
         stage.set_memory(world.memory());
+        stage.set_prober(Prober::of(&drive_slots));
         let random = Random::stream(stage.config().seed, 0xD1);
         let abuses = Random::stream(stage.config().seed, 0xD2);
         let lies = Random::stream(stage.config().seed, 0xD3);
@@ -227,6 +229,10 @@ impl Universe<'_> {
 
     /// Make the array; sometimes the power goes meanwhile, and it is made again.
     fn create(&mut self) {
+        let config = self.stage.config();
+        let is_used = |at: &usize| *at < config.created().members || *at >= config.shape.members;
+        let used: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_used).collect();
+        remnants::use_some(&self.stage, &self.drive_slots, (&used[..], 0));
         for attempt in 0..3 {
             let is_cut = attempt < 2 && self.random.percent(8);
             if is_cut {
@@ -235,7 +241,7 @@ impl Universe<'_> {
                 self.world.switch().stop_after(operations, stop);
             }
             let made = Life::new(self.world, &self.stage, 0x90 + attempt, &Outlook::default())
-                .create(attempt > 0);
+                .create(&self.drive_slots, attempt > 0);
             let Some((data_offset, geometry)) = made else {
                 self.stage.say(|| "the host stopped while the array was created".to_owned());
                 self.stage.mark("crash.in_create");
@@ -243,6 +249,8 @@ impl Universe<'_> {
             };
             self.world.call_off();
             self.world.stop(Stop::Kill);
+            let members = &self.drive_slots.all[..self.stage.config().created().members];
+            members.iter().for_each(|it| remnants::none_is_left(&self.stage, &it.disk));
             self.drive_slots.data_offset = data_offset;
             self.drive_slots.geometry = Some(geometry);
             self.drive_slots.leave_old_content(&geometry, self.stage.config().window);
@@ -286,6 +294,8 @@ impl Universe<'_> {
                 });
             }
         }
+        let free = self.drive_slots.free();
+        remnants::use_some(&self.stage, &self.drive_slots, (&free[..], to_u64(number)));
         let class = self.stage.config().class;
         let is_calm = class == Class::Losses && number == lives;
         if is_calm {
@@ -352,6 +362,9 @@ impl Universe<'_> {
             abuses.spoil_kept_map(&mut random, rest, &mut self.older_map);
         }
         abuses.roll_all_back(&mut random, rest, outlook);
+        let mut random = Random::stream(abuses.stage.config().seed, 0xE400 + number);
+        abuses.call_otherwise(&mut random, rest, outlook);
+        abuses.give_away(&mut random, rest, outlook);
         if self.lies.percent(DAMAGED_BEYOND) {
             abuses.spoil_beyond(&mut self.lies, outlook);
         }
