@@ -7,8 +7,8 @@
 
 use crate::abuse::{Abuses, is_clear};
 use crate::audit;
-use crate::director::TANK;
-use crate::drive_slot::{Rest, out_of_sync};
+use crate::director::{IN_USE, TANK};
+use crate::drive_slot::{DriveSlot, Rest, out_of_sync};
 use crate::ledger::Crash;
 use crate::life::{Outlook, Running, assemble_as, assemble_on, engine, stop};
 use crate::stage::Stage;
@@ -73,7 +73,9 @@ impl Abuses<'_> {
                     Err(refusal) => stage.fail(format!("no status: {refusal}")),
                 };
                 for (slot, member) in members.iter().enumerate() {
-                    let mut own = drive_slots.all.iter().filter(|it| it.slot == Some(slot));
+                    // A copy that ended before the crash may have been recorded or not.
+                    let may_hold = |it: &&DriveSlot| [it.slot, it.target_of].contains(&Some(slot));
+                    let mut own = drive_slots.all.iter().filter(may_hold);
                     let is_here = own.any(|it| is_path_to(&member.path, &it.name));
                     if member.state == SlotState::InSync && !is_here {
                         stage.fail(format!("slot {slot} is not at {}", member.path));
@@ -173,6 +175,9 @@ impl Abuses<'_> {
     }
 }
 
+/// Seconds in which the commands of any device that is not silent end.
+const COMMANDS_END_S: usize = 120;
+
 /// A member is put out and taken back by its path.
 async fn comes_back(
     (running, handle): (&Running, &Handle),
@@ -182,9 +187,16 @@ async fn comes_back(
     if let Err(refusal) = running.engine.fail(TANK, slot).await {
         stage.fail(format!("put out: refused with {}: {refusal}", refusal.code));
     }
-    // What was under way on it has ended then.
-    handle.sleep(Duration::from_secs(1)).await;
-    match running.engine.re_add(TANK, path).await {
+    let mut answer = running.engine.re_add(TANK, path).await;
+    // A slow device is not opened again before what was under way on it has ended.
+    for _ in 0..COMMANDS_END_S {
+        if answer.as_ref().err().is_none_or(|refusal| refusal.code != IN_USE) {
+            break;
+        }
+        handle.sleep(Duration::from_secs(1)).await;
+        answer = running.engine.re_add(TANK, path).await;
+    }
+    match answer {
         Ok(()) => stage.mark("device.came_back_by_another_path"),
         // A spare was quicker.
         Err(refusal) if ["slot.taken", "member.none_out"].contains(&refusal.code) => {}

@@ -25,8 +25,6 @@ pub(crate) struct Copy {
     disks: Vec<KeptDisk>,
     ledger: Ledger,
     memory: MemoryImage,
-    /// The newest flush mark on any of them.
-    mark: u64,
 }
 
 /// What became of the kept map.
@@ -55,7 +53,6 @@ pub(crate) fn copy_some_day(stage: &Stage, handle: &Handle, (slots, life): (&Dri
             disks: disks.iter().map(SimDisk::keep).collect(),
             ledger,
             memory: memory.keep(),
-            mark: disks.iter().filter_map(newest_mark).max().unwrap_or(0),
         }));
     });
 }
@@ -109,13 +106,18 @@ impl Abuses<'_> {
         self.drive_slots.all.iter().zip(copy.disks).for_each(|(it, disk)| it.disk.put_back(disk));
         // What was under way then has arrived or has not.
         self.world.stop(Stop::Kill);
+        // A mark that was being written when the copy was made is on the devices by now, if it
+        // arrived. Then they have the mark that the map names.
+        let mark = self.drive_slots.all.iter().filter_map(|it| newest_mark(&it.disk)).max();
         if let Some(kind) = self.is_known(rest, outlook, random) {
             *self.stage.ledger() = copy.ledger;
             self.stage.say(|| format!("abuse: all are rolled back, the kept map is {kind:?}"));
             self.drive_slots.make_room();
             self.drive_slots.go_on();
             match kind {
-                Map::Later if mark_of(&map) > copy.mark => self.must_accept("newer", outlook),
+                Map::Later if mark_of(&map) > mark.unwrap_or(0) => {
+                    self.must_accept("newer", outlook)
+                }
                 Map::Later if bits_of(&map) == bits_of(&then) => self.must_be_there(outlook),
                 // The copy is of the last moments, and no mark has followed.
                 Map::Later => self.stage.mark("rollback.unnoticed"),
