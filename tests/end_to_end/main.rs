@@ -27,7 +27,8 @@
 //! - `no_room`    thin members on a file system that runs full
 //! - `messages`   what operators are told of data that is not what it should be
 //! - `older_copies` a member's place is taken by a copy of it from before
-//! - `salvage`    the second reader of the format, on what the daemon wrote
+//! - `salvage`    the second reader of the format, on what the daemon wrote; `salvage_doubts`:
+//!   where members lost a part
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `hostile`    others at the control socket, connections that never get on
 //! - `nvme`       hosts of NVMe/TCP, and what they find after a restart; `nvme_queue`: one queue
@@ -92,6 +93,7 @@ mod refusals;
 mod refused_starts;
 mod reused;
 mod salvage;
+mod salvage_doubts;
 mod salvage_targets;
 mod second_paths;
 mod seen;

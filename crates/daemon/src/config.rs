@@ -661,6 +661,12 @@ pub(crate) fn foreign_signatures() -> Signatures {
     })
 }
 
+/// The signatures of others on a device, each with the byte where it begins, as a start sees them.
+pub fn signatures_on(path: &str) -> Vec<(String, u64)> {
+    let found = foreign_signatures()(path, Ends::Unknown).into_iter();
+    found.filter_map(|it| Some((it.words, it.offset?))).collect()
+}
+
 fn on_itself(path: &str) -> Vec<ForeignSignature> {
     match signatures(Path::new(path)) {
         Ok(probe) => probe.signatures.iter().map(known).collect(),

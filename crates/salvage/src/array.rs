@@ -4,6 +4,7 @@
 //! damaged or absent as long as one intact superblock says what the array was.
 
 use crate::copies::Reading;
+use crate::doubt::Trust;
 use crate::image::ReadAt;
 use crate::membership::{Choices, Judged, Membership, Refused, Standing};
 use crate::overlay::{Known, LogSummary, Overlay};
@@ -19,7 +20,9 @@ use std::ops::Range;
 pub(crate) struct Source {
     pub(crate) image: usize,
     pub(crate) until_stripe: u64,
-    pub(crate) by_hand: bool,
+    pub(crate) trust: Trust,
+    /// Whether a checksum that is right proves a block of it.
+    pub(crate) is_proven_by_sums: bool,
 }
 
 /// An array, read from images of its members.
@@ -83,7 +86,9 @@ impl<I: ReadAt> Salvage<I> {
             readings,
             membership,
         };
-        let has_head: Vec<bool> = salvage.readings.iter().map(Reading::has_head).collect();
+        let seen = salvage.readings.iter().zip(&salvage.membership.images);
+        let has_head: Vec<bool> =
+            seen.map(|(reading, judged)| reading.has_head() && judged.is_sound()).collect();
         let known = Known {
             is_written: &|stripe| salvage.is_written(stripe),
             strip_place: &|stripe, strip| salvage.strip_place(stripe, strip),
@@ -127,13 +132,14 @@ impl<I: ReadAt> Salvage<I> {
         (0..self.sources.len()).filter(|slot| self.sources[*slot].is_empty()).collect()
     }
 
-    /// Whether enough members are here to read a stripe, as far as superblocks can tell.
-    pub fn has_enough(&self, stripe: u64) -> bool {
+    /// Whether enough members that are trusted so far are here to read a stripe, as far as
+    /// superblocks can tell.
+    pub fn has_enough(&self, stripe: u64, trust: Trust) -> bool {
         let geometry = self.geometry();
         let is_here = |strip: &usize| {
             let at = self.strip_place(stripe, *strip);
             let sources = at.map_or(&[][..], |at| &self.sources[at.slot]);
-            sources.iter().any(|source| stripe < source.until_stripe)
+            sources.iter().any(|it| stripe < it.until_stripe && it.trust <= trust)
         };
         (0..geometry.stripe_width()).filter(is_here).count() >= geometry.k()
     }
@@ -234,13 +240,20 @@ impl<I: ReadAt> Salvage<I> {
             let chosen = all().filter(|(_, judged)| wanted(judged));
             let keeper = |((image, reading), judged): ((_, &Reading), &Judged)| {
                 let tags = self.page_tags(reading, judged);
-                Keeper { image, tags, blank_counts: reading.has_head() }
+                let blank_counts = reading.has_head() && judged.is_sound();
+                Keeper { image, tags, blank_counts }
             };
             chosen.map(keeper).collect()
         };
-        let current = keepers(|judged| judged.standing == Standing::Current);
-        if !current.is_empty() {
-            return current;
+        let current: [fn(&Judged) -> bool; 2] = [
+            |judged| judged.standing == Standing::Current && judged.is_sound(),
+            |judged| judged.standing == Standing::Current,
+        ];
+        for wanted in current {
+            let current = keepers(wanted);
+            if !current.is_empty() {
+                return current;
+            }
         }
         keepers(|judged| matches!(judged.standing, Standing::Until(_)) || judged.by_hand)
     }
@@ -261,13 +274,14 @@ fn sources(membership: &Membership) -> Vec<Vec<Source>> {
             _ => continue,
         };
         if let Some(slot) = judged.slot {
-            let source = Source { image, until_stripe, by_hand: judged.by_hand };
+            let (trust, is_proven_by_sums) = (judged.trust(), judged.is_proven_by_sums());
+            let source = Source { image, until_stripe, trust, is_proven_by_sums };
             sources[usize::from(slot)].push(source);
         }
     }
     for slot in &mut sources {
-        // What the operator put there comes last; of the others, the one that has more.
-        slot.sort_by_key(|source| (source.by_hand, u64::MAX - source.until_stripe));
+        // The most trusted comes first; of equals, the one that has more.
+        slot.sort_by_key(|source| (source.trust, u64::MAX - source.until_stripe));
     }
     sources
 }

@@ -34,7 +34,7 @@ pub(crate) fn take_back(
     images: &mut [Judged],
     flushed: u64,
 ) {
-    let current = images.iter().zip(readings).filter(|(it, _)| it.standing == Standing::Current);
+    let current = images.iter().zip(readings).filter(|(it, _)| is_current(it));
     let witnesses: Vec<&Superblock> = current
         .filter_map(|(_, reading)| reading.superblock())
         .filter(|own| is_of_this_run(own, newest))
@@ -90,6 +90,11 @@ fn is_active(entry: &Entry) -> bool {
     entry.role == Role::Active
 }
 
+/// Whether a start takes it as it is.
+fn is_current(image: &Judged) -> bool {
+    image.standing == Standing::Current && image.is_sound()
+}
+
 fn is_in(image: &Judged, set: &Range<u16>) -> bool {
     image.slot.is_some_and(|slot| set.contains(&slot))
 }
@@ -115,9 +120,7 @@ fn failure_sets(newest: &Superblock) -> Vec<Range<u16>> {
 fn sets_without_enough(newest: &Superblock, images: &[Judged]) -> Vec<Range<u16>> {
     let (geometry, map) = (&newest.geometry, newest.geometry.declustered.as_ref());
     let domain = map.map_or(1, |map| u16::try_from(map.domain_members()).unwrap_or(1)).max(1);
-    let is_here = |slot: u16| {
-        images.iter().any(|it| it.slot == Some(slot) && it.standing == Standing::Current)
-    };
+    let is_here = |slot: u16| images.iter().any(|it| it.slot == Some(slot) && is_current(it));
     let lacks = |set: &Range<u16>| {
         let firsts = set.clone().step_by(usize::from(domain));
         let is_lost = |first: &u16| {

@@ -1,12 +1,14 @@
 //! Whether the redundancy of a stripe agrees with its data, and who is to blame if not.
 //!
 //! What must stay true: a parity that was needed to reconstruct missing data proves nothing and is
-//! not counted as agreeing.
+//! not counted as agreeing. Members that a start leaves out are not compared.
 
 use crate::array::Salvage;
+use crate::doubt::Trust;
 use crate::field::{add_scaled, coefficient, inverse};
 use crate::image::ReadAt;
-use crate::read::{Ask, BLOCK, Row};
+use crate::place::Place;
+use crate::read::{BLOCK, Row};
 
 /// What a check of one stripe found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,10 +51,13 @@ impl<I: ReadAt> Salvage<I> {
                 check.rows_in_doubt += 1;
                 continue;
             }
-            let is_wrong = |strip: &usize| self.known_of_wrong(stripe, *strip, block).is_some();
+            let is_wrong = |strip: &usize| {
+                let place = Place { stripe, strip: *strip, block };
+                self.known_of_wrong(place, Trust::Damaged).is_some()
+            };
             let wrong = (0..geometry.stripe_width()).filter(is_wrong);
             check.blocks_wrong.extend(wrong.map(|strip| (strip, block)));
-            let row = Row::read(self, stripe, block, Ask::Proven);
+            let row = Row::read(self, stripe, block, Trust::Damaged);
             let Some(syndromes) = row.syndromes() else {
                 check.rows_bare += 1;
                 continue;

@@ -15,6 +15,8 @@ pub struct Reading {
     pub copies: [Option<Copy>; 4],
     /// Size of the image.
     pub size_bytes: u64,
+    /// Whether zeros lie where both copies at the end were.
+    pub has_blank_end: bool,
     /// Its newest flush mark, and the mark which that one calls flushed; zeros: none.
     pub mark: (u64, u64),
 }
@@ -49,6 +51,7 @@ impl Reading {
                 copy_at(image, tail(1)),
             ],
             size_bytes,
+            has_blank_end: false,
             mark: (0, 0),
         };
         if let Some(end) = reading.superblock().map(|superblock| superblock.member_bytes) {
@@ -70,6 +73,11 @@ impl Reading {
                 self.copies[number] = found;
             }
         }
+        self.has_blank_end = [2, 1].iter().all(|slots| {
+            let mut block = [0; 4096];
+            let at = end.checked_sub(slots * SLOT_BYTES);
+            at.is_some_and(|at| image.read_at(at, &mut block).is_ok()) && is_blank(&block)
+        });
         self.look_at_marks(image);
     }
 
@@ -90,6 +98,17 @@ impl Reading {
     /// them blindly.
     pub fn has_head(&self) -> bool {
         self.copies[..2].iter().any(|copy| matches!(copy, Some(Copy::Good(_))))
+    }
+
+    /// Whether one of these copies is intact and this member's own, or may be: it cannot be read.
+    pub fn may_have_own(&self, copies: [usize; 2]) -> bool {
+        let name = |copy: &Superblock| -> (Uuid, Uuid) { (copy.array_uuid, copy.member_uuid) };
+        let own = self.superblock().map(name);
+        copies.iter().any(|number| match &self.copies[*number] {
+            Some(Copy::Good(copy)) => Some(name(copy)) == own,
+            Some(_) => false,
+            None => true,
+        })
     }
 
     /// The copy that counts: of the array and member that most copies name (the one of the lowest

@@ -12,6 +12,7 @@
 //! - `bytes`: numbers and checksums in records
 //! - [`superblock`], [`copies`], [`membership`]: what a superblock says, which copy counts, which
 //!   image holds what
+//! - [`doubt`]: members that lost a part of what they held
 //! - `behind`: members that lack updates and no data
 //! - [`place`], [`declustered`]: where a block lies
 //! - [`field`]: GF(2^8), the parity matrix, elimination
@@ -29,6 +30,7 @@ mod bytes;
 pub mod check;
 pub mod copies;
 pub mod declustered;
+pub mod doubt;
 pub mod field;
 mod growth;
 pub mod image;
@@ -47,6 +49,7 @@ pub use array::{Run, RunState, Salvage};
 pub use bytes::{Uuid, uuid_text};
 pub use check::StripeCheck;
 pub use copies::Reading;
+pub use doubt::{Doubt, Trust};
 pub use image::{FileImage, ReadAt, Unreadable};
 pub use membership::{Choices, Judged, Refused, Side, Standing, sides};
 pub use overlay::LogSummary;

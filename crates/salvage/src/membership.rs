@@ -3,11 +3,13 @@
 //!
 //! What must stay true: the newest generation says which member belongs where. An image whose bytes
 //! may be old is never a source, unless the operator puts it into a slot by hand. Then it is used
-//! last, and every block that needed it says so.
+//! last, and every block that needed it says so. Last of all others are images that lost a part
+//! ([`doubt`](mod@crate::doubt)).
 
 use crate::behind;
 use crate::bytes::{Uuid, uuid_text};
 use crate::copies::Reading;
+use crate::doubt::{self, Doubt};
 use crate::superblock::{ENTRIES_MAX, Entry, Role, Superblock};
 use std::fmt;
 
@@ -21,6 +23,8 @@ pub struct Choices {
     pub believed: Option<usize>,
     /// Images to take for a slot whatever they say, as (image, slot).
     pub by_hand: Vec<(usize, u16)>,
+    /// Where signatures of other programs begin, as (image, byte).
+    pub signatures: Vec<(usize, u64)>,
 }
 
 /// Why these images are no array that can be read.
@@ -139,8 +143,8 @@ pub struct Judged {
     pub by_hand: bool,
     /// Its name in the stripe intent log.
     pub log_tag: Option<u64>,
-    /// Its head was overwritten, so that nothing tells whether it lacks writes.
-    pub lost_its_marks: bool,
+    /// What speaks against the data on it.
+    pub doubts: Vec<Doubt>,
 }
 
 /// The newest superblock, and all images judged by it.
@@ -175,10 +179,11 @@ impl Membership {
             one_half(&found, &newest)?;
         }
         let mut images: Vec<Judged> = readings.iter().map(|it| judged(it, &newest)).collect();
+        doubt::look(&newest, readings, &choices.signatures, &mut images);
         if choices.believed.is_none() {
             behind::take_those_behind(&newest, readings, &mut images);
         }
-        let flushed = set_older_apart(&newest, readings, &mut images);
+        let flushed = doubt::set_older_apart(&newest, readings, &mut images);
         if choices.believed.is_none() {
             behind::take_back(&mut newest, readings, &mut images, flushed);
         }
@@ -190,28 +195,6 @@ impl Membership {
         }
         Ok(Membership { newest, images })
     }
-}
-
-/// Members that lack the highest mark that a current one calls flushed are not themselves: that
-/// mark. An image whose head was overwritten lost its marks: nothing tells what it lacks. The
-/// engine leaves it out; here it is read, and says so.
-fn set_older_apart(newest: &Superblock, readings: &[Reading], images: &mut [Judged]) -> u64 {
-    let current = images.iter().zip(readings).filter(|(it, _)| it.standing == Standing::Current);
-    let flushed = current.map(|(_, reading)| reading.mark.1).max().unwrap_or(0);
-    if !newest.has_flush_marks {
-        return 0;
-    }
-    for (image, reading) in images.iter_mut().zip(readings) {
-        let counts = matches!(image.standing, Standing::Current | Standing::Until(_));
-        if !counts || reading.mark.0 >= flushed {
-            continue;
-        }
-        match reading.mark == (0, 0) && !reading.has_head() {
-            true => image.lost_its_marks = true,
-            false => image.standing = Standing::Older,
-        }
-    }
-    flushed
 }
 
 fn believed(readings: &[Reading], image: usize) -> Result<&Superblock, Refused> {
@@ -328,7 +311,7 @@ fn judged(reading: &Reading, newest: &Superblock) -> Judged {
         standing,
         by_hand: false,
         log_tag: None,
-        lost_its_marks: false,
+        doubts: Vec::new(),
     };
     let Some(superblock) = reading.superblock() else {
         return nobody(Standing::Unknown(reading.lacks()));
@@ -341,7 +324,7 @@ fn judged(reading: &Reading, newest: &Superblock) -> Judged {
         standing: standing(superblock, entry, newest),
         by_hand: false,
         log_tag: Some(entry.log_tag),
-        lost_its_marks: false,
+        doubts: Vec::new(),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Blocks of the volume: read where they lie, or reconstructed from the rest of their row.
 //!
 //! What must stay true: a block is either returned with how it was come by, or it is lost; never
-//! guessed. A member put into a slot by hand is asked only when there is no other way.
+//! guessed. Members that lost a part, and after them those put into a slot by hand, are asked only
+//! when there is no other way, and the block says so.
 
 use crate::array::{Salvage, Source};
 use crate::bytes::index;
+use crate::doubt::Trust;
 use crate::field::{Equation, add_scaled, coefficient, solve};
 use crate::image::ReadAt;
 use crate::place::{BLOCK_BYTES, Place};
@@ -28,6 +30,8 @@ pub enum How {
     Repaired,
     /// Computed in a stripe that was being written when the array was not stopped: may be wrong.
     InDoubt,
+    /// From a member that lost a part of what it held, without a checksum: may be wrong.
+    Unproven,
     /// From a member that the operator put into its slot: may be old.
     ByHand,
 }
@@ -52,13 +56,6 @@ pub(crate) struct Cell {
     pub(crate) from_log: bool,
 }
 
-/// Which sources may be asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ask {
-    Proven,
-    Everybody,
-}
-
 impl<I: ReadAt> Salvage<I> {
     /// Block `number` of the volume, of 4 KiB.
     ///
@@ -72,24 +69,44 @@ impl<I: ReadAt> Salvage<I> {
         if !self.is_written(place.stripe) {
             return Ok(Found { bytes: [0; BLOCK], how: How::Unwritten });
         }
-        if let Some(cell) = self.cell(place.stripe, place.strip, place.block, Ask::Proven) {
+        if let Some(cell) = self.cell(place.stripe, place.strip, place.block, Trust::Proven) {
             let how = if cell.from_log { How::FromLog } else { How::Direct };
             return Ok(Found { bytes: cell.bytes, how });
         }
-        if let Some(known) = self.known_of_wrong(place.stripe, place.strip, place.block) {
+        if let Some(known) = self.known_of_wrong(place, Trust::Proven) {
             return self.repaired(place, known);
         }
-        if let Some(bytes) = self.reconstructed(place, Ask::Proven) {
+        if let Some(bytes) = self.reconstructed(place, Trust::Proven) {
             let doubt = self.is_in_flight(place.stripe)
                 || self.overlay.is_in_doubt(place.stripe, place.block);
-            let how =
-                if doubt && self.geometry().k() > 1 { How::InDoubt } else { How::Reconstructed };
-            return Ok(Found { bytes, how });
+            if !doubt || self.geometry().k() == 1 {
+                return Ok(Found { bytes, how: How::Reconstructed });
+            }
+            // What lies in its place is better, even if its member lost an end.
+            let direct = self.cell(place.stripe, place.strip, place.block, Trust::Damaged);
+            return Ok(match direct {
+                Some(cell) => Found { bytes: cell.bytes, how: How::Unproven },
+                None => Found { bytes, how: How::InDoubt },
+            });
         }
-        let direct = self.cell(place.stripe, place.strip, place.block, Ask::Everybody);
+        self.last_resorts().find_map(|trust| self.unproven(place, trust)).ok_or(Lost)
+    }
+
+    /// How far to trust where the proven members do not suffice, step by step.
+    fn last_resorts(&self) -> impl Iterator<Item = Trust> {
+        let is_there = |trust: Trust| {
+            trust == Trust::ByHand || self.sources.iter().flatten().any(|it| it.trust == trust)
+        };
+        [Trust::Damaged, Trust::Doubtful, Trust::ByHand].into_iter().filter(move |it| is_there(*it))
+    }
+
+    /// A block as members say that are trusted so far.
+    fn unproven(&self, place: Place, trust: Trust) -> Option<Found> {
+        let direct = self.cell(place.stripe, place.strip, place.block, trust);
         let direct = direct.map(|cell| cell.bytes);
-        let bytes = direct.or_else(|| self.reconstructed(place, Ask::Everybody)).ok_or(Lost)?;
-        Ok(Found { bytes, how: How::ByHand })
+        let bytes = direct.or_else(|| self.reconstructed(place, trust))?;
+        let how = if trust == Trust::ByHand { How::ByHand } else { How::Unproven };
+        Some(Found { bytes, how })
     }
 
     /// A whole data strip into `strip_bytes` of `buffer`, with the fate of each of its blocks. Lost
@@ -108,7 +125,8 @@ impl<I: ReadAt> Salvage<I> {
         let blocks = index(geometry.strip_blocks());
         let at = self.strip_place(stripe, strip);
         let source = at.and_then(|at| Some((at, self.sources[at.slot].first()?)));
-        if let Some((at, source)) = source.filter(|(_, it)| !it.by_hand && stripe < it.until_stripe)
+        if let Some((at, source)) =
+            source.filter(|(_, it)| it.trust == Trust::Proven && stripe < it.until_stripe)
             && self.sums.is_none()
             && self.is_written(stripe)
             && !self.overlay.touches(stripe)
@@ -133,21 +151,28 @@ impl<I: ReadAt> Salvage<I> {
         self.superblock().data.offset + number * BLOCK_BYTES
     }
 
-    /// One block of one strip of a stripe, data or parity, as its member has it or is to have it.
-    pub(crate) fn cell(&self, stripe: u64, strip: usize, block: u64, ask: Ask) -> Option<Cell> {
+    /// One block of one strip of a stripe, data or parity, as its member has it or is to have it: a
+    /// member that is trusted so far, or one whose checksum proves it.
+    pub(crate) fn cell(&self, stripe: u64, strip: usize, block: u64, ask: Trust) -> Option<Cell> {
         let (slot, number) = self.address(stripe, strip, block)?;
         let may = |source: &&Source| {
-            let proven = !source.by_hand && !self.overlay.is_unproven(source.image, stripe, block);
-            stripe < source.until_stripe && (ask == Ask::Everybody || proven)
+            let is_behind = self.overlay.is_unproven(source.image, stripe, block);
+            stripe < source.until_stripe
+                && (ask == Trust::ByHand || !is_behind)
+                && (source.trust <= ask || source.is_proven_by_sums)
         };
         self.sources[slot].iter().filter(may).find_map(|source| {
             let logged = self.overlay.cell(source.image, stripe, block);
             let offset = logged.unwrap_or_else(|| self.offset(number));
             let mut bytes = [0; BLOCK];
             self.images[source.image].read_at(offset, &mut bytes).ok()?;
-            let is_right = logged.is_some()
-                || self.overlay.is_in_doubt(stripe, block)
-                || self.is_right(source, slot, number, &bytes);
+            let is_free = logged.is_some() || self.overlay.is_in_doubt(stripe, block);
+            let is_right = match source.trust <= ask {
+                true => is_free || self.is_right(source, slot, number, &bytes),
+                false => {
+                    !is_free && self.known(source, number) == Some(sum_of(slot, number, &bytes))
+                }
+            };
             is_right.then_some(Cell { bytes, from_log: logged.is_some() })
         })
     }
@@ -169,12 +194,12 @@ impl<I: ReadAt> Salvage<I> {
         Some((at.slot, at.first_block + block))
     }
 
-    /// What is known of a block whose member gives back something else.
-    pub(crate) fn known_of_wrong(&self, stripe: u64, strip: usize, block: u64) -> Option<u32> {
+    /// What is known of a block whose member, trusted so far, gives back something else.
+    pub(crate) fn known_of_wrong(&self, place: Place, trust: Trust) -> Option<u32> {
         self.sums.as_ref()?;
+        let Place { stripe, strip, block } = place;
         let (slot, number) = self.address(stripe, strip, block)?;
-        let mut sources = self.sources[slot].iter();
-        let source = sources.find(|it| !it.by_hand && stripe < it.until_stripe)?;
+        let source = self.trusted(slot, stripe, trust)?;
         let mut bytes = [0; BLOCK];
         self.images[source.image].read_at(self.offset(number), &mut bytes).ok()?;
         let is_logged = self.overlay.cell(source.image, stripe, block).is_some();
@@ -184,24 +209,35 @@ impl<I: ReadAt> Salvage<I> {
         is_wrong.then(|| self.known(source, number)).flatten()
     }
 
+    /// The best source of a slot, if it is trusted so far.
+    fn trusted(&self, slot: usize, stripe: u64, trust: Trust) -> Option<&Source> {
+        let mut sources = self.sources[slot].iter();
+        sources.find(|it| it.trust <= trust && stripe < it.until_stripe)
+    }
+
     /// A block that is wrong where it lies, as it follows from its row: if that is what is known of
-    /// it, or if it is what lies there after all, for then what is known is old.
+    /// it, whoever was needed for it, or if it is what lies there after all, for then what is known
+    /// is old.
     fn repaired(&self, place: Place, known: u32) -> Result<Found, Lost> {
-        let bytes = self.reconstructed(place, Ask::Proven).ok_or(Lost)?;
         let (slot, number) = self.address(place.stripe, place.strip, place.block).ok_or(Lost)?;
-        if sum_of(slot, number, &bytes) == known {
+        let is_known = |bytes: &[u8; BLOCK]| sum_of(slot, number, bytes) == known;
+        let proven = self.reconstructed(place, Trust::Proven);
+        let mut repaired = proven.filter(is_known);
+        let mut more = self.last_resorts().filter(|trust| *trust < Trust::ByHand);
+        while let (None, Some(trust)) = (repaired, more.next()) {
+            repaired = self.reconstructed(place, trust).filter(is_known);
+        }
+        if let Some(bytes) = repaired {
             return Ok(Found { bytes, how: How::Repaired });
         }
-        let mut sources = self.sources[slot].iter();
-        let source =
-            sources.find(|it| !it.by_hand && place.stripe < it.until_stripe).ok_or(Lost)?;
+        let source = self.trusted(slot, place.stripe, Trust::Proven).ok_or(Lost)?;
         let mut held = [0; BLOCK];
         let offset = self.offset(number);
         self.images[source.image].read_at(offset, &mut held).map_err(|_| Lost)?;
-        if held == bytes { Ok(Found { bytes, how: How::Direct }) } else { Err(Lost) }
+        if proven == Some(held) { Ok(Found { bytes: held, how: How::Direct }) } else { Err(Lost) }
     }
 
-    fn reconstructed(&self, place: Place, ask: Ask) -> Option<[u8; BLOCK]> {
+    fn reconstructed(&self, place: Place, ask: Trust) -> Option<[u8; BLOCK]> {
         let row = Row::read(self, place.stripe, place.block, ask);
         row.data(place.strip)
     }
@@ -214,7 +250,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn read<I: ReadAt>(from: &Salvage<I>, stripe: u64, block: u64, ask: Ask) -> Row {
+    pub(crate) fn read<I: ReadAt>(from: &Salvage<I>, stripe: u64, block: u64, ask: Trust) -> Row {
         let (k, m) = (from.geometry().k(), from.geometry().m());
         Row { k, cells: (0..k + m).map(|strip| from.cell(stripe, strip, block, ask)).collect() }
     }

@@ -5,8 +5,10 @@
 //! - `reading`  data where the page says it lies; damage; members gone
 //! - `logged`   what the stripe intent log adds
 //! - `judging`  which member is believed
+//! - `doubting` members that lost a part of what they held
 //! - `hostile`  mutations: no panic, no endless work
 
+mod doubting;
 mod forge;
 mod golden;
 mod hostile;

@@ -2,7 +2,7 @@
 //! standing.
 
 use crate::forge::{Array, DATA, MAP, REBUILDING, STRIP, block, put};
-use ashlar_salvage::{Choices, How, Lost, ReadAt, Salvage, Standing, Unreadable};
+use ashlar_salvage::{Choices, How, Lost, ReadAt, Salvage, Standing, Trust, Unreadable};
 
 /// RAID 5 of 2+1, stripes 0 to 2 written, one byte to a block. By hand, for row r of three members
 /// P lies at 2 - r and data follows it: row 0 is D0 D1 P, row 1 is D1 P D0, row 2 is P D0 D1.
@@ -127,7 +127,7 @@ fn a_member_that_is_being_rebuilt_counts_up_to_its_checkpoint() {
     forged.remove(0);
     let fewer = open(forged);
     assert!((0..8).all(|number| fewer.read_block(number).is_ok()));
-    assert_eq!((fewer.read_block(8), fewer.has_enough(2)), (Err(Lost), false));
+    assert_eq!((fewer.read_block(8), fewer.has_enough(2, Trust::ByHand)), (Err(Lost), false));
 }
 
 #[test]

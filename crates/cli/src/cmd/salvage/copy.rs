@@ -55,6 +55,7 @@ pub struct Outcome {
     pub bytes_by_how: BTreeMap<How, u64>,
     pub lost: Extents,
     pub in_doubt: Extents,
+    pub unproven: Extents,
     pub by_hand: Extents,
     /// Filled if redundancy was compared.
     pub verified: Option<Verified>,
@@ -126,6 +127,7 @@ impl Walk<'_> {
         match fate {
             Err(Lost) => return self.outcome.lost.add(range),
             Ok(How::InDoubt) => self.outcome.in_doubt.add(range.clone()),
+            Ok(How::Unproven) => self.outcome.unproven.add(range.clone()),
             Ok(How::ByHand) => self.outcome.by_hand.add(range.clone()),
             Ok(_) => {}
         }

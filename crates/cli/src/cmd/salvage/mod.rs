@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::say;
 use ashlar_salvage::{Choices, FileImage, Reading, Refused, Salvage, Side, Uuid, sides, uuid_text};
-use report::Report;
+use report::{Report, Signature};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use target::Target;
@@ -94,7 +94,9 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     let images = open(&paths)?;
     each_once(&paths, &images)?;
     let place = |path: &PathBuf| paths.iter().position(|it| it == path).unwrap_or(0);
+    let signatures = signatures(&paths);
     let choices = Choices {
+        signatures: signatures.iter().map(|it| (it.image, it.offset)).collect(),
         incarnation: args.incarnation,
         believed: args.believe.as_ref().map(place),
         by_hand: args.slots.iter().map(|(slot, path)| (place(path), *slot)).collect(),
@@ -105,7 +107,7 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     let salvage = salvage.map_err(|refused| explained(&refused, &paths, &sides))?;
     let mut target = target(args, &salvage, &paths)?;
     let to_stdout = target.is_stream();
-    let mut report = Report::of(&salvage, &paths);
+    let mut report = Report::of(&salvage, &paths, &signatures);
     if args.to.is_some() || args.verify {
         report.outcome = Some(copy::run(&salvage, &mut target, args.verify)?);
     }
@@ -131,6 +133,17 @@ fn open(paths: &[PathBuf]) -> Result<Vec<FileImage>, Fault> {
         Err(Fault::usage(message, "give members, or copies of them"))
     };
     paths.iter().map(open).collect()
+}
+
+/// What other programs have put on the members. A signature where data of clients lies says
+/// nothing; which those are, the reader knows.
+fn signatures(paths: &[PathBuf]) -> Vec<Signature> {
+    let all = paths.iter().enumerate().flat_map(|(image, path)| {
+        let path = super::partition_on(path);
+        let found = path.to_str().map(ashlar_daemon::config::signatures_on).unwrap_or_default();
+        found.into_iter().map(move |(words, offset)| Signature { image, words, offset })
+    });
+    all.collect()
 }
 
 /// The identity of what is open: device and inode, or the number of a block device.

@@ -7,7 +7,9 @@ use super::copy::{Disagreement, Extents, Outcome, Verified};
 use crate::fault::Fault;
 use crate::render::table;
 use ashlar_api::words::grouped;
-use ashlar_salvage::{FileImage, How, Judged, LogSummary, RunState, Salvage, Standing, uuid_text};
+use ashlar_salvage::{
+    Doubt, FileImage, How, Judged, LogSummary, RunState, Salvage, Standing, Trust, uuid_text,
+};
 use ashlar_units::ByteSize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -21,6 +23,15 @@ struct Member {
     judged: Judged,
     intact_copies: usize,
     missing_bytes: u64,
+    /// A signature of another program where only Ashlar writes.
+    signature: Option<String>,
+}
+
+/// A signature of another program on an image.
+pub struct Signature {
+    pub image: usize,
+    pub words: String,
+    pub offset: u64,
 }
 
 /// Everything there is to say.
@@ -32,6 +43,8 @@ pub struct Report {
     volume_bytes: u64,
     written_bytes: u64,
     readable_bytes: u64,
+    /// Of these, what members without doubts suffice for.
+    proven_bytes: u64,
     generation: u64,
     unclean: bool,
     lost_map_pages: u64,
@@ -45,19 +58,27 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn of(salvage: &Salvage<FileImage>, paths: &[PathBuf]) -> Report {
+    /// `signatures`: those of other programs, by image.
+    pub fn of(salvage: &Salvage<FileImage>, paths: &[PathBuf], signatures: &[Signature]) -> Report {
         let (superblock, geometry) = (salvage.superblock(), salvage.geometry());
         let seen = paths.iter().zip(salvage.readings()).zip(salvage.judged());
-        let members = seen.map(|((path, reading), judged)| Member {
+        let signature = |image: usize, judged: &Judged| {
+            let of_it = |it: &&Signature| {
+                it.image == image && judged.doubts.contains(&Doubt::GivenAway(it.offset))
+            };
+            signatures.iter().find(of_it).map(|it| it.words.clone())
+        };
+        let members = seen.enumerate().map(|(image, ((path, reading), judged))| Member {
             path: path.display().to_string(),
             judged: judged.clone(),
+            signature: signature(image, judged),
             intact_copies: reading.intact_copies(),
             missing_bytes: reading
                 .superblock()
                 .map_or(0, |it| it.member_bytes.saturating_sub(reading.size_bytes)),
         });
         let stripe_bytes = geometry.stripe_blocks() * 4096;
-        let (written, readable) = stripes(salvage);
+        let (written, readable, proven) = stripes(salvage);
         let volume_bytes = geometry.volume_blocks() * 4096;
         Report {
             name: superblock.array_name.clone(),
@@ -67,6 +88,7 @@ impl Report {
             volume_bytes,
             written_bytes: written * stripe_bytes,
             readable_bytes: readable * stripe_bytes,
+            proven_bytes: proven * stripe_bytes,
             generation: superblock.generation,
             unclean: superblock.unclean,
             lost_map_pages: salvage.lost_map_pages(),
@@ -109,6 +131,13 @@ impl Report {
             0 => "; enough members are here to read all of it\n".to_owned(),
             _ => format!("; {} of it in stripes that lack too many members\n", ByteSize(lost)),
         });
+        let unproven = self.readable_bytes - self.proven_bytes;
+        if unproven > 0 {
+            text.push_str(&format!(
+                "         {} of it only with doubtful members\n",
+                ByteSize(unproven)
+            ));
+        }
         if let Some(outcome) = &self.outcome {
             text.push_str(&outcome_text(outcome));
         }
@@ -168,6 +197,7 @@ impl Report {
                 "by_hand": member.judged.by_hand,
                 "superblock_copies_intact": member.intact_copies,
                 "bytes_cut_off": member.missing_bytes,
+                "doubts": member.doubts(),
             })
         });
         json!({
@@ -197,14 +227,20 @@ impl Report {
     pub fn verdict(&self) -> Result<(), Fault> {
         let Some(outcome) = &self.outcome else {
             let lost = self.written_bytes - self.readable_bytes;
-            let what = format!("{} lie in stripes that lack too many members", ByteSize(lost));
-            return if lost == 0 { Ok(()) } else { Err(partly(&what)) };
+            if lost > 0 {
+                let lost = ByteSize(lost);
+                return Err(partly(&format!("{lost} lie in stripes that lack too many members")));
+            }
+            let unproven = self.readable_bytes - self.proven_bytes;
+            let what = format!("{} can be read only with doubtful members", ByteSize(unproven));
+            return if unproven == 0 { Ok(()) } else { Err(partly(&what)) };
         };
         let wrong = outcome.verified.as_ref().map_or(0, |it| it.stripes_disagreeing);
         let mut parts = Vec::new();
         for (extents, what) in [
             (&outcome.lost, "lost"),
             (&outcome.in_doubt, "in doubt"),
+            (&outcome.unproven, "from doubtful members"),
             (&outcome.by_hand, "from members put in by hand"),
         ] {
             if extents.bytes > 0 {
@@ -227,6 +263,7 @@ fn partly(what: &str) -> Fault {
 impl Member {
     fn word(&self) -> &'static str {
         match self.judged.standing {
+            Standing::Current | Standing::Until(_) if !self.judged.doubts.is_empty() => "doubtful",
             Standing::Current => "good",
             Standing::Until(_) => "partial",
             Standing::Stale(_) => "stale",
@@ -240,7 +277,8 @@ impl Member {
 
     fn words(&self) -> String {
         let mut words = match self.judged.standing {
-            Standing::Current => "good".to_owned(),
+            Standing::Current if self.judged.doubts.is_empty() => "good".to_owned(),
+            Standing::Current => "doubtful, read last".to_owned(),
             Standing::Until(stripe) => format!("being filled: good for the first {stripe} stripes"),
             Standing::Stale(since) => format!("stale: missed writes since generation {since}"),
             Standing::Incoherent => "stale: older than the last update of all members".to_owned(),
@@ -251,8 +289,8 @@ impl Member {
             Standing::OtherSide => "of the other half".to_owned(),
             Standing::Unknown(why) => format!("unknown: {why}"),
         };
-        if self.judged.lost_its_marks {
-            words.push_str("; its beginning was overwritten, and nothing tells what it lacks");
+        for doubt in self.doubts() {
+            words.push_str(&format!("; {doubt}"));
         }
         if self.judged.by_hand {
             words.push_str("; taken for this slot by hand");
@@ -262,11 +300,35 @@ impl Member {
         }
         words
     }
+
+    /// What speaks against its data, but for what is cut off.
+    fn doubts(&self) -> Vec<String> {
+        let words = |doubt: &Doubt| match doubt {
+            Doubt::CutOff => "it was cut short, and what is left may have holes".to_owned(),
+            Doubt::CutShort => "it was cut short and made longer again".to_owned(),
+            Doubt::GivenAway(at) => {
+                let signature = self.signature.clone();
+                let signature = signature.unwrap_or_else(|| format!("a signature at byte {at}"));
+                format!("it carries {signature}, so it was given to somebody else")
+            }
+            Doubt::LostMarks => {
+                "its beginning was overwritten, and nothing tells what it lacks".to_owned()
+            }
+            Doubt::LostHead => {
+                "its beginning was overwritten, and nothing tells how far".to_owned()
+            }
+            Doubt::LostEnd => "its end was overwritten, and nothing tells from where".to_owned(),
+        };
+        self.judged.doubts.iter().map(words).collect()
+    }
 }
 
-/// Stripes that were written, and how many of them have enough members.
-fn stripes(salvage: &Salvage<FileImage>) -> (u64, u64) {
-    let (mut at, mut written, mut readable) = (0, 0, 0_u64);
+/// Stripes that were written, how many of them have enough members, and how many have enough
+/// without doubts. Where there are checksums, only reading tells what is proven.
+fn stripes(salvage: &Salvage<FileImage>) -> (u64, u64, u64) {
+    let has_sums = salvage.superblock().checksums.is_some();
+    let has_doubts = salvage.judged().iter().any(|it| it.trust() > Trust::Proven) && !has_sums;
+    let (mut at, mut written, mut readable, mut proven) = (0, 0, 0_u64, 0_u64);
     while let Some(run) = salvage.run_from(at) {
         at = run.stripes.end;
         let count = run.stripes.end - run.stripes.start;
@@ -275,12 +337,15 @@ fn stripes(salvage: &Salvage<FileImage>) -> (u64, u64) {
             RunState::OutOfReach => written += count,
             RunState::Written => {
                 written += count;
-                let enough = run.stripes.filter(|stripe| salvage.has_enough(*stripe)).count();
-                readable += u64::try_from(enough).unwrap_or(0);
+                for stripe in run.stripes.filter(|it| salvage.has_enough(*it, Trust::ByHand)) {
+                    readable += 1;
+                    let is_proven = !has_doubts || salvage.has_enough(stripe, Trust::Proven);
+                    proven += u64::from(is_proven);
+                }
             }
         }
     }
-    (written, readable)
+    (written, readable, proven)
 }
 
 fn level(geometry: &ashlar_salvage::superblock::Geometry, enclosure_slots: Option<u64>) -> String {
@@ -303,13 +368,14 @@ fn level(geometry: &ashlar_salvage::superblock::Geometry, enclosure_slots: Optio
     }
 }
 
-const HOWS: [(How, &str, &str); 7] = [
+const HOWS: [(How, &str, &str); 8] = [
     (How::Unwritten, "unwritten", "never written, zeros"),
     (How::Direct, "direct", "read where it lies"),
     (How::FromLog, "from_log", "read from the stripe intent log"),
     (How::Reconstructed, "reconstructed", "reconstructed"),
     (How::Repaired, "repaired", "reconstructed: the data there was wrong"),
     (How::InDoubt, "in_doubt", "reconstructed where writes were in flight: may be wrong"),
+    (How::Unproven, "unproven", "from doubtful members: may be wrong"),
     (How::ByHand, "by_hand", "from members put in by hand: may be old"),
 ];
 
@@ -322,6 +388,7 @@ fn outcome_text(outcome: &Outcome) -> String {
     }
     text.push_str(&extents_text("lost", &outcome.lost));
     text.push_str(&extents_text("in doubt", &outcome.in_doubt));
+    text.push_str(&extents_text("unproven", &outcome.unproven));
     text.push_str(&extents_text("by hand", &outcome.by_hand));
     if let Some(verified) = &outcome.verified {
         text.push_str(&verified_text(verified));
@@ -386,6 +453,7 @@ fn outcome_json(outcome: &Outcome) -> Value {
         "read_bytes": read,
         "lost": extents_json(&outcome.lost),
         "in_doubt": extents_json(&outcome.in_doubt),
+        "unproven": extents_json(&outcome.unproven),
         "by_hand": extents_json(&outcome.by_hand),
         "verified": outcome.verified.as_ref().map(verified_json),
     })
