@@ -122,7 +122,8 @@ fn an_array_that_is_found_and_not_started_is_told_everywhere() {
     assert!(screen.contains("ran last on host 'alpha'"), "{screen}");
     let checked = world.run(&["status", "--check"]);
     let line = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert_eq!(line, "ATTENTION: tank0 was found and is not started\n");
+    let found = "ATTENTION: tank0 was found and is not started: array 'tank0' ran last on host";
+    assert!(line.starts_with(found) && line.lines().count() == 1, "{line}");
     assert_eq!(checked.status.code(), Some(1));
     let events = world.ok(&["events", "--json"]);
     let told = events.lines().filter(|it| it.contains("array.not_started")).count();

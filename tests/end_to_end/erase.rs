@@ -81,3 +81,23 @@ fn an_array_is_destroyed_when_its_name_is_confirmed() {
     world.create("tank1", 4, &["--level", "6"]);
     assert!(world.end().success());
 }
+
+/// Every other change of it was refused.
+#[test]
+fn an_array_that_was_started_read_only_on_request_is_not_destroyed() {
+    let mut world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["stop", "tank0"]);
+    let all = ["m0", "m1", "m2", "m3"];
+    world.ok(&[&["assemble", "--read-only"], all.as_slice()].concat());
+    let before = world.snapshot(&all);
+    for further in [["--dry-run"].as_slice(), &["--confirm", "tank0"]] {
+        let line = refused(&world, &[&["destroy", "tank0"], further].concat());
+        assert!(line.contains("read-only on request; nothing was changed"), "{line}");
+    }
+    assert_eq!(before, world.snapshot(&all));
+    world.ok(&["stop", "tank0"]);
+    world.ok(&[&["assemble"], all.as_slice()].concat());
+    world.ok(&["destroy", "tank0", "--confirm", "tank0"]);
+    assert!(world.end().success());
+}

@@ -282,7 +282,8 @@ fn the_check_says_right_attention_degraded_and_failed() {
     start_with(&mut world, &both);
     let (code, line) = check(&world, &[]);
     assert_eq!(code, 3, "{line}");
-    let out = format!("tank1 should run and does not; tank0 slot 2 is out ({place})");
+    let out = format!("; tank0 slot 2 is out ({place})");
+    assert!(line.contains("tank1 should run and does not: no member of array tank1"), "{line}");
     assert!(line.contains(&out), "the members kept which drive it was: {line}");
     assert_eq!(world.array()["members"][2]["last_device"]["path"], place.as_str());
     assert_eq!(check(&world, &["tank0"]).0, 2);

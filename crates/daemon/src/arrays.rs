@@ -28,7 +28,7 @@ use crate::configured::Configured;
 use crate::drives::watch::{Drive, Watch};
 use crate::events::Events;
 use crate::exports::Exports;
-use crate::gather::Gather;
+use crate::gather::{Gather, remembered};
 use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::ControlSeats;
 use crate::repeats::Running;
@@ -39,7 +39,7 @@ use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Stop};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
-use ashlar_api::v1::status::{AbsentArray, GetStatus, Status};
+use ashlar_api::v1::status::{AbsentArray, GetStatus, MissingService, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
     ArrayStatus, ArrayTuning, AssembleSpec, Engine, MemberStatus, SlotState, Stopped,
@@ -223,7 +223,7 @@ impl Arrays {
         Ok(match stopped? {
             Stopped::Clean => format!("array '{name}' is stopped and clean"),
             Stopped::ReadOnly => {
-                format!("array '{name}' is stopped; it was read-only and nothing was written")
+                format!("array '{name}' is stopped; it was read-only, and the stop wrote nothing")
             }
             Stopped::Unclean => format!(
                 "array '{name}' is stopped, not clean: its next start makes parity match where \
@@ -316,6 +316,7 @@ fn name_starts(absent: &mut [AbsentArray], starting: &[(Uuid, String)]) {
         own.reason = "it is being started; if it may run elsewhere, its heartbeat is watched \
                       first, for 3.5 s or longer"
             .to_owned();
+        own.starting = true;
     }
 }
 
@@ -350,7 +351,7 @@ impl Serves<GetStatus> for Arrays {
             repeated_events: convert::repeated_events(self.engine.events()),
             absent,
             found,
-            missing: self.services.missing(),
+            missing: self.missing(),
             starting: !*self.is_ready.borrow(),
             notify: self.events.notify_status(),
             health_unknown: None,
@@ -358,6 +359,16 @@ impl Serves<GetStatus> for Arrays {
         };
         self.watch.fill(&mut status);
         Ok(status)
+    }
+}
+
+impl Arrays {
+    /// What is missing beside the arrays; what is remembered as it is now.
+    fn missing(&self) -> Vec<MissingService> {
+        let mut missing = self.services.missing();
+        missing.retain(|it| it.name != remembered::UNWRITTEN && it.name != remembered::DAMAGED);
+        missing.extend(self.gather.remembered.missing());
+        missing
     }
 }
 
@@ -400,11 +411,13 @@ mod tests {
             name: name.to_owned(),
             devices: Vec::new(),
             reason: "no member of it was found".to_owned(),
+            starting: false,
         };
         let (one, other) = (Uuid::from_u128(7), Uuid::from_u128(8));
         let mut absent = ["a", "b", &one.to_string(), &other.to_string()].map(named);
         name_starts(&mut absent, &[(Uuid::from_u128(1), "b".to_owned()), (one, "c".to_owned())]);
-        let is_started = absent.map(|it| it.reason.starts_with("it is being started"));
+        let is_started =
+            absent.map(|it| it.starting && it.reason.starts_with("it is being started"));
         assert_eq!(is_started, [false, true, true, false]);
     }
 }

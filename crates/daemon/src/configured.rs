@@ -9,6 +9,9 @@ use ashlar_api::v1::status::AbsentArray;
 use ashlar_engine::ArrayStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// None of it was started yet.
+const BEING_STARTED: &str = "its devices are being looked at";
+
 /// The arrays of the configuration.
 pub struct Configured(Mutex<Vec<Wanted>>);
 
@@ -28,7 +31,7 @@ impl Configured {
             name: array.name.clone(),
             uuid: array.uuid.clone(),
             devices: array.devices.clone(),
-            reason: "it is being started".to_owned(),
+            reason: BEING_STARTED.to_owned(),
         });
         Configured(Mutex::new(wanted.collect()))
     }
@@ -103,6 +106,7 @@ impl Wanted {
             name: self.name.clone().or_else(|| self.uuid.clone()).unwrap_or_else(patterns),
             devices: self.devices.clone(),
             reason: self.reason.clone(),
+            starting: self.reason == BEING_STARTED,
         }
     }
 }

@@ -32,7 +32,7 @@ pub async fn hand_over(arrays: &Arrays, say: Say<'_>) -> Result<(), String> {
             Err(refusal) => say(&refusal.to_string()),
         }
     }
-    arrays.gather.remembered.settle().await;
+    arrays.gather.remembered.settle().await.iter().for_each(|line| say(line));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::drives::watch::Watch;
 use crate::events::Events;
 use crate::exports::{Export, ExportSetting, Exports, Say};
-use crate::gather::Gather;
+use crate::gather::{Gather, remembered};
 use crate::handover::{HANDED_OVER, hand_over};
 use crate::keeper::{self, Keeper};
 use crate::kept_memory::TmpfsMemory;
@@ -426,11 +426,44 @@ async fn serve_ways(arrays: &Arrays, config: &Config, say: Say<'_>) {
 async fn keep_serving(arrays: &Arrays, config: &Config, say: Say<'_>) {
     loop {
         tokio::time::sleep(MISSING_POLL).await;
+        tell_remembered(arrays, say);
         if arrays.services.is_due(Instant::now()) {
             serve_ways(arrays, config, say).await;
             arrays.attach_what_is_missing(say).await;
+            arrays.gather.remembered.try_again().await;
+            look_at_damage(arrays).await;
+            tell_remembered(arrays, say);
         }
     }
+}
+
+/// What should be remembered and is not is missing like anything else beside the arrays.
+fn tell_remembered(arrays: &Arrays, say: Say<'_>) {
+    let missing = arrays.gather.remembered.missing();
+    for name in [remembered::UNWRITTEN, remembered::DAMAGED] {
+        if !missing.iter().any(|it| it.name == name) {
+            arrays.services.there(name);
+        }
+    }
+    for it in missing {
+        let is_told = it.name == remembered::DAMAGED;
+        let service = Service { name: it.name, array: String::new(), is_way: it.is_way };
+        match is_told {
+            // At the start.
+            true => drop(arrays.services.lost(service, it.reason)),
+            false => arrays.services.note(service, Err(it.reason), say),
+        }
+    }
+}
+
+async fn look_at_damage(arrays: &Arrays) {
+    let gather = Arc::clone(&arrays.gather);
+    let look = move || {
+        gather.remembered.look_at_damage();
+        Ok(())
+    };
+    // A directory that does not answer changes nothing.
+    let _late = arrays.services.look(remembered::DAMAGED, look).await;
 }
 
 /// Where calls come in.
@@ -567,7 +600,7 @@ async fn end(arrays: &Arrays, because: &str, say: Say<'_>) {
             Err(refusal) => say(&refusal.to_string()),
         }
     }
-    arrays.gather.remembered.settle().await;
+    arrays.gather.remembered.settle().await.iter().for_each(|line| say(line));
     arrays.exports.iter().for_each(Export::remove);
     arrays.engine.shut_down();
 }

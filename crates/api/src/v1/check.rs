@@ -5,7 +5,7 @@
 
 use super::array::{ArrayState, ArrayStatus};
 use super::member::{MemberState, MemberStatus};
-use super::status::Status;
+use super::status::{AbsentArray, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -90,15 +90,22 @@ fn of_the_rest(status: &Status) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |health, what: String| findings.push(Finding { health, what });
     for absent in &status.absent {
-        add(Health::Failed, format!("{} should run and does not", absent.name));
+        let AbsentArray { name, reason, .. } = absent;
+        match absent.starting {
+            true => add(Health::Attention, because(&format!("{name} is being started"), reason)),
+            false => {
+                add(Health::Failed, because(&format!("{name} should run and does not"), reason))
+            }
+        }
     }
     for found in &status.found {
         let health = if found.should_run { Health::Failed } else { Health::Attention };
-        add(health, format!("{} was found and is not started", found.name));
+        let what = format!("{} was found and is not started", found.name);
+        add(health, because(&what, &found.reason));
     }
     for missing in &status.missing {
         let health = if missing.is_way { Health::Failed } else { Health::Attention };
-        add(health, format!("{} is missing", missing.name));
+        add(health, because(&format!("{} is missing", missing.name), &missing.reason));
     }
     if status.starting {
         add(Health::Attention, "arrays are being started".to_owned());
@@ -110,6 +117,12 @@ fn of_the_rest(status: &Status) -> Vec<Finding> {
         add(Health::Attention, "events are not written to the history".to_owned());
     }
     findings
+}
+
+/// What it is and why, in one line.
+fn because(what: &str, reason: &str) -> String {
+    let reason = reason.lines().collect::<Vec<_>>().join("; ");
+    if reason.is_empty() { what.to_owned() } else { format!("{what}: {reason}") }
 }
 
 fn of_array(array: &ArrayStatus) -> Vec<Finding> {
@@ -172,10 +185,7 @@ fn of_member(member: &MemberStatus) -> Vec<(Health, String)> {
     if member.slow.is_some() {
         findings.push((Health::Attention, format!("is slow{}", drive(member))));
     }
-    let errors = member.read_errors
-        + member.write_errors
-        + member.checksum_mismatches
-        + member.located_mismatches;
+    let errors = member.faults();
     if errors > 0 && member.state != MemberState::Out {
         findings.push((Health::Attention, format!("has {errors} errors{}", drive(member))));
     }

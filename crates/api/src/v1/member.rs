@@ -415,3 +415,16 @@ pub struct MemberStatus {
     /// Time that writes took.
     pub write_latency: Latency,
 }
+
+impl MemberStatus {
+    /// What its device did wrong, as far as it is known. A block is repaired only where something
+    /// was wrong, which may be counted nowhere else.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        let counted = self.read_errors
+            + self.write_errors
+            + self.checksum_mismatches
+            + self.located_mismatches;
+        counted.max(self.repaired_blocks)
+    }
+}

@@ -86,6 +86,9 @@ pub struct AbsentArray {
     pub devices: Vec<String>,
     /// Why it does not run, as far as it is known.
     pub reason: String,
+    /// It is being started, or its devices are being looked at.
+    #[serde(default)]
+    pub starting: bool,
 }
 
 /// An array that was found on devices of this machine and does not run.

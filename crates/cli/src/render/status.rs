@@ -56,7 +56,10 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
 
 /// An array that should run.
 fn absent(absent: &AbsentArray) -> String {
-    let AbsentArray { name, reason, .. } = absent;
+    let AbsentArray { name, reason, starting, .. } = absent;
+    if *starting {
+        return format!("array  {name:<8} STARTING: {reason}");
+    }
     format!("array  {name:<8} ABSENT: it should run and does not: {reason}")
 }
 
@@ -265,7 +268,7 @@ fn exported(array: &ArrayStatus, exports: &[ExportStatus]) -> String {
 
 /// What its device did wrong, as far as it is known.
 fn device_errors(it: &MemberStatus) -> u64 {
-    it.read_errors + it.write_errors + it.checksum_mismatches + it.located_mismatches
+    it.faults()
 }
 
 fn summary(array: &ArrayStatus) -> String {

@@ -15,7 +15,7 @@ use ashlar_api::v1::Done;
 use ashlar_api::v1::array::Destroy;
 use ashlar_api::v1::member::Wipe;
 use ashlar_device::Physical;
-use ashlar_engine::{ArrayStatus, Ends};
+use ashlar_engine::{ArrayStatus, Ends, WhyReadOnly};
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -66,6 +66,7 @@ impl Serves<Destroy> for Arrays {
         let name = &call.array;
         let array = arrays.iter().find(|it| it.name == *name);
         let array = array.ok_or_else(|| ApiError::no_array(name))?;
+        refuse_if_to_be_kept(array)?;
         let devices = devices_of(array);
         self.exports.refuse_if_used(name)?;
         if call.dry_run {
@@ -104,6 +105,21 @@ impl Serves<Destroy> for Arrays {
             false => Err(not_erased(&failed, &format!("'{name}' is stopped, the rest is erased"))),
         }
     }
+}
+
+/// Whoever started it read-only wants nothing of it changed. An array that cannot be written may be
+/// destroyed.
+fn refuse_if_to_be_kept(array: &ArrayStatus) -> Result<(), ApiError> {
+    if array.read_only != Some(WhyReadOnly::Asked) {
+        return Ok(());
+    }
+    let name = &array.name;
+    let message = format!("array '{name}' was started read-only on request; nothing was changed");
+    let hint = format!(
+        "to destroy it, run: ashlar stop {name}; ashlar assemble --name {name} DEVICE...; ashlar \
+         destroy {name} --confirm {name}"
+    );
+    Err(ApiError::new("array.read_only", message, hint))
 }
 
 impl Arrays {

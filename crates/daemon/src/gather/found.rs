@@ -30,11 +30,15 @@ pub(super) struct NotNow {
     pub(super) is_passing: bool,
     /// It belongs to this host and should run.
     pub(super) should_run: bool,
+    /// Its start was tried and refused.
+    pub(super) is_refused: bool,
+    /// It starts soon, or would start.
+    pub(super) is_well: bool,
 }
 
 impl NotNow {
     pub(super) fn new(line: String) -> NotNow {
-        NotNow { line, is_passing: false, should_run: true }
+        NotNow { line, is_passing: false, should_run: true, is_refused: false, is_well: false }
     }
 }
 
@@ -48,8 +52,13 @@ impl Gather {
         (not_now, log): (&NotNow, &EventLog),
     ) {
         let mut known = self.known();
-        if ask.is_by_hand || not_now.is_passing || known.stopped.contains(&uuid) {
+        let is_ours = !ask.is_by_hand || not_now.is_refused;
+        if ask.is_dry_run || !is_ours || not_now.is_passing || known.stopped.contains(&uuid) {
             return;
+        }
+        match not_now.is_refused {
+            true => drop(known.refused.insert(uuid)),
+            false => drop(known.refused.remove(&uuid)),
         }
         let devices = seen.readings.iter().map(|reading| reading.path.clone());
         let now = FoundArray {

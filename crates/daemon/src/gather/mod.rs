@@ -83,6 +83,10 @@ struct Known {
     told: BTreeMap<Uuid, (String, String)>,
     /// Arrays that were found and are not started.
     found: FoundArrays,
+    /// Those of them whose start was refused: it is not tried again by the clock.
+    refused: BTreeSet<Uuid>,
+    /// A look at all devices has ended.
+    has_looked: bool,
     /// Stopped by hand.
     stopped: BTreeSet<Uuid>,
     /// Slots that were put out by hand.
@@ -105,6 +109,19 @@ struct Ask {
     is_dry_run: bool,
     /// Devices that have just appeared.
     appeared: BTreeSet<String>,
+}
+
+/// What is said of one array.
+struct Said {
+    line: String,
+    /// It was not started.
+    is_refusal: bool,
+}
+
+impl Said {
+    fn well(line: String) -> Said {
+        Said { line, is_refusal: false }
+    }
 }
 
 /// What was seen of an array that does not run.
@@ -154,6 +171,7 @@ impl Gather {
         known.since.remove(&array);
         known.told.remove(&array);
         known.found.remove(&array);
+        known.refused.remove(&array);
     }
 
     /// A slot was put out by hand: its device stays out until it is taken back by hand.
@@ -176,19 +194,29 @@ impl Gather {
     /// Arrays that are remembered and do not run, but for those that the configuration names
     /// (`listed`) or that were stopped by hand.
     pub fn absent(&self, running: &[ArrayStatus], listed: &[AbsentArray]) -> Vec<AbsentArray> {
+        let is_looking = self.looking.try_lock().is_err();
         let known = self.known();
+        let is_unseen = is_looking || !known.has_looked;
         let is_absent = |(uuid, own): &(Uuid, Remembered)| {
             (own.start || own.attach.is_some())
                 && !known.stopped.contains(uuid)
                 && !running.iter().any(|array| array.uuid == *uuid)
                 && !listed.iter().any(|it| it.name == own.name || it.name == uuid.to_string())
         };
-        let reason = |uuid: &Uuid| known.told.get(uuid).map(|(_, line)| line.clone());
         let absent = self.remembered.all().into_iter().filter(is_absent);
-        let absent = absent.map(|(uuid, own)| AbsentArray {
-            name: own.name,
-            devices: own.devices,
-            reason: reason(&uuid).unwrap_or_else(|| "no member of it was found".to_owned()),
+        let absent = absent.map(|(uuid, own)| {
+            let told = known.told.get(&uuid).map(|(_, line)| line.clone());
+            let starting = told.is_none() && is_unseen;
+            let unseen = match starting {
+                true => "its devices are being looked at",
+                false => "no member of it was found",
+            };
+            AbsentArray {
+                name: own.name,
+                devices: own.devices,
+                reason: told.unwrap_or_else(|| unseen.to_owned()),
+                starting,
+            }
         });
         absent.collect()
     }
@@ -208,8 +236,8 @@ impl Gather {
     /// Look once.
     pub async fn look_and_say(&self, arrays: &Arrays, say: &(dyn Fn(&str) + Send + Sync)) {
         let appeared = std::mem::take(&mut self.known().appeared);
-        for line in self.look(arrays, Ask { appeared, ..Ask::default() }).await {
-            say(&line);
+        for said in self.look(arrays, Ask { appeared, ..Ask::default() }).await {
+            say(&said.line);
         }
     }
 
@@ -217,12 +245,13 @@ impl Gather {
         let known = self.known();
         let now = Instant::now();
         let next = known.since.values().map(|since| *since + self.setting.grace());
-        let again = (!known.found.is_empty()).then_some(now + LOOK_AGAIN);
+        let is_waiting = known.found.keys().any(|it| !known.refused.contains(it));
+        let again = is_waiting.then_some(now + LOOK_AGAIN);
         next.filter(|at| *at > now).chain(again).min()
     }
 
     /// Look at devices, start what may start, and take members back. A line for each array.
-    async fn look(&self, arrays: &Arrays, ask: Ask) -> Vec<String> {
+    async fn look(&self, arrays: &Arrays, ask: Ask) -> Vec<Said> {
         let _looking = self.looking.lock().await;
         let running = arrays.running().await;
         let paths = self.paths(&ask);
@@ -242,24 +271,56 @@ impl Gather {
             own.hosts.extend(host);
             own.readings.push(reading);
         }
-        let mut lines = self.take_back(arrays, back, &ask).await;
+        if ask.sees_all() {
+            // Of others nothing is there any more: what was said of them is over.
+            let runs = |uuid: &Uuid| running.iter().any(|array| array.uuid == *uuid);
+            self.known().told.retain(|uuid, _| seen.contains_key(uuid) || runs(uuid));
+        }
+        let taken_back = self.take_back(arrays, back, &ask).await.into_iter();
+        let mut said: Vec<Said> = taken_back.map(Said::well).collect();
         self.forget_what_is_gone(&seen.keys().copied().collect(), &ask).await;
         let mut starts = JoinSet::new();
         for (uuid, seen) in seen {
             match self.step(uuid, &seen, &ask) {
                 Ok(absent) => {
-                    starts.spawn(start(arrays.clone(), uuid, seen, absent, spares.clone()));
+                    let (arrays, spares) = (arrays.clone(), spares.clone());
+                    starts.spawn(async move {
+                        let started = start(arrays, uuid, &seen, absent, spares).await;
+                        (uuid, seen, started)
+                    });
                 }
                 Err(None) => {}
                 Err(Some(not_now)) => {
-                    let log = arrays.engine.events();
-                    self.note_found(uuid, &seen, &ask, (&not_now, log));
-                    lines.extend(self.once(uuid, &ask, not_now.line));
+                    said.extend(self.not_started(arrays, (uuid, &seen), &ask, not_now));
                 }
             }
         }
-        lines.extend(starts.join_all().await);
-        lines
+        for (uuid, seen, started) in starts.join_all().await {
+            match started {
+                Ok(line) => said.push(Said::well(line)),
+                Err(line) => {
+                    let refused = NotNow { is_refused: true, ..NotNow::new(line) };
+                    said.extend(self.not_started(arrays, (uuid, &seen), &ask, refused));
+                }
+            }
+        }
+        self.known().has_looked |= ask.sees_all();
+        said
+    }
+
+    /// An array was seen and is not started: the status says why, and so does the log, once.
+    fn not_started(
+        &self,
+        arrays: &Arrays,
+        (uuid, seen): (Uuid, &Seen),
+        ask: &Ask,
+        not_now: NotNow,
+    ) -> Option<Said> {
+        self.note_found(uuid, seen, ask, (&not_now, arrays.engine.events()));
+        // Whoever names an array wants that one started.
+        let is_refusal = not_now.is_refused || ask.is_named() && !not_now.is_well;
+        let line = self.once(uuid, ask, not_now.line)?;
+        Some(Said { line, is_refusal })
     }
 
     fn paths(&self, ask: &Ask) -> BTreeSet<String> {
@@ -287,9 +348,11 @@ impl Gather {
         let (step, since) = (judge::step(&seen.readings, uuid), self.since(uuid, ask));
         let left = self.setting.grace().saturating_sub(since.elapsed());
         let would = |how: &str| {
-            Err(Some(NotNow::new(format!("array '{name}' would start {how}; nothing was written"))))
+            let line = format!("array '{name}' would start {how}; nothing was written");
+            Err(Some(NotNow { is_well: true, ..NotNow::new(line) }))
         };
         let is_passing = !left.is_zero() && matches!(step, Step::Wait(_) | Step::Lacks(_));
+        let is_well = matches!(step, Step::Wait(_));
         let line = match step {
             Step::Start if ask.is_dry_run => return would("now"),
             Step::Start => return Ok(Vec::new()),
@@ -306,14 +369,14 @@ impl Gather {
             Step::Lacks(why) => format!("array '{name}' waits for its members: {why}"),
             Step::Refuse(why) => format!("array '{name}' is not started: {why}"),
         };
-        Err(Some(NotNow { is_passing, ..NotNow::new(line) }))
+        Err(Some(NotNow { is_passing, is_well, ..NotNow::new(line) }))
     }
 
     /// Why this array does not start by itself.
     fn why_not(&self, uuid: Uuid, seen: &Seen, ask: &Ask) -> Option<NotNow> {
         let unasked = |line| Some(NotNow { should_run: false, ..NotNow::new(line) });
         let name = &seen.name;
-        let is_named = ask.name.is_some() || ask.uuid.is_some();
+        let is_named = ask.is_named();
         let is_remembered = self.remembered.of(uuid).is_some_and(|own| own.start);
         let is_configured = self.configured.iter().any(|it| means(it, name, uuid));
         let is_asked = is_named || is_remembered || is_configured;
@@ -361,13 +424,17 @@ impl Gather {
     /// it again.
     fn once(&self, uuid: Uuid, ask: &Ask, line: String) -> Option<String> {
         if ask.is_by_hand {
+            if ask.sees_all() {
+                // The log has not said it: it does so the next time.
+                self.known().told.insert(uuid, (String::new(), line.clone()));
+            }
             return Some(line);
         }
         // The seconds that are left change from line to line.
         let gist: String = line.chars().filter(|c| !c.is_ascii_digit()).collect();
         let now = (gist.clone(), line.clone());
         let before = self.known().told.insert(uuid, now);
-        (before.is_none_or(|(before, _)| before != gist)).then_some(line)
+        before.is_none_or(|(before, _)| before != gist).then_some(line)
     }
 }
 
@@ -401,6 +468,15 @@ fn means(entry: &ArrayConfig, name: &str, array: Uuid) -> bool {
 }
 
 impl Ask {
+    fn is_named(&self) -> bool {
+        self.name.is_some() || self.uuid.is_some()
+    }
+
+    /// Whether it is a look at all devices that are known.
+    fn sees_all(&self) -> bool {
+        self.devices.is_empty() && !self.is_dry_run
+    }
+
     fn means(&self, name: &str, array: Uuid) -> bool {
         self.name.as_ref().is_none_or(|own| own == name)
             && self.uuid.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(&array.to_string()))
@@ -459,13 +535,16 @@ async fn look_at_each(paths: Vec<String>, sizes: Arc<BTreeSet<u64>>) -> Vec<Foun
 }
 
 /// Start an array with the members that were seen. What is said of it.
+///
+/// # Errors
+/// The refusal.
 async fn start(
     arrays: Arrays,
     uuid: Uuid,
-    seen: Seen,
+    seen: &Seen,
     absent: Vec<u16>,
     spares: Vec<String>,
-) -> String {
+) -> Result<String, String> {
     let gather = &arrays.gather;
     let own = gather.remembered.of(uuid).unwrap_or_default();
     let devices = seen.readings.iter().map(|reading| reading.path.clone()).chain(spares);
@@ -488,12 +567,12 @@ async fn start(
                 it.name.clone_from(&seen.name);
                 it.absent.extend(&absent);
             };
-            match gather.remembered.change(uuid, note).await {
+            Ok(match gather.remembered.change(uuid, note).await {
                 Ok(()) => done.message,
                 Err(error) => format!("{}; this cannot be remembered: {error}", done.message),
-            }
+            })
         }
-        Err(refusal) => refusal.to_string(),
+        Err(refusal) => Err(refusal.to_string()),
     }
 }
 
@@ -512,11 +591,14 @@ impl Serves<Scan> for Arrays {
             is_dry_run: call.dry_run,
             appeared: BTreeSet::new(),
         };
-        let lines = self.gather.look(self, ask).await;
+        let said = self.gather.look(self, ask).await;
         let running = self.running().await;
-        if !lines.is_empty() {
-            let message = lines.join("\n");
+        if !said.is_empty() {
+            let message = said.iter().map(|it| it.line.as_str()).collect::<Vec<_>>().join("\n");
             let changed = running.len() != before;
+            if !changed && said.iter().all(|it| it.is_refusal) {
+                return Err(ApiError::new("array.not_started", message, ""));
+            }
             return Ok(Done { changed, ..Done::unchanged(message) });
         }
         match call.name.or(call.uuid) {

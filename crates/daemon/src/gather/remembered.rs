@@ -9,6 +9,7 @@
 
 use super::state_file::{OnItsWay, StateFile};
 use ashlar_api::v1::export::Via;
+use ashlar_api::v1::status::MissingService;
 use ashlar_api::v1::tuning::Tuning;
 use ashlar_nbd::only_we_change;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
@@ -76,12 +78,46 @@ struct Kept {
     array: BTreeMap<Uuid, Remembered>,
 }
 
+/// What is called missing: changes that are not on the disk, and what was there before.
+pub const UNWRITTEN: &str = "what is remembered of arrays";
+/// See [`UNWRITTEN`].
+pub const DAMAGED: &str = "what was remembered of arrays";
+
+/// A file that made no sense, and is told of until somebody takes it away.
+#[derive(Debug)]
+struct Damage {
+    file: PathBuf,
+    reason: String,
+    is_there: AtomicBool,
+}
+
+impl Damage {
+    fn new(file: PathBuf, what: &str) -> Damage {
+        let reason = format!(
+            "{what}; arrays that were assembled or attached by hand do not start by themselves; \
+             start each again, which is remembered: ashlar assemble DEVICE...; then: rm {}",
+            file.display()
+        );
+        Damage { file, reason, is_there: AtomicBool::new(true) }
+    }
+
+    /// What an earlier start set aside.
+    fn of_before(file: &Path) -> Option<Damage> {
+        let aside = aside_of(file);
+        let what = format!("an earlier start found it damaged and kept it as {}", aside.display());
+        aside.exists().then(|| Damage::new(aside, &what))
+    }
+}
+
 /// What is remembered of all arrays.
 #[derive(Debug, Default)]
 pub struct RememberedArrays {
     file: Option<StateFile>,
+    folder: PathBuf,
     /// Why there is no file.
     lacks: Option<String>,
+    /// What made no sense at the start.
+    damage: Option<Damage>,
     arrays: Mutex<BTreeMap<Uuid, Remembered>>,
 }
 
@@ -91,16 +127,18 @@ impl RememberedArrays {
     pub fn read(folder: Option<&Path>) -> (RememberedArrays, Option<String>) {
         let Some(folder) = folder else { return (RememberedArrays::default(), None) };
         let file = folder.join(FILE);
-        let (arrays, told) = match read(&file) {
-            Ok(arrays) => (arrays, None),
+        let (arrays, damage) = match read(&file) {
+            Ok(arrays) => (arrays, Damage::of_before(&file)),
             Err(error) => (BTreeMap::new(), Some(set_aside(&file, &error))),
         };
+        let told = damage.as_ref().map(|it| format!("{}: {}", file.display(), it.reason));
         let own = folder.to_owned();
         let (file, lacks) = match StateFile::new(move |text| write(&own, text)) {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        (RememberedArrays { file, lacks, arrays: Mutex::new(arrays) }, told)
+        let (folder, arrays) = (folder.to_owned(), Mutex::new(arrays));
+        (RememberedArrays { file, folder, lacks, damage, arrays }, told)
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<Uuid, Remembered>> {
@@ -146,11 +184,58 @@ impl RememberedArrays {
         drop(self.put(array, change));
     }
 
-    /// Wait until all that was noted is written; not for ever.
-    pub async fn settle(&self) {
-        if let Some(file) = &self.file {
-            // Whoever wanted to know has heard it.
-            let _late = file.all().durable().await;
+    /// Wait until all that was noted is written; not for ever. What to tell if it is not.
+    pub async fn settle(&self) -> Option<String> {
+        let written = match &self.file {
+            Some(file) if file.trouble().is_none() => file.all().durable().await.is_ok(),
+            _ => false,
+        };
+        if !written {
+            self.try_again().await;
+        }
+        let missing = self.missing().into_iter().find(|it| it.name == UNWRITTEN);
+        missing.map(|it| format!("{} is missing: {}", it.name, it.reason))
+    }
+
+    /// Write what could not be written.
+    pub async fn try_again(&self) {
+        let on_its_way = {
+            let arrays = self.locked();
+            let file = self.file.as_ref().filter(|file| file.trouble().is_some());
+            file.map(|file| file.put(text_of(&arrays)))
+        };
+        if let Some(on_its_way) = on_its_way {
+            // It is told as missing.
+            let _failed_again = on_its_way.durable().await;
+        }
+    }
+
+    /// What is not remembered though it should be, for the status.
+    pub fn missing(&self) -> Vec<MissingService> {
+        let file = self.folder.join(FILE);
+        let trouble = self.file.as_ref().map_or_else(|| self.lacks.clone(), StateFile::trouble);
+        let unwritten = trouble.map(|why| MissingService {
+            name: UNWRITTEN.to_owned(),
+            reason: format!(
+                "{}: {why}; arrays run, and after a restart those that were started meanwhile \
+                 do not; make room or mend that, and it is written by itself",
+                file.display()
+            ),
+            is_way: false,
+        });
+        let damage = self.damage.iter().filter(|it| it.is_there.load(Ordering::Acquire));
+        let damaged = damage.map(|it| MissingService {
+            name: DAMAGED.to_owned(),
+            reason: it.reason.clone(),
+            is_way: true,
+        });
+        damaged.chain(unwritten).collect()
+    }
+
+    /// Look whether somebody took away what was damaged. It reads a directory.
+    pub fn look_at_damage(&self) {
+        if let Some(damage) = &self.damage {
+            damage.is_there.store(damage.file.exists(), Ordering::Release);
         }
     }
 
@@ -160,7 +245,11 @@ impl RememberedArrays {
         let before = own.clone();
         change(&mut own);
         if own == before {
-            return None;
+            let file = self.file.as_ref()?;
+            return match file.trouble() {
+                Some(_) => Some(file.put(text_of(&arrays))),
+                None => Some(file.all()),
+            };
         }
         match own.says_nothing() {
             true => drop(arrays.remove(&array)),
@@ -168,9 +257,13 @@ impl RememberedArrays {
         }
         // With the lock in hand: the newest content is that of the last change.
         let file = self.file.as_ref()?;
-        let text = toml::to_string(&Kept { array: arrays.clone() });
-        Some(file.put(text.expect("names, numbers and lists of them")))
+        Some(file.put(text_of(&arrays)))
     }
+}
+
+fn text_of(arrays: &BTreeMap<Uuid, Remembered>) -> String {
+    let text = toml::to_string(&Kept { array: arrays.clone() });
+    text.expect("names, numbers and lists of them")
 }
 
 /// The devices of all arrays that the file in `folder` remembers; none if it cannot be read.
@@ -189,20 +282,25 @@ fn read(file: &Path) -> io::Result<BTreeMap<Uuid, Remembered>> {
     Ok(kept.array)
 }
 
+fn aside_of(file: &Path) -> PathBuf {
+    file.with_extension("toml.damaged")
+}
+
 /// Out of the way of what is remembered from now on.
-fn set_aside(file: &Path, error: &io::Error) -> String {
-    let aside = file.with_extension("toml.damaged");
-    let moved = match fs::rename(file, &aside) {
-        Ok(()) => format!("it is kept as {}", aside.display()),
-        Err(error) => format!("it cannot be moved away: {error}"),
-    };
+fn set_aside(file: &Path, error: &io::Error) -> Damage {
+    let aside = aside_of(file);
     let error = error.to_string();
     let error = error.lines().next().unwrap_or_default();
-    format!(
-        "{}: {error}; {moved}; nothing is remembered of arrays that were assembled or attached by \
-         hand: see 'ashlar status', and repeat what is missing",
-        file.display()
-    )
+    match fs::rename(file, &aside) {
+        Ok(()) => {
+            let what = format!("it is damaged ({error}) and kept as {}", aside.display());
+            Damage::new(aside, &what)
+        }
+        Err(moved) => {
+            let what = format!("it is damaged ({error}) and cannot be moved away: {moved}");
+            Damage::new(file.to_owned(), &what)
+        }
+    }
 }
 
 fn write(folder: &Path, text: &str) -> io::Result<()> {
@@ -257,6 +355,13 @@ mod tests {
         let (arrays, told) = RememberedArrays::read(Some(folder.path()));
         assert!(arrays.all().is_empty());
         assert!(told.expect("told").contains("arrays.toml.damaged"));
-        assert!(!file.exists() && folder.path().join("arrays.toml.damaged").exists());
+        let aside = folder.path().join("arrays.toml.damaged");
+        assert!(!file.exists() && aside.exists());
+        let (again, told) = RememberedArrays::read(Some(folder.path()));
+        assert!(told.is_some(), "until it is taken away");
+        assert_eq!((arrays.missing().len(), again.missing().len()), (1, 1));
+        std::fs::remove_file(aside).expect("there");
+        again.look_at_damage();
+        assert!(again.missing().is_empty());
     }
 }

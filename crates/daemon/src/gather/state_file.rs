@@ -85,6 +85,15 @@ impl StateFile {
         self.way_of(wanted.version)
     }
 
+    /// Why the newest content is not on the disk, if its writing failed or does not end.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let since = self.shared.locked().writing_since;
+        if since.is_some_and(|since| since.elapsed() >= self.patience) {
+            return Some(no_answer(self.patience));
+        }
+        self.outcome.borrow().error.as_ref().map(|(_, what)| what.clone())
+    }
+
     /// All that was put so far.
     pub(super) fn all(&self) -> OnItsWay {
         let version = self.shared.locked().version;
@@ -116,15 +125,17 @@ impl OnItsWay {
         let until = since + self.patience;
         let done = timeout_at(until, self.outcome.wait_for(is_done)).await;
         let Ok(Ok(outcome)) = done else {
-            let what =
-                format!("its directory does not answer within {} s", self.patience.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, no_answer(self.patience)));
         };
         match &outcome.error {
             None => Ok(()),
             Some((kind, what)) => Err(io::Error::new(*kind, what.clone())),
         }
     }
+}
+
+fn no_answer(patience: Duration) -> String {
+    format!("its directory does not answer within {} s", patience.as_secs())
 }
 
 /// Write what is wanted, until nobody wants anything any more.

@@ -152,6 +152,7 @@ impl ArraysPart {
             name: one_line(&absent.name),
             devices: absent.devices.iter().map(|device| one_line(device)).collect(),
             reason: one_line(&absent.reason),
+            starting: absent.starting,
         };
         let clean_found = |found: &FoundArray| FoundArray {
             name: one_line(&found.name),

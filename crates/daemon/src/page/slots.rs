@@ -176,10 +176,7 @@ fn slot(member: &MemberStatus, array: &ArrayStatus) -> Slot {
 }
 
 fn notes(member: &MemberStatus, last: Option<&LastDevice>, is_paused: bool) -> Vec<String> {
-    let errors = member.read_errors
-        + member.write_errors
-        + member.checksum_mismatches
-        + member.located_mismatches;
+    let errors = member.faults();
     let mut notes = Vec::new();
     if let Some(last) = last {
         let host = last.host.as_ref().map(|host| format!(", on host {}", one_line(host)));

@@ -5,6 +5,7 @@ use super::history::History;
 use super::made_up::{array, job, member, status};
 use super::{SCRIPT, STYLE, Whole, hash, look, policy};
 use ashlar_api::v1::array::{ArrayState, Pause};
+use ashlar_api::v1::check::{Finding, Health, Verdict};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::member::{Bay, LastDevice, MemberState};
 use ashlar_api::v1::severity::Severity;
@@ -157,6 +158,18 @@ fn slots_stand_group_by_group_and_spares_by_themselves() {
     assert!(html.contains("slot spare") && html.contains("</svg>spare</span>"), "{html}");
 }
 
+/// Blocks of a member that were repaired thousands of times were nothing wrong for monitoring.
+#[test]
+fn repaired_blocks_count_as_errors_of_their_member() {
+    let mut one = array("tank0");
+    one.members[0].repaired_blocks = 5;
+    one.members[0].read_errors = 2;
+    let verdict = Verdict::of(&status(vec![one]));
+    let is_told = |it: &&Finding| it.what.contains("slot 0 has 5 errors");
+    let told = verdict.findings.iter().find(is_told).expect("told");
+    assert_eq!(told.health, Health::Attention);
+}
+
 #[test]
 fn absent_arrays_pauses_jobs_and_exports_are_told() {
     let mut one = array("tank0");
@@ -167,6 +180,7 @@ fn absent_arrays_pauses_jobs_and_exports_are_told() {
         name: "tank7".to_owned(),
         devices: vec!["/dev/disk/by-id/x*".to_owned()],
         reason: "too few members".to_owned(),
+        starting: false,
     }];
     all.exports = vec![
         serde_json::from_value(serde_json::json!({
@@ -250,6 +264,7 @@ fn nothing_that_a_device_or_a_peer_says_becomes_markup() {
         name: evil.to_owned(),
         devices: vec![evil.to_owned()],
         reason: evil.to_owned(),
+        starting: false,
     }];
     all.spare_pools = vec![SparePool {
         name: evil.to_owned(),

@@ -129,7 +129,8 @@ fn arrays_table(status: &Status, view: &View) -> Table<'static> {
     };
     let absent = status.absent.iter().map(|it| {
         let words = [format!("  {}", one_line(&it.name)), String::new(), String::new()];
-        let words = words.into_iter().chain(["ABSENT".to_owned()]);
+        let words =
+            words.into_iter().chain([if it.starting { "STARTING" } else { "ABSENT" }.to_owned()]);
         Row::new(words.collect::<Vec<_>>()).style(of_health(Health::Failed))
     });
     let found = status.found.iter().map(|it| {
@@ -192,10 +193,7 @@ fn device(member: &MemberStatus) -> String {
 }
 
 fn notes(member: &MemberStatus) -> String {
-    let errors = member.read_errors
-        + member.write_errors
-        + member.checksum_mismatches
-        + member.located_mismatches;
+    let errors = member.faults();
     let concerns = member
         .health
         .iter()
