@@ -162,8 +162,9 @@ fn slots_stand_group_by_group_and_spares_by_themselves() {
 #[test]
 fn repaired_blocks_count_as_errors_of_their_member() {
     let mut one = array("tank0");
-    one.members[0].repaired_blocks = 5;
-    one.members[0].read_errors = 2;
+    let mut worn = member(0, "in_sync", "/dev/sdx");
+    (worn.repaired_blocks, worn.read_errors) = (5, 2);
+    one.members = vec![worn];
     let verdict = Verdict::of(&status(vec![one]));
     let is_told = |it: &&Finding| it.what.contains("slot 0 has 5 errors");
     let told = verdict.findings.iter().find(is_told).expect("told");
