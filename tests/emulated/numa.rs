@@ -11,11 +11,13 @@ const DRIVE_BYTES: u64 = 128 << 20;
 
 /// Two nodes with half of the memory each, and a PCI bus with drives on each of them.
 fn machine(folder: &Path) -> Vec<String> {
-    let mut words = vec!["-smp".to_owned(), "8,sockets=2,cores=4".to_owned()];
+    // All buffers are filled at the start: a node must have room for those of its workers.
+    let words = ["-smp", "8,sockets=2,cores=4", "-m", "2G"];
+    let mut words: Vec<String> = words.map(str::to_owned).into();
     let mut add = |kind: &str, what: String| words.extend([format!("-{kind}"), what]);
     for node in 0..2 {
         let (first, last) = (node * 4, node * 4 + 3);
-        add("object", format!("memory-backend-ram,id=memory{node},size=512M"));
+        add("object", format!("memory-backend-ram,id=memory{node},size=1G"));
         add("numa", format!("node,nodeid={node},cpus={first}-{last},memdev=memory{node}"));
         let bus = format!("pxb-pcie,id=bus{node},bus=pcie.0,numa_node={node}");
         add("device", format!("{bus},bus_nr={}", 64 * (node + 1)));
