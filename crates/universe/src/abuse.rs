@@ -223,7 +223,9 @@ impl Abuses<'_> {
     pub(crate) fn leave_out(&mut self, at: usize, rest: &Rest, outlook: &Outlook) {
         match self.demand((Damage::Foreign, vec![at]), rest) {
             None => {}
-            Some(demand) if demand.is_refused => self.must_refuse(),
+            Some(demand) if demand.is_refused && !(demand.may_start && self.would_start()) => {
+                self.must_refuse();
+            }
             Some(demand) => self.must_go_on(&demand, outlook),
         }
         self.world.stop(Stop::Kill);

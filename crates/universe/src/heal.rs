@@ -77,9 +77,10 @@ impl Director<'_> {
         {
             return;
         }
-        let free = self.drive_slots.free();
-        if let Some(at) = free.first() {
-            self.replace_with(slot, *at).await;
+        // A member that is not taken back may be filled anew, as the refusal says.
+        let own = self.drive_slots.in_slot(slot);
+        if let Some(at) = self.drive_slots.free().first().copied().or(own) {
+            self.replace_with(slot, at).await;
         }
     }
 
