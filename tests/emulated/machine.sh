@@ -14,6 +14,7 @@ failed() { # failed WORDS...: all that may tell why, what tells most at the end;
   systemctl --no-pager --lines=0 status "${UNITS[@]}"
   systemctl --no-pager list-jobs
   timeout 20 ashlar status --members
+  timeout 20 ashlar assemble --scan --dry-run
   ls -l /dev/ashlar /dev/disk/by-id
   findmnt
   timeout 20 ashlar events | tail -15

@@ -1,9 +1,11 @@
 //! Arrays that start by themselves, wait for members, and take them back; and those that do not.
 
 use crate::tools::{skipped, wait_for};
+use crate::trusted_files::with_wipefs;
 use crate::world::{MEMBER_BYTES, World};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 const CONFIG: &str = "[start]\nscan = true\ndevices = [\"m*\"]\ngrace_s = 1\n";
@@ -88,6 +90,24 @@ fn an_array_starts_degraded_after_the_grace_period_and_takes_its_member_back() {
     world.ok(&["assemble", "--incremental", first.to_str().expect("text")]);
     wait_for("the look", || world.said().contains("was put out by hand"));
     assert_eq!(state_of(&world), "degraded");
+}
+
+/// A machine may be slow when it boots: what `wipefs` had not told within five seconds was a device
+/// that is not there, and nobody asked again.
+#[test]
+fn an_array_starts_however_long_the_programs_take_that_are_asked_about_its_devices() {
+    let test = "an_array_starts_however_long_the_programs_take_that_are_asked_about_its_devices";
+    if !Path::new("/usr/sbin/wipefs").exists() || !rustix::process::geteuid().is_root() {
+        return skipped(test, "needs root and a wipefs to look with");
+    }
+    let mut world = World::without_daemon();
+    start(&mut world, true);
+    world.create("tank0", 4, &["--level", "5"]);
+    assert!(world.end().success());
+    let slow = with_wipefs(&world, "#!/bin/sh\nsleep 6\nexec ./own-wipefs \"$@\"\n");
+    start_by(&mut world, slow, true);
+    wait_for("the array runs", || state_of(&world) == "clean");
+    assert!(world.end().success());
 }
 
 #[test]

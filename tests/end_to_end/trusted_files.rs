@@ -37,8 +37,18 @@ fn a_device_whose_path_is_swapped_while_it_is_looked_at_is_not_written_to() {
         victim.write_all_at(&[0x77; 4096], at).expect("written");
     }
     let before = std::fs::read(world.path("victim")).expect("read");
+    let program = with_wipefs(&world, SWAP);
+    world.start_by(program, &[]);
+    let created = world.run(&["create", "tank0", "-l", "5", "m0", "m1", "m2", "m3"]);
+    assert!(!world.path("victim").exists(), "nothing was swapped: {created:?}");
+    let after = std::fs::read(world.path("m1")).expect("read");
+    assert!(after == before, "what was swapped in was written to");
+}
+
+/// The daemon's program, with this one in the place of `wipefs`: `own-wipefs` is the real one.
+pub fn with_wipefs(world: &World, script: &str) -> Command {
     // By another process: one that a test beside starts meanwhile would have it open (ETXTBSY).
-    std::fs::write(world.path("draft"), SWAP).expect("written");
+    std::fs::write(world.path("draft"), script).expect("written");
     let [draft, program] = ["draft", "wipefs"].map(|name| world.path(name).display().to_string());
     run("cp", &[&draft, &program]);
     let mode = Permissions::from_mode(0o755);
@@ -50,11 +60,7 @@ fn a_device_whose_path_is_swapped_while_it_is_looked_at_is_not_written_to() {
     program.args(["--mount", "sh", "-c", swap]).arg(daemon.get_program());
     program.current_dir(world.folder.path());
     program.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    world.start_by(program, &[]);
-    let created = world.run(&["create", "tank0", "-l", "5", "m0", "m1", "m2", "m3"]);
-    assert!(!world.path("victim").exists(), "nothing was swapped: {created:?}");
-    let after = std::fs::read(world.path("m1")).expect("read");
-    assert!(after == before, "what was swapped in was written to");
+    program
 }
 
 #[test]

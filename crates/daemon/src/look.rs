@@ -234,13 +234,19 @@ pub fn member(path: &str) -> Option<Superblock> {
 
 /// A device as it is, and the host that ran its array last, if it is a member that ever ran. It is
 /// only looked at, so it may be in use. `sizes`: what members of arrays that were found had, if the
-/// device itself tells nothing and perhaps grew.
+/// device itself tells nothing and perhaps grew. Not yet: what others put on it ([`with_foreign`]).
 pub fn found(path: &str, sizes: &BTreeSet<u64>) -> Option<(MemberReading, Option<String>)> {
     let (reading, head) = reading(path, sizes).ok()?;
     let array = reading.superblock().map(|superblock| superblock.array_uuid);
     let heartbeat = array.and_then(|array| heartbeat_in(head.as_deref(), array));
     let host = heartbeat.map(|beat| RunnerName::of(&beat.host_id).host);
     Some((reading, host))
+}
+
+/// The same, with what others put on it: programs are asked, which takes its time.
+pub fn with_foreign(mut reading: MemberReading) -> MemberReading {
+    reading.foreign = foreign(&reading);
+    reading
 }
 
 /// The device as it is now, and its first bytes. It is only looked at, so it may be in use.
@@ -252,8 +258,7 @@ fn reading(
     let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
     // What cannot be opened for I/O has no facts; what it holds was read all the same.
     let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
-    let mut reading = MemberReading::new(path, device_bytes, &serial, choice);
-    reading.foreign = foreign(&reading);
+    let reading = MemberReading::new(path, device_bytes, &serial, choice);
     Ok((reading.with_mark_in(head.as_deref()), head))
 }
 

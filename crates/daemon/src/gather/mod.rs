@@ -4,6 +4,7 @@
 //! - `found`         arrays that are there and not started
 //! - `judge`         what becomes of an array some of whose members are there
 //! - `members`       who has joined an array since
+//! - `read`          what lies on devices
 //! - `remembered`    what is known of arrays from before: created, attached, members away
 //! - `returning`     members that come back while their array runs
 //! - `state_file`    the thread that writes what is remembered
@@ -17,6 +18,7 @@ mod block_devices;
 mod found;
 mod judge;
 mod members;
+mod read;
 pub mod remembered;
 mod returning;
 mod state_file;
@@ -25,7 +27,7 @@ use crate::arrays::Arrays;
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::config::{self, ArrayConfig, Config, StartConfig};
-use crate::{look, partition, repeats};
+use crate::{partition, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::codes;
 use ashlar_api::v1::Done;
@@ -33,15 +35,16 @@ use ashlar_api::v1::array::{Appeared, Assemble, Scan};
 use ashlar_api::v1::status::AbsentArray;
 use ashlar_device::exclusion_of;
 use ashlar_engine::ArrayStatus;
-use ashlar_ondisk::assembly::{MemberReading, ReadLabel, recorded_sizes};
+use ashlar_ondisk::assembly::MemberReading;
 use ashlar_units::MemberIdx;
 use found::{FoundArrays, LOOK_AGAIN, NotNow};
 use judge::Step;
+use read::read_all;
 use remembered::{Remembered, RememberedArrays};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -50,8 +53,6 @@ use uuid::Uuid;
 
 /// Devices of one enclosure appear one after the other: they are looked at together.
 const SETTLE: Duration = Duration::from_millis(300);
-/// How long a device may take to say what it is.
-const LOOK_MAX: Duration = Duration::from_secs(5);
 /// A host name of this length may have been cut.
 const HOST_CUT_FROM: usize = 20;
 
@@ -95,6 +96,8 @@ struct Known {
     returned: BTreeMap<(Uuid, u16), u32>,
     /// Devices that have appeared and were not looked at yet.
     appeared: BTreeSet<String>,
+    /// Devices that have not answered yet.
+    unanswered: BTreeSet<String>,
 }
 
 /// What to look at, and what may be done.
@@ -208,13 +211,15 @@ impl Gather {
             let told = known.told.get(&uuid).map(|(_, line)| line.clone());
             let starting = told.is_none() && is_unseen;
             let unseen = match starting {
-                true => "its devices are being looked at",
-                false => "no member of it was found",
+                true => "its devices are being looked at".to_owned(),
+                false => {
+                    format!("no member of it was found{}", unanswered(&known.unanswered))
+                }
             };
             AbsentArray {
                 name: own.name,
                 devices: own.devices,
-                reason: told.unwrap_or_else(|| unseen.to_owned()),
+                reason: told.unwrap_or(unseen),
                 starting,
             }
         });
@@ -257,7 +262,7 @@ impl Gather {
         let paths = self.paths(&ask);
         let all = running.clone();
         let idle = aside(move || without_running(paths, &all)).await;
-        let (found, spares) = read_all(idle).await;
+        let (found, spares) = read_all(&arrays.gather, idle).await;
         let (mut seen, mut back) = (BTreeMap::<Uuid, Seen>::new(), Vec::new());
         for (reading, host) in found {
             let Some(superblock) = reading.superblock() else { continue };
@@ -366,7 +371,10 @@ impl Gather {
                 judge::slots(&missing),
                 left.as_secs().max(1),
             ),
-            Step::Lacks(why) => format!("array '{name}' waits for its members: {why}"),
+            Step::Lacks(why) => {
+                let unanswered = unanswered(&self.known().unanswered);
+                format!("array '{name}' waits for its members: {why}{unanswered}")
+            }
             Step::Refuse(why) => format!("array '{name}' is not started: {why}"),
         };
         Err(Some(NotNow { is_passing, is_well, ..NotNow::new(line) }))
@@ -438,6 +446,15 @@ impl Gather {
     }
 }
 
+/// The devices that have not answered yet, for people; nothing if all have.
+fn unanswered(devices: &BTreeSet<String>) -> String {
+    if devices.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = devices.iter().map(String::as_str).collect();
+    format!("; no answer yet from {}", names.join(", "))
+}
+
 /// Where arrays may be that start by themselves: for a look before anything runs.
 pub fn devices(config: &Config, state: &Path) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
@@ -500,38 +517,6 @@ fn without_running(paths: BTreeSet<String>, running: &[ArrayStatus]) -> Vec<Stri
         running.iter().any(|array| repeats::slot_of(&array.members, path).is_some())
     };
     devices.into_iter().filter(|path| !is_used(path)).collect()
-}
-
-type Found = (MemberReading, Option<String>);
-
-/// What lies on the devices: members, and spares.
-async fn read_all(paths: Vec<String>) -> (Vec<Found>, Vec<String>) {
-    let all = look_at_each(paths, Arc::default()).await;
-    let is_spare = |it: &&Found| matches!(it.0.label, ReadLabel::Spare(_));
-    let spares = all.iter().filter(is_spare).map(|it| it.0.path.clone()).collect();
-    let (mut found, silent): (Vec<Found>, Vec<Found>) =
-        all.into_iter().partition(|it| it.0.superblock().is_some());
-    // One that tells nothing may have grown: the others know how large members were.
-    let sizes = recorded_sizes(found.iter().filter_map(|it| it.0.superblock()));
-    if !sizes.is_empty() {
-        let silent = silent.into_iter().map(|it| it.0.path).collect();
-        found.extend(look_at_each(silent, Arc::new(sizes)).await);
-    }
-    found.sort_by(|one, other| one.0.path.cmp(&other.0.path));
-    (found, spares)
-}
-
-/// What each device is. One that does not answer is left out.
-async fn look_at_each(paths: Vec<String>, sizes: Arc<BTreeSet<u64>>) -> Vec<Found> {
-    let mut looks = JoinSet::new();
-    for path in paths {
-        let sizes = Arc::clone(&sizes);
-        looks.spawn(async move {
-            let look = aside(move || look::found(&path, &sizes));
-            tokio::time::timeout(LOOK_MAX, look).await.unwrap_or_default()
-        });
-    }
-    looks.join_all().await.into_iter().flatten().collect()
 }
 
 /// Start an array with the members that were seen. What is said of it.
