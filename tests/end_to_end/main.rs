@@ -56,6 +56,7 @@
 //! test that cannot run here says so by name on stderr, in a line that begins with `skipped:`.
 
 mod attached;
+mod away;
 mod bench_via;
 mod beside;
 #[cfg(debug_assertions)]

@@ -42,6 +42,9 @@ pub fn told(would: &WouldStart) -> String {
         format!("left alone: {} ({})", readings[extra.reading].path, left_alone(extra.reason))
     }));
     lines.extend(would.may_be_old.iter().flat_map(old_lines));
+    lines.extend(would.were_away.iter().map(|path| {
+        format!("may lack what was not flushed, as after a power cut: {path} (it was away)")
+    }));
     lines.extend(problems.iter().map(|problem| format!("could not look at: {problem}")));
     lines.join("\n")
 }
@@ -122,6 +125,10 @@ fn left_alone(reason: ExtraReason) -> &'static str {
         ExtraReason::Reused => {
             "it carries somebody else's signature, put there since it is a member; \
              --accept-signatures overwrites that"
+        }
+        ExtraReason::Reappeared => {
+            "it was away since the array ran, and may have lost what its cache held; \
+             re-add it to the running array"
         }
         ExtraReason::SerialDiffers => {
             "another serial than recorded, perhaps a clone; --accept-serials takes it"
@@ -366,6 +373,7 @@ mod tests {
                 problems,
                 is_read_only: false,
                 may_be_old: Vec::new(),
+                were_away: Vec::new(),
             })
         };
         let told = would(&readings);

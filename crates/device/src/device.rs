@@ -192,6 +192,9 @@ pub struct DeviceFacts {
     /// each other on one boot of one host, two paths to one drive may not. `None`: nothing is
     /// known.
     pub exclusion: Option<[u64; 2]>,
+    /// Which appearance of its disk it is, as the kernel counts them since the boot: another one
+    /// after the disk has gone and come. `None`: nobody counts.
+    pub appearance: Option<u64>,
     /// I/O goes around the page cache. False only for files on a file system that refuses
     /// `O_DIRECT`, which nothing is written to.
     pub is_direct: bool,
@@ -232,6 +235,7 @@ impl DeviceFacts {
             store: None,
             kind,
             exclusion: None,
+            appearance: None,
             is_direct: true,
         }
     }

@@ -208,6 +208,7 @@ fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, 
         facts.memory_alignment = told.dma_alignment.unwrap_or(CAUTIOUS_ALIGNMENT);
         facts.model = told.model;
         facts.serial = told.serial;
+        facts.appearance = told.appearance;
     }
     if let Some(direct) = direct {
         facts.memory_alignment = direct.memory;

@@ -4,7 +4,9 @@
 //! missing file gives the cautious answer (volatile cache, no zeroing discard), never an error. Not
 //! here: opening anything. The root is handed in so that tests can bring their own.
 
+use rustix::fs::{major, minor};
 use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use ashlar_units::SECTOR_BYTES;
@@ -28,6 +30,8 @@ pub(crate) struct BlockFacts {
     pub(crate) can_zero: bool,
     pub(crate) model: Option<String>,
     pub(crate) serial: Option<String>,
+    /// See [`appearance`].
+    pub(crate) appearance: Option<u64>,
 }
 
 /// Facts of block device `major:minor`; `None` if sysfs does not know it.
@@ -53,6 +57,7 @@ pub(crate) fn read(sys: &Path, major: u32, minor: u32) -> Option<BlockFacts> {
         can_zero: number(&queue.join("write_zeroes_max_bytes")).is_some_and(|bytes| bytes > 0),
         model: text(&disk.join("device/model")),
         serial: serial(&disk),
+        appearance: appearance(sys, &disk),
     })
 }
 
@@ -65,6 +70,32 @@ fn backed_bytes(own: &Path, disk: &Path) -> Option<u64> {
     let offset = number(&disk.join("loop/offset")).unwrap_or(0);
     let start = number(&own.join("start")).unwrap_or(0) * SECTOR_BYTES;
     Some(about.len().saturating_sub(offset + start))
+}
+
+/// The kernel's number of this appearance of a disk: another one after the disk has gone and come.
+///
+/// A device that lies on others has no cache of its own and loses nothing when it is taken down and
+/// set up again: a loop device over a file, a logical volume, an md array. So theirs count. Where
+/// the others are paths to one disk, a path that comes back says nothing. `None`: nobody counts.
+fn appearance(sys: &Path, disk: &Path) -> Option<u64> {
+    let beneath = |(major, minor)| appearance(sys, &whole_disk(&directory(sys, major, minor)?));
+    if let Some(file) = text(&disk.join("loop/backing_file")) {
+        let about = fs::metadata(file).ok()?;
+        let is_device = about.file_type().is_block_device();
+        let number = if is_device { about.rdev() } else { about.dev() };
+        return beneath((major(number), minor(number)));
+    }
+    let others = lower(disk, "slaves", "");
+    let are_paths = text(&disk.join("dm/uuid")).is_some_and(|name| name.starts_with("mpath-"));
+    if others.is_empty() || are_paths {
+        return number(&disk.join("diskseq"));
+    }
+    let others = others.iter().map(|device| appearance(sys, &whole_disk(device)));
+    let mut others = others.collect::<Option<Vec<u64>>>()?;
+    others.sort_unstable();
+    // One number for all of them (FNV-1a); of a single one, its own.
+    let joined = |all: u64, one: &u64| (all ^ one).wrapping_mul(0x0100_0000_01b3);
+    Some(others[1..].iter().fold(others[0], joined))
 }
 
 /// Whether block device `major:minor` is write-protected.
@@ -129,22 +160,24 @@ fn unit_serial(page: &Path) -> Option<String> {
 /// the way to it. A device that lies on others is where the first of them is, and so is a namespace
 /// that several controllers serve.
 pub(crate) fn node(sys: &Path, own: &Path) -> Option<u32> {
-    let below = |folder: &str, name: &str| {
-        let entries = fs::read_dir(own.join(folder)).into_iter().flatten().flatten();
-        let mut found: Vec<_> = entries
-            .filter(|it| it.file_name().to_string_lossy().starts_with(name))
-            .filter_map(|it| fs::canonicalize(it.path()).ok())
-            .collect();
-        found.sort();
-        found
-    };
     let on_the_way = |device: &Path| {
         let parts = device.ancestors().take_while(|part| part.starts_with(sys));
         parts.filter_map(|part| text(&part.join("numa_node"))?.parse().ok()).next()
     };
-    let lower = || below("slaves", "").iter().find_map(|device| node(sys, device));
-    let controllers = || below("device", "nvme").iter().find_map(|device| on_the_way(device));
-    on_the_way(own).or_else(lower).or_else(controllers)
+    let beneath = || lower(own, "slaves", "").iter().find_map(|device| node(sys, device));
+    let controllers = || lower(own, "device", "nvme").iter().find_map(|device| on_the_way(device));
+    on_the_way(own).or_else(beneath).or_else(controllers)
+}
+
+/// The devices that a folder of a device names, by the beginning of their names.
+fn lower(own: &Path, folder: &str, name: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(own.join(folder)).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter(|it| it.file_name().to_string_lossy().starts_with(name))
+        .filter_map(|it| fs::canonicalize(it.path()).ok())
+        .collect();
+    found.sort();
+    found
 }
 
 fn number(file: &Path) -> Option<u64> {
@@ -164,9 +197,10 @@ fn tidy(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockFacts, node, read};
+    use super::{BlockFacts, appearance, node, read};
+    use rustix::fs::{major, minor};
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
 
     /// A sysfs with one disk 259:0 and its partition 259:1.
@@ -225,6 +259,7 @@ mod tests {
         ("device/model", b"Drive 9000    \n"),
         ("device/serial", b"  S1234\n"),
         ("wwid", b"eui.0001\n"),
+        ("diskseq", b"17\n"),
     ];
 
     #[test]
@@ -241,6 +276,7 @@ mod tests {
             can_zero: true,
             model: Some("Drive 9000".to_owned()),
             serial: Some("S1234".to_owned()),
+            appearance: Some(17),
         };
         assert_eq!(disk, wanted);
         let partition = read(sys.path(), 259, 1).expect("known");
@@ -326,6 +362,49 @@ mod tests {
         }
         assert_eq!(node_of("devices/virtual/dm-0"), Some(1));
         assert_eq!(node_of("devices/virtual/subsystem/nvme1n1"), Some(1));
+    }
+
+    #[test]
+    fn a_device_on_others_appears_as_they_do() {
+        let root = tree(&[("nvme0n1p1/partition", b"1\n"), ("diskseq", b"17\n")]);
+        let at = |path: &str| root.path().join(path);
+        let (disk, partition) = ("devices/nvme0/nvme0n1", "devices/nvme0/nvme0n1/nvme0n1p1");
+        let other = "devices/sdb";
+        for device in ["dm-0", "dm-1", "loop0"] {
+            fs::create_dir_all(at("devices/virtual").join(device).join("slaves")).expect("made");
+            fs::write(at("devices/virtual").join(device).join("diskseq"), "90\n").expect("written");
+        }
+        fs::create_dir_all(at(other)).expect("made");
+        fs::write(at(other).join("diskseq"), "18\n").expect("written");
+        let appears = |device: &str| appearance(root.path(), &at(device));
+        let (volume, paths) = ("devices/virtual/dm-0", "devices/virtual/dm-1");
+        let below = |device: &str, name: &str, to: &str| {
+            symlink(at(to), at(device).join("slaves").join(name)).expect("linked");
+        };
+        assert_eq!(appears(volume), Some(90), "nothing is known beneath it");
+        below(volume, "nvme0n1p1", partition);
+        assert_eq!((appears(disk), appears(volume)), (Some(17), Some(17)));
+        below(volume, "sdb", other);
+        let both = appears(volume).expect("all are counted");
+        assert!(![17, 18, 90].contains(&both));
+        fs::write(at(other).join("diskseq"), "19\n").expect("written");
+        assert!(appears(volume).is_some_and(|now| now != both), "one of them is another");
+        fs::remove_file(at(other).join("diskseq")).expect("removed");
+        assert_eq!(appears(volume), None, "of one nobody counts");
+        // A path that comes back.
+        below(paths, "nvme0n1", disk);
+        fs::create_dir_all(at(paths).join("dm")).expect("made");
+        fs::write(at(paths).join("dm/uuid"), "mpath-36001405\n").expect("written");
+        assert_eq!(appears(paths), Some(90));
+        // A file whose file system is on a disk that this tree does not know.
+        fs::create_dir_all(at("devices/virtual/loop0/loop")).expect("made");
+        let beneath = at("devices/virtual/loop0/loop/backing_file");
+        fs::write(&beneath, format!("{}\n", beneath.display())).expect("written");
+        assert_eq!(appears("devices/virtual/loop0"), None);
+        let about = fs::metadata(&beneath).expect("there");
+        let number = format!("dev/block/{}:{}", major(about.dev()), minor(about.dev()));
+        symlink(at(disk), at(&number)).expect("linked");
+        assert_eq!(appears("devices/virtual/loop0"), Some(17));
     }
 
     #[test]

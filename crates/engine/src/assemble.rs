@@ -14,6 +14,7 @@
 //! - `kept_map`   what memory that survived a kill says of the written map
 //! - `older`   what it may cost to take members that may lack writes
 //! - `refusals`   why a start came to nothing after all
+//! - `reappeared`   members that may lack what was answered
 //! - `new_members`   members that the array grows by, from this start on
 
 mod devices;
@@ -23,6 +24,7 @@ mod kept_map;
 mod new_members;
 mod older;
 mod plan;
+mod reappeared;
 mod refusals;
 
 use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
@@ -57,8 +59,7 @@ use crate::{map_pages, ownership, spare_pages, stated};
 use ashlar_layout::Geometry;
 use ashlar_layout::declustered::{CellState, SpareTable};
 use ashlar_ondisk::assembly::{
-    self, AssemblyRequest, Extra, ExtraReason, MemberReading, ReadOnlyReason, RefusalKind, Start,
-    Verdict,
+    self, AssemblyRequest, MemberReading, ReadOnlyReason, RefusalKind, Start, Verdict,
 };
 use ashlar_ondisk::format::{BITS_PER_PAGE, SUPERBLOCK_COPIES};
 use ashlar_ondisk::{ConsistencyPolicy, Drives, ForcedActions, Superblock};
@@ -101,6 +102,8 @@ pub struct WouldStart {
     pub is_read_only: bool,
     /// Members that it would take although they may lack writes.
     pub may_be_old: Vec<MayBeOld>,
+    /// Devices that were away since the array ran, and that it would take as after a power cut.
+    pub were_away: Vec<String>,
 }
 
 pub(crate) async fn assemble(
@@ -130,11 +133,12 @@ pub(crate) async fn assemble(
     }
     engine_state.let_clients_in(id).await?;
     engine_state.arrays()[id.0] = Some(Arc::clone(&array));
-    let Looked { found, readings, verdict, problems } = looked;
+    let Looked { found, readings, verdict, problems, reappeared } = looked;
     let name = array.name().to_owned();
     keep_spares(engine_state, &readings, &found);
-    name_older_copies(&array, &readings, &verdict);
     foreign::tell(&array, &readings, &verdict);
+    reappeared::name_older_copies(&array, &readings, &verdict);
+    reappeared::tell(&array, &readings, &verdict, &reappeared);
     name_damaged_copies(&array, &readings, &plan);
     older::tell(&array, &may_be_old);
     if array.missing_slots() > 0 {
@@ -180,9 +184,10 @@ pub(crate) async fn would_assemble(
     };
     remove(engine_state, &array).await?;
     would?;
-    let Looked { readings, verdict, problems, .. } = looked;
+    let Looked { readings, verdict, problems, reappeared, .. } = looked;
     let is_read_only = plan.read_only.is_some();
-    Ok(WouldStart { verdict, readings, problems, is_read_only, may_be_old })
+    let were_away = reappeared.iter().map(|at| readings[*at].path.clone()).collect();
+    Ok(WouldStart { verdict, readings, problems, is_read_only, may_be_old, were_away })
 }
 
 /// Devices that were opened and read, and what they add up to.
@@ -191,6 +196,9 @@ struct Looked {
     readings: Vec<MemberReading>,
     problems: Vec<String>,
     verdict: Verdict,
+    /// Members that may lack what was not flushed, and that the array cannot do without: the
+    /// readings of them.
+    reappeared: Vec<usize>,
 }
 
 async fn look(
@@ -212,7 +220,31 @@ async fn look(
         let next = next_after(refusal.kind, &problems);
         return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
     }
-    Ok(Looked { found, readings, problems, verdict })
+    let looked = Looked { found, readings, problems, verdict, reappeared: Vec::new() };
+    Ok(without_reappeared(worker, engine_state, spec, looked).await)
+}
+
+/// Judges anew without the members that went and came while nobody ran the array, if there are any.
+async fn without_reappeared(
+    worker: &Worker,
+    engine_state: &EngineState,
+    spec: &AssembleSpec,
+    mut looked: Looked,
+) -> Looked {
+    let Some(newest) = &looked.verdict.newest else { return looked };
+    let all = (looked.found.as_slice(), looked.readings.as_slice());
+    let which = reappeared::which(worker, &engine_state.config, newest, all).await;
+    if which.is_empty() {
+        return looked;
+    }
+    let mut readings = looked.readings.clone();
+    which.iter().for_each(|at| readings[*at].has_reappeared = true);
+    let without = assembly::assemble(&readings, &spec.request);
+    match reappeared::can_start(&without, newest) {
+        true => (looked.readings, looked.verdict) = (readings, without),
+        false => looked.reappeared = which,
+    }
+    looked
 }
 
 /// Nobody else runs the array. Of one that is only read, too: what another process writes meanwhile
@@ -229,16 +261,6 @@ async fn watch(
 fn recall_drives(array: &Array, superblock: &Superblock, found: &[FoundDevice]) {
     let pages = found.iter().flat_map(|found| &found.drive_pages);
     drives::recall(array, superblock, &Drives::newest(pages, superblock.array_uuid));
-}
-
-/// An older copy of a member is there: the slot is out, and the events say why.
-fn name_older_copies(array: &Array, readings: &[MemberReading], verdict: &Verdict) {
-    let is_older = |extra: &&Extra| matches!(extra.reason, ExtraReason::Older { .. });
-    for reading in verdict.extras.iter().filter(is_older).map(|extra| &readings[extra.reading]) {
-        let slot = reading.superblock().map_or(MemberIdx(0), |superblock| superblock.slot);
-        let fields = vec![("slot", slot.to_string()), ("path", reading.path.clone())];
-        array.record(names::MEMBER_OLDER, fields);
-    }
 }
 
 /// Somebody wrote over copies of a member's superblock: the start wrote them anew, and says so.
@@ -611,6 +633,7 @@ impl Beginning {
     /// none, what an earlier start kept goes to the members first.
     async fn begin_kept_map(&self, local: &Rc<LocalArray>) -> Result<Option<Uuid>, ArrayLost> {
         let memory = self.kept_memory.as_ref();
+        reappeared::begin(local, memory, self.incarnation).await;
         let boot = kept_map::begin(local, memory, self.incarnation).await;
         let is_owed = self.plan.found.kept_map_boot.is_some();
         if boot.is_none() && is_owed && local.array.written.has_dirty_pages() {

@@ -152,6 +152,8 @@ canaries! {
     CopySpeaksOn,
     /// An older copy of a member is taken for the member.
     OlderCopyTrusted,
+    /// A drive that was away between a kill and the next start is taken as it is.
+    AwayBelieved,
     /// On the boot of the last runner the exclusive opening is taken for a fence, whatever it is an
     /// opening of.
     SameBootTrusted,
@@ -196,6 +198,7 @@ impl Canary {
         Canary::ReplayBeforeLossRecorded,
         Canary::SuccessorNotAsked,
         Canary::CopySpeaksOn,
+        Canary::AwayBelieved,
     ];
 }
 

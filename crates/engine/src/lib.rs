@@ -37,6 +37,7 @@
 //! - `status`, `event`, `metrics`, `error`   what operators see
 #![forbid(unsafe_code)]
 
+mod appearances;
 mod array;
 mod aside;
 mod assemble;

@@ -150,5 +150,6 @@ async fn record_stop(local: &Rc<LocalArray>, engine_state: &EngineState) -> Opti
     .await
     .ok()?;
     local.array.written.forget_kept();
+    local.coordinator().appearances.forget();
     Some(if is_unclean { Stopped::Unclean } else { Stopped::Clean })
 }

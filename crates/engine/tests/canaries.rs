@@ -16,6 +16,8 @@ mod drives;
 mod exchanged;
 #[path = "engine/grown.rs"]
 mod grown;
+#[path = "engine/kept_map.rs"]
+mod kept_map;
 #[path = "engine/log.rs"]
 mod log;
 #[path = "engine/lost_before_replay.rs"]
@@ -59,6 +61,9 @@ fn test_of(canary: Canary) -> fn() {
         }
         Canary::CopySpeaksOn => {
             successors::a_copy_that_ends_late_says_nothing_about_the_device_that_came_next
+        }
+        Canary::AwayBelieved => {
+            kept_map::a_drive_that_lost_its_power_while_nobody_ran_the_array_takes_no_part
         }
         _ => panic!("{canary:?} is not staged"),
     }

@@ -156,8 +156,12 @@ impl SimDisk {
     }
 
     /// The disk loses its own power: of what it has not made durable a subset of chance survives.
+    /// Whoever opens it again sees another appearance of it.
     pub fn lose_cache(&self) {
-        self.with(|disk| disk.lose_cache());
+        self.with(|disk| {
+            disk.lose_cache();
+            disk.faults.appearance += 1;
+        });
     }
 
     /// From now on nothing completes, well or badly: it neither does what it is asked nor says that

@@ -40,6 +40,7 @@ impl Opener for SimOpener {
             disk.holders.insert(path.to_owned(), opening);
         }
         let mut facts = disk.options.facts(&disk.name);
+        facts.appearance = Some(disk.faults.appearance);
         facts.path = path.to_owned();
         let number = disk.other_paths.iter().position(|other| other == path);
         facts.exclusion = Some([to_u64(at), number.map_or(0, |number| to_u64(number) + 1)]);

@@ -96,6 +96,8 @@ pub(crate) struct DiskState {
 #[derive(Clone, Default)]
 pub(crate) struct Faults {
     pub(crate) is_absent: bool,
+    /// How often it lost its own power.
+    pub(crate) appearance: u64,
     /// There is no space for what is written.
     pub(crate) is_full: bool,
     /// Nothing completes, well or badly.

@@ -6,14 +6,14 @@
 use crate::client;
 use crate::director::TANK;
 use crate::drive_slot::{DriveSlots, Rest};
-use crate::life::window_stripes;
+use crate::life::{Outlook, window_stripes};
 use crate::stage::Stage;
-use ashlar_engine::Engine;
+use ashlar_engine::{ArrayStatus, Engine};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{SumPageIdentity, block_sum, locate, place_offset};
 use ashlar_ondisk::format::BITS_PER_PAGE;
-use ashlar_ondisk::{BitmapKind, ChecksumKind, PageIdentity, Role};
+use ashlar_ondisk::{BitmapKind, ChecksumKind, ConsistencyPolicy, PageIdentity, Role};
 use ashlar_parity::{Code, Kernel, Locality};
 use ashlar_sim::Random;
 use ashlar_units::{
@@ -276,4 +276,19 @@ impl Table<'_> {
         let (newest, _) = identity.newest([Some(&first), Some(&second)])?;
         Some(newest.sums[entry])
     }
+}
+
+/// A start was read-only: its contract says so, and it names its way out.
+pub(crate) fn read_only(stage: &Stage, status: &ArrayStatus, outlook: &Outlook, missing: bool) {
+    let is_owed = outlook.was_crash && (outlook.was_degraded || missing);
+    // A clean stop with a resync to come is no crash, but parity is not trusted all the same.
+    let is_owed = is_owed || outlook.was_unsynced && missing;
+    if stage.config().policy == ConsistencyPolicy::Log || !is_owed {
+        stage.fail("the array started read-only against its contract");
+    }
+    let way_out = status.read_only.map(|why| why.way_out(TANK)).unwrap_or_default();
+    if !way_out.contains("--accept-dirty-degraded") {
+        stage.fail(format!("no way out of a read-only start is named: {way_out}"));
+    }
+    stage.mark("start.read_only");
 }

@@ -208,6 +208,18 @@ impl Director<'_> {
             });
         }
         self.stop_after_a_loss();
+        if act == Act::VanishCold {
+            self.kill_before_it_is_seen();
+        }
+    }
+
+    /// Perhaps the program is killed before it sees that a device has gone.
+    fn kill_before_it_is_seen(&self) {
+        // A stream of its own, so that this draws nothing from the other.
+        let mut own = Random::stream(self.random.clone().next_u64(), 0xD5);
+        if self.stage.config().class == Class::Everything && own.percent(15) {
+            self.stage.cut_after(own.below(12), Stop::Kill);
+        }
     }
 
     fn stop_after_a_loss(&mut self) {
@@ -389,7 +401,7 @@ impl Director<'_> {
         let states = self.array.slot_states();
         let is_ill = |at: &usize| {
             let drive_slot = &self.drive_slots.all[*at];
-            drive_slot.trouble.is_some() && !drive_slot.is_unseen_loss(&states)
+            drive_slot.trouble.is_some() && !drive_slot.is_unseen_loss(Some(&states))
         };
         let ill: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_ill).collect();
         if let Some(at) = self.choose(&ill) {

@@ -42,6 +42,8 @@ pub(crate) struct DriveSlot {
     pub(crate) trouble: Option<Trouble>,
     /// Until then it counts as lost although nothing is wrong with it any more.
     suspect_until: Nanos,
+    /// It lost its cache and then the program was killed, which had not seen it go.
+    pub(crate) went_unseen: bool,
     /// The slot it is in, or was in when it went out.
     pub(crate) slot: Option<usize>,
     pub(crate) is_spare: bool,
@@ -86,8 +88,8 @@ impl DriveSlot {
 
     /// It lost its cache, and an array with slots in these states has not seen it gone. No engine
     /// without checksums could tell what it forgot if it came back to a running array.
-    pub(crate) fn is_unseen_loss(&self, states: &[SlotState]) -> bool {
-        let is_out = |slot: usize| states[slot] == SlotState::Out;
+    pub(crate) fn is_unseen_loss(&self, states: Option<&[SlotState]>) -> bool {
+        let is_out = |slot: usize| states.is_some_and(|states| states[slot] == SlotState::Out);
         let was_seen = self.target_of.is_none() && self.slot.is_none_or(is_out);
         self.trouble == Some(Trouble::AbsentCold) && !was_seen
     }
@@ -106,6 +108,7 @@ impl DriveSlots {
                 name,
                 trouble: None,
                 suspect_until: Nanos(0),
+                went_unseen: false,
                 slot: (at < config.shape.members).then_some(at),
                 is_spare: false,
                 target_of: None,
@@ -376,9 +379,26 @@ impl DriveSlots {
         self.all.iter().any(|it| it.trouble == Some(Trouble::AbsentCold))
     }
 
+    /// The program was killed, with slots in these states: it may not have seen all that went.
+    pub(crate) fn note_unseen(&mut self, states: Option<&[SlotState]>) {
+        for drive_slot in &mut self.all {
+            drive_slot.went_unseen |= drive_slot.is_unseen_loss(states);
+        }
+    }
+
     /// Whether a device has lost its cache, and an array with slots in these states does not know.
     pub(crate) fn has_unseen_loss(&self, states: &[SlotState]) -> bool {
-        self.all.iter().any(|drive_slot| drive_slot.is_unseen_loss(states))
+        self.all.iter().any(|drive_slot| drive_slot.is_unseen_loss(Some(states)))
+    }
+
+    /// Whether a device went that nobody saw.
+    pub(crate) fn has_unseen(&self) -> bool {
+        self.all.iter().any(|drive_slot| drive_slot.went_unseen)
+    }
+
+    /// The array has started, with them or without.
+    pub(crate) fn forget_unseen(&mut self) {
+        self.all.iter_mut().for_each(|drive_slot| drive_slot.went_unseen = false);
     }
 
     /// There is space under all devices.

@@ -388,7 +388,7 @@ fn freeze(case: &Case, operations: u64) -> Frozen {
     if is_over {
         world.stop(Stop::Freeze);
     }
-    stage.crashed(Stop::Freeze);
+    stage.crashed(Stop::Freeze, false);
     stage.forget_clients();
     let volatile: Vec<u64> = drive_slots
         .all

@@ -19,11 +19,11 @@ use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
 use ashlar_engine::{
-    Array, ArrayState, ArrayStatus, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig,
-    Runner, SilenceLimits, SlowLimits, event_names as names,
+    Array, ArrayState, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, Runner,
+    SilenceLimits, SlowLimits, event_names as names,
 };
 use ashlar_layout::Geometry;
-use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, EnclosureKind, EnclosureRecord};
+use ashlar_ondisk::{ChecksumKind, EnclosureKind, EnclosureRecord};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Ended, Random, SimSwitch, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_usize};
@@ -164,7 +164,7 @@ impl Life<'_> {
         match ended {
             Ended::Stopped(stop) => {
                 self.stage.say(|| format!("{stop:?} during the start"));
-                self.stage.crashed(stop);
+                self.stage.crashed(stop, drive_slots.has_unseen());
                 true
             }
             Ended::Done(_) => {
@@ -274,13 +274,20 @@ impl Life<'_> {
                 self.stage.mark(&format!("crash.during_{}", job.kind.name()));
             }
             self.note_cut_growth(drive_slots);
-            self.stage.crashed(stop);
+            if stop == Stop::Kill {
+                drive_slots.note_unseen(array.as_ref().map(|array| array.slot_states()).as_deref());
+            }
+            self.stage.crashed(stop, drive_slots.has_unseen());
         }
         if stop.is_none() {
             self.exit();
             match ended {
                 Ended::Done(LifeEnd::Stopped(true)) => self.stage.ledger().stopped(),
-                _ => self.stage.crashed(Stop::Kill),
+                _ => {
+                    drive_slots
+                        .note_unseen(array.as_ref().map(|array| array.slot_states()).as_deref());
+                    self.stage.crashed(Stop::Kill, drive_slots.has_unseen());
+                }
             }
         }
         let generation = audit::generation(&self.stage, drive_slots, self.generation);
@@ -361,7 +368,7 @@ impl Life<'_> {
             if outlook.accepts_doubt {
                 self.stage.fail("the array is read-only although its operator accepts the doubt");
             }
-            self.stage.crashed(Stop::Kill);
+            self.stage.crashed(Stop::Kill, false);
             return None;
         }
         self.stage.ledger().stopped();
@@ -534,21 +541,6 @@ pub(crate) async fn assemble_on(
     assemble_as((engine, spec), handle, stage, slots).await
 }
 
-/// A start was read-only: its contract says so, and it names its way out.
-fn judge_read_only(stage: &Stage, status: &ArrayStatus, outlook: &Outlook, missing: bool) {
-    let is_owed = outlook.was_crash && (outlook.was_degraded || missing);
-    // A clean stop with a resync to come is no crash, but parity is not trusted all the same.
-    let is_owed = is_owed || outlook.was_unsynced && missing;
-    if stage.config().policy == ConsistencyPolicy::Log || !is_owed {
-        stage.fail("the array started read-only against its contract");
-    }
-    let way_out = status.read_only.map(|why| why.way_out(TANK)).unwrap_or_default();
-    if !way_out.contains("--accept-dirty-degraded") {
-        stage.fail(format!("no way out of a read-only start is named: {way_out}"));
-    }
-    stage.mark("start.read_only");
-}
-
 /// The same, with what the operator forces.
 pub(crate) async fn assemble_as(
     (engine, spec): (Engine, AssembleSpec),
@@ -592,7 +584,7 @@ pub(crate) async fn assemble_as(
         stage.fail("the array started as failed within the budget");
     }
     if is_read_only {
-        judge_read_only(stage, &status, outlook, missing);
+        audit::read_only(stage, &status, outlook, missing);
         if changes(drive_slots) != before {
             stage.fail("a read-only start changed a device");
         }
@@ -607,6 +599,7 @@ pub(crate) async fn assemble_as(
     let may_fail = is_loss && is_uncertain && !contract.survives_losses_with_crash;
     stage.allow_errors(is_read_only || may_fail || outlook.is_beyond);
     early.judge(handle, stage).await;
+    drive_slots.forget_unseen();
     stage.mark("start.done");
     if outlook.was_crash {
         stage.mark("start.after_a_crash");

@@ -113,6 +113,8 @@ pub const EXPECTED: &[&str] = &[
     "count.rmw_writes",
     "count.written_page_writes",
     "crash.degraded",
+    "crash.device_went_unseen",
+    "crash.device_went_unseen_and_unknown",
     "crash.before_a_growth_had_begun",
     "crash.during_grow",
     "crash.during_rebuild",

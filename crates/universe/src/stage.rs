@@ -11,6 +11,7 @@ use crate::remnants::Prober;
 use crate::replay::Export;
 use crate::rollback::Copy;
 use ashlar_engine::{Array, Engine, SlotState, event_names};
+use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::Handle;
 use ashlar_sim::{SimMemory, Stop};
 use ashlar_units::{Extent, StripIdx, StripeNo};
@@ -200,10 +201,23 @@ impl Stage {
         })
     }
 
-    /// The power went or the program died.
-    pub(crate) fn crashed(&self, stop: Stop) {
+    /// The power went or the program died. `went_unseen`: so had the power of a device, before the
+    /// program could see it. A start recognises it by memory that outlives the program, and can do
+    /// without it if the array has a log. Else that is a power cut, as promised.
+    pub(crate) fn crashed(&self, stop: Stop, went_unseen: bool) {
         let was_rebuilt = self.was_rebuilt();
+        let config = self.config();
+        let is_recognised = self.memory().is_some()
+            && config.policy == ConsistencyPolicy::Log
+            && config.shape.declustered.is_none();
+        if went_unseen {
+            self.mark(match is_recognised {
+                true => "crash.device_went_unseen",
+                false => "crash.device_went_unseen_and_unknown",
+            });
+        }
         let crash = match stop {
+            Stop::Kill if went_unseen && !is_recognised => Crash::Power,
             // Where the map is kept a discard is known that was not flushed.
             Stop::Kill => Crash::Kill { discards_stay: self.keeps_map() },
             Stop::PowerCut | Stop::Freeze => Crash::Power,

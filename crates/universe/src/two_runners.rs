@@ -134,7 +134,7 @@ impl Abuses<'_> {
             })
             .done();
         self.world.stop(Stop::Kill);
-        self.stage.crashed(Stop::Kill);
+        self.stage.crashed(Stop::Kill, false);
         self.follow(4, &self.after_a_crash(outlook));
     }
 
@@ -151,7 +151,7 @@ impl Abuses<'_> {
         });
         let may_go_on = may_go_on.done();
         self.world.stop(Stop::Kill);
-        self.stage.crashed(Stop::Kill);
+        self.stage.crashed(Stop::Kill, false);
         if may_go_on {
             self.stage.mark("abuse.second_runner_of_one_that_ended");
             self.follow(2, &self.after_a_crash(outlook));

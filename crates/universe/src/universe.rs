@@ -285,7 +285,8 @@ impl Universe<'_> {
         let now = self.world.now();
         for at in 0..self.drive_slots.all.len() {
             let heals = self.drive_slots.all[at].trouble.is_some() && self.random.percent(30);
-            if heals {
+            // One that went unseen, and others that are lost next, may be too many.
+            if heals && !self.drive_slots.all[at].went_unseen {
                 let config = self.stage.config().clone();
                 self.drive_slots.heal(at, &config, now);
                 self.drive_slots.forget_suspicions();
@@ -320,7 +321,8 @@ impl Universe<'_> {
         let now = self.world.now();
         let (comes, goes) = self.stage.config().cuts.comes_and_goes;
         for at in 0..self.drive_slots.all.len() {
-            if self.drive_slots.all[at].trouble.is_some() && self.random.percent(comes) {
+            let heals = self.drive_slots.all[at].trouble.is_some() && self.random.percent(comes);
+            if heals && !self.drive_slots.all[at].went_unseen {
                 let config = self.stage.config().clone();
                 self.drive_slots.heal(at, &config, now);
                 self.stage

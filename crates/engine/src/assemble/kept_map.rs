@@ -40,6 +40,9 @@ pub(super) async fn load(
 ) -> Result<Vec<usize>, Refusal> {
     let config = &engine_state.config;
     let Some(boot) = plan.found.kept_map_boot else { return Ok(Vec::new()) };
+    if plan.is_as_after_power_cut {
+        return Ok(Vec::new());
+    }
     let of_memory = config.kept_memory.as_ref().map(|memory| memory.boot());
     let here = of_memory.or(config.runner.as_ref().map(|runner| runner.boot_id));
     // Where the boot is not known it may be the same.
@@ -138,7 +141,7 @@ pub(super) fn forget_others(memory: &dyn KeptMemory, array: [u8; 16], incarnatio
     let array = Uuid::from_bytes(array);
     let (prefix, own) = (format!("{array}."), place_name(array, incarnation));
     for name in memory.names() {
-        if name.starts_with(&prefix) && name != own {
+        if name.starts_with(&prefix) && !name.starts_with(&own) {
             memory.forget(&name);
         }
     }

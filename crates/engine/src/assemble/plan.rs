@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) reused: Vec<(Arc<dyn Opened>, MemberEntry)>,
     /// Members that the operator takes although they may lack writes.
     pub(super) may_lack: Vec<Uuid>,
+    /// Members may have lost what was not flushed: no kept map counts.
+    pub(super) is_as_after_power_cut: bool,
     /// The members that the array grows by from this start on.
     pub(super) new_members: Vec<NewMember>,
 }
@@ -171,6 +173,7 @@ pub(super) fn plan(spec: &AssembleSpec, looked: &Looked, worker: &Worker) -> Res
         lacks_kept_map: None,
         reused: foreign::accepted(verdict, found, readings),
         may_lack: may_lack(verdict, readings),
+        is_as_after_power_cut: !looked.reappeared.is_empty(),
         new_members: Vec::new(),
         found: superblock.clone(),
         superblock: started,

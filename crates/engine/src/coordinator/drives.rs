@@ -4,7 +4,7 @@
 //! devices that it lists as in service, and only if they say something new. A page that cannot be
 //! written puts nobody out and holds nothing up: people read it, nothing else does.
 
-use super::record::{all_went_well, targets};
+use super::record::{SuperblockTarget, all_went_well, targets};
 use crate::array::Array;
 use crate::control_io::aligned;
 use crate::identity::DeviceIdentity;
@@ -51,6 +51,8 @@ pub(super) async fn keep(local: &Rc<LocalArray>) {
     let superblock = local.coordinator().superblock();
     let drives = drives_of(&local.array, &superblock);
     let targets = targets(local, &superblock);
+    let appearance = |it: &SuperblockTarget| Some((it.uuid, it.device.facts().appearance?));
+    local.coordinator().appearances.keep(targets.iter().filter_map(appearance).collect());
     let members: BTreeSet<Uuid> = targets.iter().map(|target| target.uuid).collect();
     let kept = &local.coordinator().drives.0;
     if kept.borrow().0 == drives && kept.borrow().1.is_superset(&members) {
@@ -60,7 +62,7 @@ pub(super) async fn keep(local: &Rc<LocalArray>) {
     let mut writes = Vec::new();
     for page in &pages {
         let (offset, block) = (page.offset(), aligned(&page.encode()));
-        let start = |target: &super::record::SuperblockTarget| {
+        let start = |target: &SuperblockTarget| {
             local.start_on(target.device.as_ref(), offset, Command::Write(block.clone()))
         };
         writes.extend(targets.iter().map(start));

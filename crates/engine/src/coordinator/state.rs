@@ -1,6 +1,7 @@
 //! What the coordinator keeps for an array, and whom it tells of changes.
 
 use super::rounds::Rounds;
+use crate::appearances::Appearances;
 use crate::background::jobs::Jobs;
 use crate::coordinator::marks::Marks;
 use crate::exposure::ExposureBoard;
@@ -39,6 +40,7 @@ pub(crate) struct Coordinator {
     pub(super) page_sequence: Cell<u64>,
     pub(super) marks: Marks,
     pub(super) drives: KeptDrives,
+    pub(crate) appearances: Appearances,
     pub(crate) jobs: Jobs,
     pub(crate) exposure: ExposureBoard,
     pub(crate) looks: Looks,
@@ -73,6 +75,7 @@ impl Coordinator {
             page_sequence: Cell::new(page_sequence),
             marks,
             drives: KeptDrives::default(),
+            appearances: Appearances::default(),
             jobs: Jobs::default(),
             exposure: ExposureBoard::default(),
             looks: Looks::default(),

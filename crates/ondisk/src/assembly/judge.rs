@@ -240,6 +240,9 @@ fn fitness(
     if reading.is_cut_short {
         return Err(ExtraReason::CutShort);
     }
+    if reading.has_reappeared {
+        return Err(ExtraReason::Reappeared);
+    }
     let behind = chosen.newest.generation - own.generation;
     if entry.role != Role::Out && behind > 1 {
         return Err(ExtraReason::Incoherent { generation: own.generation });

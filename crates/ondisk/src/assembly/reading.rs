@@ -50,6 +50,9 @@ pub struct MemberReading {
     pub mark: Option<FlushMark>,
     /// It was cut short and made as long as before again: see [`Choice::is_cut_short`].
     pub is_cut_short: bool,
+    /// It went and came while the array ran without it knowing: what it had not made durable may be
+    /// lost. Set by whoever knows.
+    pub has_reappeared: bool,
     /// How many copies of its superblock are damaged: see [`Choice::damaged_copies`].
     pub damaged_copies: usize,
     /// The signature of somebody else where only Ashlar writes. Whatever was there when the device
@@ -70,6 +73,7 @@ impl MemberReading {
             label,
             mark,
             is_cut_short,
+            has_reappeared: false,
             damaged_copies,
             foreign,
         }

@@ -79,6 +79,9 @@ pub enum ExtraReason {
     /// The tail of the device is empty: it was cut short and made as long as before again, and what
     /// was cut off would read as zeros.
     CutShort,
+    /// It went and came while nobody who ran the array saw it: what it had not made durable may be
+    /// lost.
+    Reappeared,
     /// The device has another serial than recorded: perhaps a clone.
     SerialDiffers,
     /// The device carries a signature of somebody else: see [`MemberReading::foreign`].
