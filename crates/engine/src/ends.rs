@@ -3,6 +3,7 @@
 //! What must stay true: it only reads. A device that grew has copies 2 and 3 where it ended before:
 //! its superblock says where that was, or what the others record of the members' sizes.
 
+use crate::canary::{Canary, sings};
 use crate::control_io;
 use crate::worker::Worker;
 use ashlar_device::Device;
@@ -63,25 +64,35 @@ impl ReadEnds {
     }
 
     /// Of a device whose ends tell nothing: perhaps its head is damaged, and it grew from one of
-    /// these `sizes`.
+    /// these `sizes`. If it was a member before it grew, and again since, what it was then lies at
+    /// the smaller size: the largest that tells something counts.
     pub(crate) async fn look_before(
         &mut self,
         worker: &Worker,
         device: &dyn Device,
         sizes: &BTreeSet<u64>,
     ) {
-        for recorded in sizes {
+        for recorded in largest_first(sizes) {
             if self.choice.newest.is_some() || self.choice.unsupported().is_some() {
                 return;
             }
-            let Some(extent) = grown_from(*recorded, device.facts().size_bytes) else { continue };
+            let Some(extent) = grown_from(recorded, device.facts().size_bytes) else { continue };
             let tail = control_io::read(worker, device, extent).await.ok();
             let choice = chosen(self.head.as_ref(), tail.as_ref());
-            if choice.newest.as_ref().is_some_and(|label| label.member_bytes() == *recorded) {
+            if choice.newest.as_ref().is_some_and(|label| label.member_bytes() == recorded) {
                 self.choice = choice;
             }
         }
     }
+}
+
+/// The order in which ends that a device may have had are looked at.
+fn largest_first(sizes: &BTreeSet<u64>) -> Vec<u64> {
+    let mut sizes: Vec<u64> = sizes.iter().copied().collect();
+    if !sings(Canary::SmallestEndFirst) {
+        sizes.reverse();
+    }
+    sizes
 }
 
 fn chosen(head: Option<&BufMut>, tail: Option<&BufMut>) -> Choice {

@@ -82,7 +82,8 @@ impl DeviceEnds {
     }
 
     /// The same of a device whose ends tell nothing: perhaps its head is damaged, and it grew from
-    /// one of these `sizes`.
+    /// one of these `sizes`. If it was a member before it grew, and again since, what it was then
+    /// lies at the smaller size: the largest that tells something counts.
     #[must_use]
     pub fn or_before(
         mut self,
@@ -90,7 +91,7 @@ impl DeviceEnds {
         sizes: &BTreeSet<u64>,
         read: impl Fn(Extent) -> Option<Vec<u8>>,
     ) -> DeviceEnds {
-        for recorded in sizes {
+        for recorded in sizes.iter().rev() {
             if self.choice.newest.is_some() || self.choice.unsupported().is_some() {
                 break;
             }

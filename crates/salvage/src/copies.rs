@@ -23,13 +23,14 @@ pub struct Reading {
 
 impl Reading {
     /// Read the places of all four copies of each image. One that grew and whose front is damaged
-    /// has copies where the others record that a member ended.
+    /// has copies where the others record that a member ended; what it was before it grew, and
+    /// perhaps was again since, lies at the smaller of these ends.
     pub fn of_all(images: &[impl ReadAt]) -> Vec<Reading> {
         let mut readings: Vec<Reading> = images.iter().map(Reading::of).collect();
         let entries = readings.iter().filter_map(Reading::superblock).flat_map(|it| &it.entries);
         let ends: BTreeSet<u64> = entries.map(|entry| entry.member_bytes).collect();
         for (reading, image) in readings.iter_mut().zip(images) {
-            for end in &ends {
+            for end in ends.iter().rev() {
                 if reading.superblock().is_none() && *end < reading.size_bytes {
                     reading.look_at_an_end(image, *end);
                 }

@@ -8,9 +8,11 @@ use crate::world::jobs::{
 use crate::world::{assemble_spec, create_spec, engine, names, read};
 use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{AssembleSpec, Engine, SlotState, event_names};
+use ashlar_ondisk::format::copy_slots;
 use ashlar_ring::Handle;
+use ashlar_salvage::{Choices, Salvage};
 use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener};
-use ashlar_units::{Extent, MemberIdx};
+use ashlar_units::{Extent, MemberIdx, to_usize};
 use std::time::Duration;
 
 /// Path and serial of the drive that was last in a slot that has none.
@@ -52,6 +54,41 @@ fn a_start_without_a_drive_knows_which_one_was_in_the_slot() {
             // The members know of the drive that took the slot, and no more of the one before.
             let engine = again(opener, &handle, without("disk2", &[])).await;
             assert_eq!(last_drive(&engine, 2).await, named("new0"));
+        })
+        .done();
+}
+
+/// With its head damaged all that is left is where the device ended before it grew, and it grew more
+/// than once. What it was when it ended earlier still is there: a removed member (seed 2026113629 of
+/// the universes).
+#[test]
+pub fn a_device_that_grew_is_what_it_was_last_and_not_what_it_was_before() {
+    let (mut world, disks, _) = world_for(613, &raid6());
+    let (opener, disk) = (world.opener(), disks[2].clone());
+    let grow = |disk: &SimDisk| disk.set_size(disk.size_bytes() + (256 << 10));
+    world
+        .run(async move |handle| {
+            let engine = started(opener.clone(), &handle, raid6()).await;
+            let model = filled(&engine, 613).await;
+            engine.fail("tank", MemberIdx(2)).await.expect("one may go");
+            engine.stop("tank").await.expect("stopped");
+            grow(&disk);
+            let engine = again(opener.clone(), &handle, without("disk2", &[])).await;
+            engine.replace("tank", MemberIdx(2), "disk2", true).await.expect("replaced");
+            until_all_in_sync(&engine, &handle).await;
+            engine.stop("tank").await.expect("stopped");
+            grow(&disk);
+            for slot in copy_slots(disk.size_bytes()).expect("large enough").iter().take(2) {
+                disk.poke(slot.offset, &vec![0; to_usize(slot.bytes)]);
+            }
+            let whole = |disk: &SimDisk| disk.peek(Extent::new(0, disk.size_bytes()));
+            let images: Vec<Vec<u8>> = disks.iter().map(whole).collect();
+            let salvage = Salvage::open(images, &Choices::default()).expect("an array");
+            assert!(salvage.missing_slots().is_empty(), "salvage takes it for what it was");
+            let engine = again(opener, &handle, names(6)).await;
+            let members = status(&engine).await.members;
+            assert!(members.iter().all(|it| it.state == SlotState::InSync), "{members:?}");
+            audit(&engine, model).await;
         })
         .done();
 }

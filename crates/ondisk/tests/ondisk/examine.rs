@@ -171,6 +171,27 @@ fn a_device_that_grew_has_its_copies_where_it_ended_before() {
     assert!(!of(None, None).choice.is_cut_short());
 }
 
+/// Its head is damaged, and it was a member before it grew, and again since.
+#[test]
+fn of_ends_that_a_device_had_the_last_counts() {
+    let mut later = raid6();
+    later.generation = 99;
+    later.members[0].bytes = 2 * DEVICE_BYTES;
+    let later = later.for_member(later.member_uuid).expect("listed");
+    let at = |bytes: u64| examine_ranges(bytes).expect("large enough")[1].offset;
+    let tails = [
+        (at(DEVICE_BYTES), ends(&raid6().encode().expect("valid")).1),
+        (at(2 * DEVICE_BYTES), ends(&later.encode().expect("valid")).1),
+    ];
+    let read = |extent: Extent| match tails.iter().find(|(offset, _)| *offset == extent.offset) {
+        Some((_, tail)) => Some(tail.clone()),
+        None => Some(vec![0; to_usize(extent.bytes)]),
+    };
+    let (grown, sizes) = (3 * DEVICE_BYTES, [DEVICE_BYTES, 2 * DEVICE_BYTES].into());
+    let found = DeviceEnds::read(grown, read).or_before(grown, &sizes, read);
+    assert_eq!(found.choice.superblock().map(|it| it.generation), Some(99));
+}
+
 #[test]
 fn a_device_that_is_too_small_is_told() {
     let (head, _) = ends(&raid6().encode().expect("valid"));
