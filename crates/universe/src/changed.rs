@@ -1,14 +1,14 @@
-//! What devices say of themselves changes for a while, while nobody uses them: their serial numbers
-//! and the paths to them.
+//! What devices say of themselves changes while nobody uses them: their sizes for good, their
+//! serial numbers and the paths to them for a while.
 //!
-//! What must stay true: whose member a device is, its superblock says, and paths say nothing. Where
-//! serials differ a start leaves the devices alone, until the operator accepts it; once a start
-//! recorded that, they are as good as before.
+//! What must stay true: whose member a device is, its superblock says. A device that grew is what
+//! it was, and paths say nothing. Where serials differ a start leaves the devices alone, until the
+//! operator accepts it; once a start recorded that, they are as good as before.
 
 use crate::abuse::{Abuses, is_clear};
 use crate::audit;
 use crate::director::{IN_USE, TANK};
-use crate::drive_slot::{DriveSlot, Rest, out_of_sync};
+use crate::drive_slot::{DriveSlot, DriveSlots, Rest, out_of_sync};
 use crate::ledger::Crash;
 use crate::life::{Outlook, Running, assemble_as, assemble_on, engine, stop};
 use crate::stage::Stage;
@@ -18,10 +18,29 @@ use ashlar_sim::{Ended, Random, Stop};
 use ashlar_units::{MemberIdx, to_u64, to_usize};
 use std::time::Duration;
 
-/// Between two lives, of a hundred: how often devices are called otherwise.
+/// Between two lives, of a hundred: how often devices grow, and how often they are called
+/// otherwise.
+const GROWS: u64 = 40;
 const IS_CALLED_OTHERWISE: u64 = 60;
 /// Of starts that accept other serials, how many are cut off and made once more, of a hundred.
 const CUT: u64 = 40;
+/// Devices grow by some of these, bytes.
+const STEP_BYTES: u64 = 192 << 10;
+
+/// Some devices are larger from now on, all of them, or one.
+pub(crate) fn grow_some(stage: &Stage, slots: &mut DriveSlots, number: u64) {
+    let mut random = Random::stream(stage.config().seed, 0xE200 + number);
+    if !stage.config().devices_change || !random.percent(GROWS) {
+        return;
+    }
+    let is_all = random.percent(50);
+    let one = to_usize(random.below(to_u64(slots.all.len())));
+    for at in (0..slots.all.len()).filter(|at| is_all || *at == one) {
+        slots.grow(at, STEP_BYTES * (1 + random.below(20)));
+    }
+    stage.say(|| format!("devices grow: all {is_all}, {one}"));
+    stage.mark(if is_all { "device.all_grew" } else { "device.grew" });
+}
 
 impl Abuses<'_> {
     /// Sometimes, devices are called otherwise than they were.

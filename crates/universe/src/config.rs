@@ -135,7 +135,7 @@ pub struct Config {
     pub grows: usize,
     /// Clients ask for the volume from before each start on, and of each dry run.
     pub has_early_clients: bool,
-    /// Serial numbers and paths of devices change while nobody uses them.
+    /// Serial numbers, paths and sizes of devices change while nobody uses them.
     pub devices_change: bool,
     /// Devices carry what other programs left there, and are given to others.
     pub has_remnants: bool,
@@ -151,7 +151,7 @@ const CHECKSUMS: u64 = 40;
 const NO_ROOM: u64 = 25;
 /// Universes with clients that come while the array starts, of a hundred.
 const EARLY_CLIENTS: u64 = 25;
-/// Universes whose devices show other serial numbers and have other paths, of a hundred.
+/// Universes whose devices show other serial numbers, have other paths and grow, of a hundred.
 const DEVICES_CHANGE: u64 = 15;
 /// Universes whose devices carry signatures of others, of a hundred.
 const REMNANTS: u64 = 15;

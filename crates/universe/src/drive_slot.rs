@@ -39,6 +39,8 @@ pub(crate) enum Trouble {
 pub(crate) struct DriveSlot {
     pub(crate) disk: SimDisk,
     pub(crate) name: String,
+    /// Each size that it had.
+    sizes: Vec<u64>,
     pub(crate) trouble: Option<Trouble>,
     /// Until then it counts as lost although nothing is wrong with it any more.
     suspect_until: Nanos,
@@ -106,6 +108,7 @@ impl DriveSlots {
             all.push(DriveSlot {
                 disk,
                 name,
+                sizes: vec![options.size_bytes],
                 trouble: None,
                 suspect_until: Nanos(0),
                 went_unseen: false,
@@ -124,6 +127,14 @@ impl DriveSlots {
             geometry: None,
             unread: BTreeSet::new(),
         }
+    }
+
+    /// This device is larger from now on.
+    pub(crate) fn grow(&mut self, at: usize, bytes: u64) {
+        let drive_slot = &mut self.all[at];
+        let size = drive_slot.disk.size_bytes() + bytes;
+        drive_slot.disk.set_size(size);
+        drive_slot.sizes.push(size);
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -540,15 +551,19 @@ fn superblock_of(
     drive_slot: &DriveSlot,
     peek: fn(&SimDisk, Extent) -> Vec<u8>,
 ) -> Option<Superblock> {
-    let size = drive_slot.disk.size_bytes();
     let read =
         |slot: Extent| peek(&drive_slot.disk, Extent::new(slot.offset, SUPERBLOCK_BYTES_MAX));
-    let copies: Vec<Vec<u8>> = copy_slots(size)?.into_iter().map(read).collect();
-    let choice = SuperblockCopies::choose(&[
-        Some(&copies[0]),
-        Some(&copies[1]),
-        Some(&copies[2]),
-        Some(&copies[3]),
-    ]);
-    choice.superblock().cloned()
+    // The end of a member is where its device ended when it joined.
+    let of_size = |size: &u64| {
+        let copies: Vec<Vec<u8>> = copy_slots(*size)?.into_iter().map(read).collect();
+        let choice = SuperblockCopies::choose(&[
+            Some(&copies[0]),
+            Some(&copies[1]),
+            Some(&copies[2]),
+            Some(&copies[3]),
+        ]);
+        choice.superblock().cloned()
+    };
+    let all = drive_slot.sizes.iter().filter_map(of_size);
+    all.max_by_key(|superblock| superblock.generation)
 }

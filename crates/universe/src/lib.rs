@@ -32,7 +32,7 @@
 //! - `kept`      memory that outlives a killed program, as the engine asks for it; maps in it that
 //!   a start must not believe
 //! - `rollback`  all devices as they were at one moment of a life, with and without that map
-//! - `changed`   devices that show other serial numbers, or have other paths
+//! - `changed`   devices that show other serial numbers, have other paths, or grew
 //! - `remnants`  what other programs left on devices, or write to members that were given away
 //! - `marks`     which rare events were reached
 //! - `canary`    faults planted on purpose, for tests of tests

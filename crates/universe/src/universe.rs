@@ -7,6 +7,7 @@
 use crate::abuse::{Abuses, Older};
 use crate::aim::Place;
 use crate::audit;
+use crate::changed;
 use crate::config::{Class, Config, Wish};
 use crate::drive_slot::DriveSlots;
 use crate::growth;
@@ -295,6 +296,7 @@ impl Universe<'_> {
                 });
             }
         }
+        changed::grow_some(&self.stage, &mut self.drive_slots, to_u64(number));
         let free = self.drive_slots.free();
         remnants::use_some(&self.stage, &self.drive_slots, (&free[..], to_u64(number)));
         let class = self.stage.config().class;
