@@ -10,7 +10,8 @@
 //! - *crash*: of the rest each unit keeps any one state, old or new. The first read afterwards
 //!   settles which.
 //! - *replay*: a write under way at a kill that is sent again is carried out once or again. From
-//!   the start on it is under way, and its answer puts it over everything that ended before.
+//!   the start on it is under way, and its answer puts it over everything that ended before. A crash
+//!   may leave pieces of it on what lies above it, though it was durable when it was sent first.
 //! - *trim*: reads as before or as zeros. A read settles which.
 //! - *uncertain*: only one kind of block is excepted from the rule of crashes: blocks of a
 //!   whole-stripe write that an array with a log had not made durable at a crash. `uncertain` has
@@ -43,6 +44,9 @@ struct State {
     /// Since then whoever reads sees it, or what is above it.
     sure: u64,
     is_durable: bool,
+    /// It was durable or seen when it was sent again, and is carried out once more: what that puts
+    /// over others is not durable.
+    is_again: bool,
     /// It is zeros that may come and go until they are flushed, on an array without a kept map.
     is_discard: bool,
     /// The program was killed after it was answered: it is there until the power goes.
@@ -160,6 +164,7 @@ impl Ledger {
             end: 0,
             sure: 0,
             is_durable: true,
+            is_again: false,
             is_discard: false,
             outlived: false,
             is_failed: false,
@@ -261,7 +266,10 @@ impl Ledger {
         for unit in self.range(begun.extent) {
             let states = &mut self.units[unit];
             match states.iter().position(|state| state.id == begun.id) {
-                Some(at) if states[at].sure != NEVER => states[at].end = NEVER,
+                Some(at) if states[at].sure != NEVER => {
+                    let state = &mut states[at];
+                    (state.end, state.is_again, state.is_past) = (NEVER, true, false);
+                }
                 Some(at) => {
                     states.remove(at);
                     states.push(State::under_way(&begun));
@@ -298,6 +306,7 @@ impl Ledger {
             }
             state.sure = now;
             state.is_durable |= ending == Ending::Durable;
+            state.is_again &= ending != Ending::Durable;
             prune(states, oldest);
         }
     }
@@ -311,6 +320,7 @@ impl Ledger {
             for state in states.iter_mut() {
                 is_news |= !state.is_durable && state.sure < begun;
                 state.is_durable |= state.sure < begun;
+                state.is_again &= state.sure >= begun || state.end >= begun;
             }
             if is_news {
                 prune(states, oldest);
@@ -340,7 +350,8 @@ impl Ledger {
                 state.is_relaxed_if_whole = false;
             }
             prune(states, NEVER);
-            if states.iter().any(|state| !state.is_durable && !state.is_past) {
+            let is_open = |state: &State| !state.is_durable || state.is_again;
+            if states.iter().any(|state| is_open(state) && !state.is_past) {
                 self.unflushed.insert(unit);
             }
             let uncertain =
@@ -350,6 +361,7 @@ impl Ledger {
                 state.end = state.end.min(now);
                 state.is_failed = false;
                 state.is_past = true;
+                state.is_again &= crash != Crash::Power;
                 state.outlived = state.outlives(crash);
                 if !state.is_durable && !state.outlived {
                     state.sure = NEVER;
@@ -452,6 +464,7 @@ impl Ledger {
         }
         state.sure = state.sure.min(now);
         state.is_durable |= is_past;
+        state.is_again &= !is_past;
         self.settled_by_read += 1;
         prune(states, self.readers.iter().copied().min().unwrap_or(NEVER));
     }
@@ -484,6 +497,7 @@ impl State {
             end: NEVER,
             sure: NEVER,
             is_durable: false,
+            is_again: false,
             is_discard: begun.change == Change::Discard,
             outlived: false,
             is_failed: false,

@@ -344,3 +344,31 @@ fn a_replayed_write_that_had_shown_stays() {
     let two = write(&mut ledger, Ending::Done);
     assert!(may_be(&ledger, one.id) && may_be(&ledger, two));
 }
+
+/// It had shown, so it was durable; then another came above it, and then it was carried out once
+/// more (`starts` 20261129641).
+#[test]
+fn a_replayed_whole_stripe_is_in_doubt_until_it_is_flushed_though_it_had_shown() {
+    let relaxed = Relaxed { stripe_units: 1, torn_at: 128, leaves_junk: false };
+    let mut ledger = Ledger::new(1, 512, Payload::Tags, Some(relaxed));
+    let one = ledger.begin(Change::Write, UNIT, 1);
+    ledger.crashed(KILL, false);
+    let begun = ledger.begin_read();
+    ledger.observe(begun, UNIT, &bytes(one.id)).unwrap();
+    let one = ledger.resume(one, false);
+    let two = write(&mut ledger, Ending::Done);
+    let mut torn = bytes(one.id);
+    torn[256..].copy_from_slice(&bytes(two)[256..]);
+    let is_allowed = |ledger: &Ledger, crash: Crash| {
+        let mut copy = ledger.clone();
+        copy.crashed(crash, false);
+        let begun = copy.begin_read();
+        copy.observe(begun, UNIT, &torn).is_ok()
+    };
+    assert!(is_allowed(&ledger, KILL), "it was under way");
+    ledger.end(one, Ending::Done);
+    assert!(is_allowed(&ledger, Crash::Power) && !is_allowed(&ledger, KILL));
+    let begun = ledger.tick();
+    ledger.flushed(begun);
+    assert!(!is_allowed(&ledger, Crash::Power), "it was flushed");
+}

@@ -126,7 +126,10 @@ fn parts_cover(parts: &[(WriteId, Holds)], seen: Seen<'_>, torn_at: usize) -> bo
 pub(super) fn of(states: &[State], now: u64, (relaxed, crash): (Relaxed, Crash)) -> Option<State> {
     let is_open = |state: &State| {
         let is_of_last_run = !state.is_past || state.outlived;
-        state.is_relaxed && !state.is_durable && is_of_last_run && !state.outlives(crash)
+        let is_open = !state.is_durable && is_of_last_run && !state.outlives(crash);
+        // Cut off, or in caches.
+        let is_again = state.is_again && (state.end == NEVER || crash == Crash::Power);
+        state.is_relaxed && (is_open || is_again)
     };
     let newest = states.iter().filter(|state| is_open(state)).map(|state| state.begin).max()?;
     let mut parts = Vec::new();
@@ -156,6 +159,7 @@ fn uncertain_state(now: u64, begin: u64, holds: Holds, is_relaxed: bool) -> Stat
         end: now,
         sure: NEVER,
         is_durable: false,
+        is_again: false,
         is_discard: false,
         outlived: false,
         is_failed: false,
@@ -196,7 +200,8 @@ impl Ledger {
     /// stripes were answered before it began are durable, whatever the log says of them. True if
     /// there are such; unless a slot `was_rebuilt` meanwhile: then nothing is known.
     pub fn planned_degraded(&mut self, begun: Begun, was_rebuilt: impl FnOnce() -> bool) -> bool {
-        let is_settled = |state: &State| state.is_relaxed && state.sure < begun.begin;
+        let is_settled =
+            |state: &State| state.is_relaxed && state.sure.max(state.end) < begun.begin;
         if !self.units.iter().flatten().any(is_settled) || was_rebuilt() {
             return false;
         }
