@@ -42,6 +42,7 @@
 //! - `slow`       a member that answers much later than its peers
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `beside`     what cannot be had beside the arrays, and comes back
+//! - `reclaim`    the daemon and who writes to its volume in one memory cgroup
 //! - `reasons`    why an array does not run, and what is not remembered
 //! - `told`       events on disk, in the journal, by mail; the line for monitoring
 //! - `trusted_files` what somebody else may have changed, and names that are not what they look
@@ -92,6 +93,7 @@ mod older_copies;
 mod over_ring;
 mod raw_nbd;
 mod reasons;
+mod reclaim;
 mod refusals;
 mod refused_starts;
 mod reused;

@@ -39,8 +39,10 @@ impl World {
     /// The same by a command line that begins so.
     pub fn start_by(&mut self, mut program: Command, arguments: &[&str]) {
         let are_workers_said = arguments.contains(&"--workers");
+        let is_pool_said = arguments.contains(&"--pool");
         let mut daemon = program
-            .args(["serve", "--pool", "96MiB"])
+            .arg("serve")
+            .args(["--pool", "96MiB"].iter().filter(|_| !is_pool_said))
             .args(["--no-pin", "--workers", "2"].iter().filter(|_| !are_workers_said))
             .args(["--nbd", &self.nbd_address()])
             .args(arguments)

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 
 /// Part of the memory limit that payload takes at most if nobody says otherwise: an eighth. What
 /// arrays and exports need besides is several times as much.
-const SHARE: u64 = 8;
+pub const SHARE: u64 = 8;
+
+/// Where the older memory controller has a group's limit.
+const OLD_LIMIT: &str = "memory.limit_in_bytes";
 
 /// Payload memory of all workers together, in bytes: what is asked for, or `usual`, but no more
 /// than a share of the `limit`.
@@ -56,6 +59,38 @@ impl Sources {
         physical_bytes(&self.meminfo).into_iter().chain(groups).min()
     }
 
+    /// Whether the older memory controller limits this process: it may have whoever needs memory
+    /// wait until pages are written back.
+    pub fn is_limited_by_old_group(&self) -> bool {
+        let limits = self.old_group().into_iter().flat_map(|line| self.limits_of(line));
+        limits.min().is_some_and(|limit| limit < self.all_bytes())
+    }
+
+    /// The nearest group above this process's that has no limit, in the older memory controller.
+    pub fn old_group_without_limit(&self) -> Option<PathBuf> {
+        let (root, path) = (self.root.join("memory"), self.old_group()?.splitn(3, ':').nth(2)?);
+        let own = root.join(path.trim_start_matches('/'));
+        let is_free = |group: &&Path| match limit_of(&group.join(OLD_LIMIT)) {
+            Some(limit) => limit >= self.all_bytes(),
+            None => false,
+        };
+        let above = own.ancestors().take_while(|group| group.starts_with(&root));
+        let upwards: Vec<&Path> = above.collect();
+        // One with a limit limits all below it.
+        upwards.iter().rev().copied().take_while(is_free).last().map(Path::to_owned)
+    }
+
+    fn old_group(&self) -> Option<&str> {
+        let is_old = |line: &&str| {
+            line.split(':').nth(1).is_some_and(|list| list.split(',').any(|name| name == "memory"))
+        };
+        self.groups.lines().find(is_old)
+    }
+
+    fn all_bytes(&self) -> u64 {
+        physical_bytes(&self.meminfo).unwrap_or(u64::MAX)
+    }
+
     /// Of one line: `0::PATH` in the unified hierarchy, `N:CONTROLLERS:PATH` in the older ones.
     fn limits_of(&self, line: &str) -> Vec<u64> {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -64,9 +99,7 @@ impl Sources {
         };
         let (roots, file): (&[&str], &str) = match controllers {
             "" => (&["", "unified"], "memory.max"),
-            list if list.split(',').any(|name| name == "memory") => {
-                (&["memory"], "memory.limit_in_bytes")
-            }
+            list if list.split(',').any(|name| name == "memory") => (&["memory"], OLD_LIMIT),
             _ => return Vec::new(),
         };
         let up = |root: &&str| up_the_hierarchy(&self.root.join(root), path, file);
@@ -79,8 +112,11 @@ impl Sources {
 fn up_the_hierarchy(root: &Path, path: &str, file: &str) -> Vec<u64> {
     let own = root.join(path.trim_start_matches('/'));
     let groups = own.ancestors().take_while(|group| group.starts_with(root));
-    let limit = |group: &Path| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok();
-    groups.filter_map(limit).collect()
+    groups.filter_map(|group| limit_of(&group.join(file))).collect()
+}
+
+fn limit_of(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 fn physical_bytes(meminfo: &str) -> Option<u64> {
@@ -145,5 +181,23 @@ mod tests {
         assert_eq!(sources(root, groups).limit_bytes(), Some(2 * GIB));
         write(root, "unified/memory.max", "1073741824\n");
         assert_eq!(sources(root, groups).limit_bytes(), Some(GIB), "both are mounted");
+    }
+
+    #[test]
+    fn only_the_older_hierarchy_has_its_members_wait_for_write_back() {
+        let root = tempfile::tempdir().expect("a directory for the test");
+        let root = root.path();
+        let groups = "7:memory:/x/y\n0::/x\n";
+        write(root, "unified/x/memory.max", "1073741824\n");
+        write(root, "memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert!(!sources(root, groups).is_limited_by_old_group());
+        write(root, "memory/x/memory.limit_in_bytes", "2147483648\n");
+        assert!(sources(root, groups).is_limited_by_old_group());
+        let free = || sources(root, groups).old_group_without_limit();
+        assert_eq!(free(), Some(root.join("memory")));
+        write(root, "memory/memory.limit_in_bytes", "4294967296\n");
+        assert_eq!(free(), None, "the root of a container has a limit");
+        fs::remove_file(root.join("memory/memory.limit_in_bytes")).expect("removed");
+        assert_eq!(free(), None, "nobody tells");
     }
 }

@@ -6,17 +6,23 @@
 //! and arrays run all the same. Not here: memory limits (`memory`).
 
 use crate::exports::Say;
-use crate::memory::Sources;
+use crate::memory::{SHARE, Sources};
 use ashlar_engine::Engine;
-use ashlar_units::to_usize;
+use ashlar_units::{ByteSize, to_usize};
 use rustix::io;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, configure_io_flusher_behavior, getrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::{CapabilitySet, capabilities, gettid};
+use std::fs;
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 
-/// Heap that each worker has at hand, in pieces of this size.
+/// Heap that each worker has at hand, and what it has where needing more may end in a wait; in
+/// pieces of the third size.
 const HEAP_BYTES: usize = 4 << 20;
+const HEAP_IN_OLD_GROUP_BYTES: usize = 16 << 20;
 const HEAP_PIECE_BYTES: usize = 32 << 10;
 
 /// Keep this process out of reclaim as far as the kernel lets it.
@@ -25,30 +31,110 @@ const HEAP_PIECE_BYTES: usize = 32 << 10;
 /// - Its code and data stay in memory, from their first use on.
 /// - Buffers are there before the first request, up to half of what the process may have: memory
 ///   that cannot be freed must leave room for what the kernel needs, or it ends this process.
-pub fn keep_out(say: Say<'_>) {
-    let most = Sources::own().limit_bytes().map_or(0, |bytes| bytes / 2);
+pub fn keep_out(say: Say<'_>) -> Waits {
+    let sources = Sources::own();
+    let most = sources.limit_bytes().map_or(0, |bytes| bytes / 2);
     ashlar_iobuf::fill_pools_at_once(to_usize(most));
-    if let Err(error) = configure_io_flusher_behavior(true) {
-        say(&format!(
-            "threads may wait for write-back when memory is short (IO_FLUSHER: {error}): give the \
-             process CAP_SYS_RESOURCE, or let writers to its volumes have a memory limit of their \
-             own"
-        ));
-    }
+    let waits = match configure_io_flusher_behavior(true) {
+        Ok(()) => Waits::NoThread,
+        Err(error) => waits_of(&sources, error, say),
+    };
     if let Err(error) = lock_memory() {
         say(&format!(
             "memory of this process may be swapped out ({error}): give it CAP_IPC_LOCK or \
              LimitMEMLOCK=infinity, and do not swap to its volumes"
         ));
     }
+    waits
+}
+
+/// Who of this process may have to wait for write-back.
+pub enum Waits {
+    /// No thread, as far as is known.
+    NoThread,
+    /// All but workers, if their own kernel objects are this memory group's.
+    AllButWorkers(PathBuf),
+    /// Whoever needs memory, for this reason.
+    All(String),
+}
+
+impl Waits {
+    /// Whether the kernel is to make no threads for workers when it is asked for something.
+    pub fn workers_do(&self) -> bool {
+        matches!(self, Waits::All(_))
+    }
+
+    /// What of it the status says, with so much payload.
+    pub fn lack(&self, payload_bytes: u64) -> Option<(&'static str, String)> {
+        let most = Sources::own().limit_bytes().map_or(u64::MAX, |limit| limit / SHARE);
+        let why = match self {
+            Waits::NoThread => return None,
+            Waits::All(why) => why.clone(),
+            Waits::AllButWorkers(_) if payload_bytes <= most => return None,
+            Waits::AllButWorkers(_) => format!(
+                "a pool of {} in a memory cgroup (v1) has its memory with first use, and whoever \
+                 needs it may wait; make it {} at most, or give the process CAP_SYS_RESOURCE",
+                ByteSize(payload_bytes),
+                ByteSize(most)
+            ),
+        };
+        Some(("memory without waits for write-back", why))
+    }
+}
+
+/// Without `PR_SET_IO_FLUSHER`. Only the older memory controller has those that need memory wait
+/// for write-back.
+fn waits_of(sources: &Sources, error: io::Errno, say: Say<'_>) -> Waits {
+    if !sources.is_limited_by_old_group() {
+        return Waits::NoThread;
+    }
+    let group = sources.old_group_without_limit();
+    let why = format!("in a memory cgroup (v1) without CAP_SYS_RESOURCE (IO_FLUSHER: {error})");
+    // A thread that ends at once tries it.
+    let tried = group.map(|group| thread::spawn(|| move_to(&group).map(|()| group)).join());
+    if let Some(Ok(Ok(group))) = tried {
+        say(&format!(
+            "{why}: kernel objects of workers are accounted to {}, so that no worker waits for \
+             write-back that it is to carry out itself",
+            group.display()
+        ));
+        return Waits::AllButWorkers(group);
+    }
+    Waits::All(format!(
+        "{why}: what blocks is done by one thread for each worker, which is slow on sparse \
+         files, and a writer in the same group may stand still; give the process \
+         CAP_SYS_RESOURCE, or let writers to its volumes have a memory limit of their own"
+    ))
+}
+
+/// What the kernel makes for the calling thread from now on, threads of io_uring among it, is
+/// accounted to that group. The memory of the process is not: that is of its first thread's group.
+fn move_to(group: &Path) -> std::io::Result<()> {
+    fs::write(group.join("tasks"), gettid().as_raw_nonzero().to_string())
+}
+
+/// As was found at the start.
+pub fn move_workers(engine: &Engine, waits: &Waits, say: Say<'_>) {
+    let Waits::AllButWorkers(group) = waits else { return };
+    let (told, moved) = mpsc::channel();
+    for worker in 0..engine.worker_count() {
+        let (group, told) = (group.clone(), told.clone());
+        engine.run_on(worker, move |_| drop(told.send(move_to(&group))));
+    }
+    drop(told);
+    for error in moved.iter().filter_map(Result::err) {
+        say(&format!("a worker may wait for write-back when memory is short: {error}"));
+    }
 }
 
 /// Let each worker have some heap at hand that is not in use: what it keeps of arrays and
 /// attachments has taken some. Locked memory stays when it is freed.
 pub fn grow_heaps(engine: &Engine) {
+    let is_limited = Sources::own().is_limited_by_old_group();
+    let bytes = if is_limited { HEAP_IN_OLD_GROUP_BYTES } else { HEAP_BYTES };
     for worker in 0..engine.worker_count() {
-        engine.run_on(worker, |_| {
-            let pieces = (0..HEAP_BYTES / HEAP_PIECE_BYTES).map(|_| vec![1_u8; HEAP_PIECE_BYTES]);
+        engine.run_on(worker, move |_| {
+            let pieces = (0..bytes / HEAP_PIECE_BYTES).map(|_| vec![1_u8; HEAP_PIECE_BYTES]);
             drop(black_box(pieces.collect::<Vec<_>>()));
         });
     }

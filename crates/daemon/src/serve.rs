@@ -75,7 +75,7 @@ pub struct ServeOptions {
 /// the control socket is taken, the system has no resources. Whatever else cannot be had is missing
 /// (`services`), and arrays run without it.
 pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<(), ApiError> {
-    reclaim::keep_out(&say);
+    let in_reclaim = reclaim::keep_out(&say);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -83,7 +83,7 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
     panics::end_the_process();
     #[cfg(debug_assertions)]
     std::env::var("ASHLAR_PANIC_AT").into_iter().for_each(ashlar_engine::plant_panic);
-    let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(options, say))));
+    let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run(options, in_reclaim, say))));
     // Whoever said why ends the process there already, but for panics that were handed on.
     let served = served.unwrap_or_else(|_| std::process::abort());
     // Whoever waits for a device that does not answer may do so for ever.
@@ -91,7 +91,11 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
     served
 }
 
-async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<(), ApiError> {
+async fn run(
+    mut options: ServeOptions,
+    in_reclaim: reclaim::Waits,
+    say: impl Fn(&str) + Send + Sync,
+) -> Result<(), ApiError> {
     options.config.check().map_err(|what| {
         ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
     })?;
@@ -100,6 +104,8 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let opener = PathOpener::with_wait(PREDECESSOR_WAIT);
     let waits = Waits::new(Arc::new(NotOwn::new(Arc::new(opener.clone()))));
     let (mut engine_config, placed, mut lacks) = placed_config(&options, &waits).await?;
+    engine_config.waits_in_reclaim = in_reclaim.workers_do();
+    lacks.extend(in_reclaim.lack(to_u64(engine_config.payload_bytes * engine_config.worker_count)));
     let memory = memory_limit(&options.config, &engine_config, &mut lacks);
     let memory = Arc::new(MemoryDevices::new(opener, memory));
     if let Some(record) = &options.record {
@@ -113,6 +119,7 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let listener = listen(&options.socket)?;
     engine_config.kept_memory = kept_memory(&options, &say);
     let engine = started(engine_config)?;
+    reclaim::move_workers(&engine, &in_reclaim, &say);
     let gather = Arc::new(Gather::new(&options.config, &options.state, runner().host_id, &say));
     let events = follow_events(&engine, &options, &gather, &say);
     let services = services(&engine, lacks, &say);

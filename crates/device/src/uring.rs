@@ -41,11 +41,17 @@ struct Kernel {
     /// Blocks are handed to the device as commands that it writes whole.
     takes_whole: Cell<bool>,
     flights: Flights<Job>,
+    /// Looks one after the other since it answered.
+    quiet_looks: Cell<u32>,
 }
 
 /// After this many looks a command may never end: it must not keep others from the kernel's
 /// threads.
 const LOOKS_TO_EXPECT_THE_WORST: u32 = 2;
+/// The same where the kernel has one thread for all that blocks: what is in line for it is slow, and
+/// another thread may be made at the wrong time. Of looks without any answer of the device, and of
+/// all looks.
+const LOOKS_AT_ONE_THREAD: (u32, u32) = (12, 24);
 
 /// A command that the kernel has been asked for.
 struct Job {
@@ -119,8 +125,16 @@ impl UringDevice {
         let must_write_zeros = Cell::new(false);
         let takes_whole = Cell::new(facts.takes_whole_blocks);
         let flights = Flights::default();
-        let kernel =
-            Kernel { file, identity, block_bytes, zeros, must_write_zeros, takes_whole, flights };
+        let kernel = Kernel {
+            file,
+            identity,
+            block_bytes,
+            zeros,
+            must_write_zeros,
+            takes_whole,
+            flights,
+            quiet_looks: Cell::default(),
+        };
         UringDevice { facts, ring, kernel: Rc::new(kernel) }
     }
 
@@ -147,7 +161,16 @@ impl Device for UringDevice {
 
     fn look_at_commands(&self) -> Owed {
         let owed = self.kernel.flights.look();
-        if owed.oldest_looks >= LOOKS_TO_EXPECT_THE_WORST {
+        let quiet = &self.kernel.quiet_looks;
+        let is_quiet = owed.under_way > 0 && !owed.has_answered;
+        quiet.set(if is_quiet { quiet.get().saturating_add(1) } else { 0 });
+        let is_stuck = if self.ring.keeps_one_thread() {
+            let (without_answer, all) = LOOKS_AT_ONE_THREAD;
+            quiet.get() >= without_answer || owed.oldest_looks >= all
+        } else {
+            owed.oldest_looks >= LOOKS_TO_EXPECT_THE_WORST
+        };
+        if is_stuck {
             self.ring.allow_blocked(u32::try_from(owed.under_way).unwrap_or(u32::MAX));
         }
         owed

@@ -60,6 +60,9 @@ pub struct EngineConfig {
     pub ring_entries: u32,
     /// How large each entry is.
     pub ring_entry_bytes: EntryBytes,
+    /// The kernel may have workers wait for write-back while it frees memory: it is to make no
+    /// threads for them during requests. What blocks, such as flushes, is done one by one then.
+    pub waits_in_reclaim: bool,
     /// How long a worker that has nothing to do looks for completions before it sleeps, at most,
     /// as long as that is of use. Zero: it sleeps at once. [`Duration::MAX`]: it never sleeps.
     pub spin_most: Duration,
@@ -99,6 +102,7 @@ impl EngineConfig {
             payload_bytes: 64 << 20,
             ring_entries: 1024,
             ring_entry_bytes: EntryBytes::Narrow,
+            waits_in_reclaim: false,
             spin_most: Duration::ZERO,
             opener,
             signatures: None,

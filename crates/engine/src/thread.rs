@@ -169,6 +169,11 @@ fn make_executor(index: usize, config: &EngineConfig) -> io::Result<Made> {
     }
     let (entries, entry_bytes) = (config.ring_entries, config.ring_entry_bytes);
     let ring = Ring::new(RingConfig { entries, entry_bytes })?;
+    if config.waits_in_reclaim {
+        ring.keep_one_thread();
+    } else {
+        ring.make_thread();
+    }
     let executor = Executor::new(ring.spinning_reactor(config.spin_most), Schedule::InOrder);
     let (sender, receiver) = mailbox(&executor.handle());
     Ok((executor, sender, receiver))

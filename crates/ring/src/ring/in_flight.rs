@@ -447,11 +447,45 @@ impl InFlight {
             self.threads = Some((base, count));
             // Threads are made when something is put in line: what stands there already needs a
             // push.
-            let nudge = opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(CANCEL);
             self.submit();
-            self.push(&nudge);
-            self.submit();
+            self.nudge();
         }
+    }
+
+    /// Has the kernel make its record of each operation now: it keeps them for the ring. Made
+    /// later, while memory is short, one may wait for the write-back that this thread is to carry
+    /// out.
+    pub(super) fn make_records(&mut self) {
+        // One for each operation, one to cancel each, one each for reading the doorbell and
+        // cancelling that.
+        for _ in 0..2 * self.slots.len() + 2 {
+            self.push(&opcode::Nop::new().build().user_data(CANCEL));
+        }
+        self.submit();
+        let nobody = self.next_finished();
+        debug_assert!(nobody.is_none(), "nothing else was asked for yet");
+        self.calls = KernelCalls::default();
+    }
+
+    /// One thread of the kernel is made now, stays, and alone carries out what blocks, until
+    /// [`InFlight::allow_blocked`].
+    pub(super) fn keep_one_thread(&mut self) {
+        let mut wanted = [1, 0];
+        if self.uring.submitter().register_iowq_max_workers(&mut wanted).is_ok() {
+            self.threads = Some((1, 0));
+        }
+        self.nudge();
+    }
+
+    pub(super) fn keeps_one_thread(&self) -> bool {
+        matches!(self.threads, Some((1, _)))
+    }
+
+    /// Something for a thread of the kernel, which makes one if it may.
+    pub(super) fn nudge(&mut self) {
+        let nudge = opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(CANCEL);
+        self.push(&nudge);
+        self.submit();
     }
 
     /// Asks the kernel to end everything; nothing in line is started any more.

@@ -76,7 +76,9 @@ impl Ring {
 
     pub(super) fn on(uring: Uring, entries: u32) -> io::Result<Ring> {
         let doorbell = Arc::new(Doorbell::new()?);
-        let in_flight = RefCell::new(InFlight::new(uring, entries));
+        let mut in_flight = InFlight::new(uring, entries);
+        in_flight.make_records();
+        let in_flight = RefCell::new(in_flight);
         let (one_shots, queued) = (Completions::new(), Completions::new());
         let shared = Shared { in_flight, one_shots, queued, doorbell };
         Ok(Ring { shared: Rc::new(shared) })
@@ -134,6 +136,23 @@ impl Ring {
     /// have that many more, for others that need one.
     pub fn allow_blocked(&self, count: u32) {
         self.shared.in_flight.borrow_mut().allow_blocked(count);
+    }
+
+    /// The kernel makes a thread for what blocks, now. It lets the last one of them live: while
+    /// memory is short and it cannot make one, what blocks is not cancelled.
+    pub fn make_thread(&self) {
+        self.shared.in_flight.borrow_mut().nudge();
+    }
+
+    /// One thread of the kernel, made now, is to carry out all that blocks: to make another takes
+    /// memory.
+    pub fn keep_one_thread(&self) {
+        self.shared.in_flight.borrow_mut().keep_one_thread();
+    }
+
+    /// Whether [`Ring::keep_one_thread`] was asked for.
+    pub fn keeps_one_thread(&self) -> bool {
+        self.shared.in_flight.borrow().keeps_one_thread()
     }
 
     /// As [`Ring::start_for`], on a file whose file system may block whoever begins an operation,
