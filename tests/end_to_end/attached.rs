@@ -258,3 +258,19 @@ fn loop_is_there(world: &World, device: &str) -> bool {
     let over = std::fs::read_to_string(file).unwrap_or_default();
     over.starts_with(world.path("").to_str().expect("text"))
 }
+
+#[test]
+fn the_list_of_volumes_names_the_loop_device_of_an_attached_volume() {
+    let test = "the_list_of_volumes_names_the_loop_device_of_an_attached_volume";
+    let Some(InUse { world, device, file, noise: _ }) = in_use(test) else { return };
+    drop(file);
+    for told in [world.ok(&["volumes"]), world.ok(&["status"])] {
+        assert!(told.split_whitespace().any(|it| it.trim_matches(',') == device), "{told}");
+    }
+    let volumes: serde_json::Value =
+        serde_json::from_str(&world.ok(&["volumes", "--json"])).expect("JSON");
+    let ways = volumes[0]["reached_by"].as_array().expect("a list");
+    assert!(ways.iter().any(|way| way["devices"][0] == device.as_str()), "{volumes}");
+    world.ok(&["detach", "tank0"]);
+    assert!(!world.ok(&["volumes"]).contains(&device));
+}

@@ -249,3 +249,42 @@ fn an_array_of_another_host_starts_only_if_it_is_named() {
     world.ok(&["assemble", "--scan", "--name", "tank0"]);
     assert_eq!(state_of(&world), "clean");
 }
+
+#[test]
+fn a_spare_that_was_added_by_hand_waits_on_after_a_hand_over_and_a_kill() {
+    let mut world = World::without_daemon();
+    let file = world.path("plain.toml");
+    std::fs::write(&file, "[start]\nremember = true\ngrace_s = 0\n").expect("written");
+    let arguments = ["--config", file.to_str().expect("text")];
+    world.start(&arguments);
+    world.create("tank0", 4, &["--level", "6"]);
+    ["s0", "s1"].iter().for_each(|name| world.sparse(name, MEMBER_BYTES));
+    world.ok(&["spare", "add", "s0"]);
+    world.ok(&["spare", "add", "s1"]);
+    let spares = |world: &World| {
+        let status = world.status();
+        let pools = status["spare_pools"].as_array().expect("a list").clone();
+        pools.iter().map(|pool| pool["spares"].as_array().map_or(0, Vec::len)).sum::<usize>()
+    };
+    assert_eq!(spares(&world), 2);
+    crate::kept::hand_over(&mut world);
+    world.start(&arguments);
+    assert_eq!(spares(&world), 2);
+    world.ok(&["spare", "remove", "s1"]);
+    world.kill();
+    world.start(&arguments);
+    assert_eq!(spares(&world), 1);
+    // It waits without any array, too, and takes the next slot.
+    world.ok(&["stop", "tank0"]);
+    assert!(world.end().success());
+    world.start(&arguments);
+    assert_eq!(spares(&world), 1);
+    world.ok(&["assemble", "m0", "m1", "m2", "m3"]);
+    world.ok(&["fail", "tank0", "2"]);
+    wait_for("the rebuild", || state_of(&world) == "clean");
+    assert_eq!(spares(&world), 0);
+    assert!(world.end().success());
+    world.start(&arguments);
+    assert_eq!((spares(&world), state_of(&world).as_str()), (0, "clean"));
+    assert!(world.end().success());
+}

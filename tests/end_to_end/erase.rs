@@ -101,3 +101,33 @@ fn an_array_that_was_started_read_only_on_request_is_not_destroyed() {
     world.ok(&["destroy", "tank0", "--confirm", "tank0"]);
     assert!(world.end().success());
 }
+
+/// A member that was out kept its superblock and was found again by the next scan.
+#[test]
+fn members_that_are_out_go_with_their_array_and_copies_are_named() {
+    let mut world = World::new();
+    world.create("tank0", 5, &["--level", "6"]);
+    std::fs::copy(world.path("m0"), world.path("copy")).expect("copied");
+    world.ok(&["fail", "tank0", "2"]);
+    world.ok(&["fail", "tank0", "4"]);
+    std::fs::rename(world.path("m4"), world.path("elsewhere")).expect("ours");
+    let dry = world.ok(&["destroy", "tank0", "--dry-run"]);
+    let told = world.ok(&["destroy", "tank0", "--confirm", "tank0"]);
+    for told in [&dry, &told] {
+        assert!(told.contains("/m2"), "{told}");
+        assert!(told.contains("/m4 is not here and keeps its superblock"), "{told}");
+        assert!(told.contains("ashlar wipe "), "{told}");
+    }
+    for member in ["m0", "m1", "m2", "m3"] {
+        assert!(!examined(&world, member).contains("tank0"), "{member}");
+    }
+    for kept in ["copy", "elsewhere"] {
+        assert!(examined(&world, kept).contains("tank0"), "{kept}");
+    }
+    std::fs::rename(world.path("elsewhere"), world.path("m4")).expect("ours");
+    let wipe = told.split("ashlar wipe ").nth(1).expect("the command").split(';').next();
+    let words: Vec<&str> = wipe.expect("it ends").split_whitespace().collect();
+    world.ok(&[&["wipe"], &words[..]].concat());
+    assert!(!examined(&world, "m4").contains("tank0"));
+    assert!(world.end().success());
+}

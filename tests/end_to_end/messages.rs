@@ -234,4 +234,47 @@ fn a_device_that_became_read_only_is_out_and_says_why() {
     assert!(!event.contains("Media"), "{event}");
     drop(client);
     world.ok(&["stop", "tank0"]);
+    // A start that has to do without it says why, and so does one that is refused.
+    let paths: Vec<&str> = members.iter().copied().chain([device.0.as_str()]).collect();
+    let why = format!("{}: write-protected", device.0);
+    for arguments in [&["assemble", "--dry-run"][..], &["assemble"]] {
+        let told = world.ok(&[arguments, &paths].concat());
+        assert!(told.contains(&why), "{told}");
+    }
+    world.ok(&["stop", "tank0"]);
+    let line = world.refused(&["assemble", &device.0]);
+    assert!(line.contains(&why), "{line}");
+}
+
+/// A mirror has no parity: whoever reads of it looks for something that is not there.
+#[test]
+fn a_scrub_of_a_mirror_speaks_of_copies() {
+    let test = "a_scrub_of_a_mirror_speaks_of_copies";
+    if !all_here(test, &["nbdcopy"]) {
+        return;
+    }
+    for (copies, next) in [
+        (2, "make the copies equal, by the one in the lower slot"),
+        (3, "the other copies point at slot 1 ("),
+    ] {
+        let world = World::new();
+        world.create("tank0", copies, &["--level", "1"]);
+        let noise = world.noise("noise", 4 << 20);
+        run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
+        let text = world.ok(&["examine", "m1"]);
+        let data = text.lines().find(|line| line.starts_with("data ")).expect("the data area");
+        let offset: u64 = data.rsplit(' ').next().expect("a place").parse().expect("a number");
+        flip(&world.path("m1"), offset);
+        let scrubbed = world.run(&["scrub", "tank0", "--wait"]);
+        let line = String::from_utf8_lossy(&scrubbed.stderr).into_owned();
+        assert_eq!(scrubbed.status.code(), Some(1), "{line}");
+        assert!(line.contains("1 blocks of tank0 have copies that differ"), "{line}");
+        assert!(line.contains(next), "{line}");
+        world.ok(&["scrub", "tank0", "--repair", "--wait"]);
+        let events = world.ok(&["events"]);
+        let screen = world.ok(&["status", "--members"]);
+        for told in [&line, &events, &screen] {
+            assert!(!told.contains("parity"), "{copies} copies: {told}");
+        }
+    }
 }

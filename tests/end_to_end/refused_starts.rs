@@ -90,7 +90,11 @@ fn a_vanished_member_is_named_and_too_many_do_not_start() {
     world.ok(&["stop", "tank0"]);
     std::fs::remove_file(world.path("m3")).expect("removed");
     let started = world.ok(&["assemble", "m0", "m1", "m2", "m3"]);
-    assert_eq!(started.trim(), "array 'tank0' is running, degraded: slot 3 out");
+    assert_eq!(
+        world.anonymous(started.trim()),
+        "array 'tank0' is running, degraded: slot 3 out; m3: there is no such device or file; \
+         check the name"
+    );
     world.ok(&["stop", "tank0"]);
     std::fs::remove_file(world.path("m1")).expect("removed");
     std::fs::remove_file(world.path("m2")).expect("removed");
@@ -227,4 +231,24 @@ fn two_sides_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen(
     world.ok(&["fail", "tank0", "2"]);
     world.ok(&["fail", "tank0", "3"]);
     assert_eq!(reads(), [3; 4096], "the other half was filled from the chosen one");
+}
+
+/// It said that the member is added back, which no start does by itself.
+#[test]
+fn a_dry_run_says_of_a_member_that_is_out_what_the_start_does() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["fail", "tank0", "2"]);
+    world.ok(&["stop", "tank0"]);
+    let all = ["m0", "m1", "m2", "m3"];
+    let would = world.ok(&[&["assemble", "--dry-run"], &all[..]].concat());
+    let line = would.lines().find(|line| line.starts_with("slot 2 ")).expect("a line for each");
+    assert!(line.contains("stays out") && !line.contains("added back"), "{line}");
+    assert!(would.contains("would start degraded, without slot 2"), "{would}");
+    let told = world.ok(&[&["assemble"], &all[..]].concat());
+    assert!(told.contains("degraded: slot 2 out"), "{told}");
+    let command = line.split_once("ashlar re-add ").expect("the command").1;
+    let words: Vec<&str> = command.split_whitespace().collect();
+    world.ok(&[&["re-add"], &words[..]].concat());
+    crate::tools::wait_for("the rebuild", || world.array()["state"] == "clean");
 }

@@ -224,3 +224,25 @@ fn one_peer_has_so_many_connections_and_no_more() {
         std::thread::yield_now();
     }
 }
+
+/// It started without a member that was as good as the others, and did not say why.
+#[test]
+fn a_start_that_lacks_open_files_is_refused_and_says_so() {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["stop", "tank0"]);
+    let process = rustix::process::Pid::from_child(world.daemon.as_ref().expect("it runs"));
+    let open = std::fs::read_dir(format!("/proc/{}/fd", world.id())).expect("it runs").count();
+    // One for the caller, and two for four members.
+    let few = u64::try_from(open).expect("few") + 3;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let lowered = Rlimit { current: Some(few), maximum };
+    let before = prlimit(Some(process), Resource::Nofile, lowered).expect("ours");
+    let line = world.refused(&["assemble", "m0", "m1", "m2", "m3"]);
+    assert!(line.contains("too many files are open"), "{line}");
+    assert!(line.contains("raise the limit") && line.contains("nothing was written"), "{line}");
+    prlimit(Some(process), Resource::Nofile, before).expect("ours");
+    world.ok(&["assemble", "m0", "m1", "m2", "m3"]);
+    assert_eq!(world.array()["state"], "clean");
+}

@@ -1,14 +1,14 @@
 //! How operators hear of events: the history on disk, the journal, notifications, and the one line
 //! for monitoring.
 
-use crate::tools::{all_here, run, skipped, wait_for};
+use crate::tools::{SmallRoom, run, wait_for};
 use crate::world::World;
 use std::fs::{OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::{Arc, Mutex};
 
 /// Start with this configuration.
@@ -309,35 +309,16 @@ fn notifications_that_do_not_arrive_want_attention() {
     assert!(check(&world, &[]).1.starts_with("ATTENTION: notifications by run do not arrive"));
 }
 
-/// Mounted for one test.
-struct Small(String);
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _gone = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_told_once_and_the_history_goes_on_when_there_is_room() {
     let test = "a_full_disk_is_told_once_and_the_history_goes_on_when_there_is_room";
-    if !rustix::process::geteuid().is_root() || !all_here(test, &["mount"]) {
-        return skipped(test, "needs root to mount a small file system");
-    }
     let mut world = World::without_daemon();
-    let place = world.path("state").display().to_string();
-    std::fs::create_dir(&place).expect("ours");
-    run("mount", &["-t", "tmpfs", "-o", "size=256k", "none", &place]);
-    let _small = Small(place.clone());
+    let Some(room) = SmallRoom::at(test, world.path("state")) else { return };
     world.start(&[]);
     wait_for("the first event", || {
         read(&world, "state/events/events.jsonl").contains("daemon.started")
     });
-    // Until nothing fits any more.
-    let mut filler = std::fs::File::create(world.path("state/filler")).expect("ours");
-    let is_full = (0..256).any(|_| filler.write_all(&[0; 4096]).is_err());
-    assert!(is_full, "256 KiB are not full after 1 MiB");
-    drop(filler);
+    room.fill();
     world.create("tank0", 4, &["--level", "6"]);
     for round in 0..40 {
         let change = if round % 2 == 0 { "scrub" } else { "fail" };
@@ -345,7 +326,7 @@ fn a_full_disk_is_told_once_and_the_history_goes_on_when_there_is_room() {
     }
     wait_for("the fault", || world.ok(&["events"]).contains("history.failed"));
     assert_eq!(check(&world, &[]).0, 2, "degraded, and nothing hangs");
-    std::fs::remove_file(world.path("state/filler")).expect("ours");
+    room.make_room();
     wait_for("the history", || world.ok(&["events"]).contains("history.resumed"));
     let events = world.ok(&["events"]);
     assert_eq!(events.matches("history.failed").count(), 1, "{events}");

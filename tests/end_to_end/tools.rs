@@ -1,9 +1,11 @@
 //! Foreign programs, and what to do where one is missing; waits, and ports for daemons.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use std::fs::File;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::fd::IntoRawFd;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -56,7 +58,7 @@ pub fn skipped(test: &str, why: &str) {
 
 fn is_here(program: &str) -> bool {
     let folders = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    folders.split(':').any(|folder| std::path::Path::new(folder).join(program).exists())
+    folders.split(':').any(|folder| Path::new(folder).join(program).exists())
 }
 
 /// Run a program that must succeed, and return what it printed.
@@ -70,4 +72,39 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {complaint}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A file system of 256 KiB, mounted for one test.
+pub struct SmallRoom(PathBuf);
+
+impl SmallRoom {
+    /// Mounted at `place`, which is made; `None` after saying why `test` cannot run here.
+    pub fn at(test: &str, place: PathBuf) -> Option<SmallRoom> {
+        if !rustix::process::geteuid().is_root() || !all_here(test, &["mount"]) {
+            skipped(test, "needs root to mount a small file system");
+            return None;
+        }
+        std::fs::create_dir(&place).expect("ours");
+        let path = place.to_str().expect("text");
+        run("mount", &["-t", "tmpfs", "-o", "size=256k", "none", path]);
+        Some(SmallRoom(place))
+    }
+
+    /// Fill it until nothing fits any more.
+    pub fn fill(&self) {
+        let mut filler = File::create(self.0.join("filler")).expect("ours");
+        let is_full = (0..256).any(|_| filler.write_all(&[0; 4096]).is_err());
+        assert!(is_full, "256 KiB are not full after 1 MiB");
+    }
+
+    /// Make room again.
+    pub fn make_room(&self) {
+        std::fs::remove_file(self.0.join("filler")).expect("ours");
+    }
+}
+
+impl Drop for SmallRoom {
+    fn drop(&mut self) {
+        let _gone = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
 }

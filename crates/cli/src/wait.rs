@@ -86,14 +86,14 @@ pub fn until_filled(reach: &Reach, array: &str, device: &str) -> Result<(), Faul
 /// As [`until_rebuilt`]; also if something that is wrong stayed, or it was cancelled.
 pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
     let status = follow(reach, array, |job| job.kind == JobKind::Scrub)?;
-    let Some(result) = status.last_scrub else {
+    let Some(result) = &status.last_scrub else {
         let hint = "see 'ashlar events' for the reason";
         return Err(Fault::new(codes::SYSTEM_FAULT, "the scrub ended without a result", hint));
     };
     if result.cancelled {
-        return Err(Fault::new("job.cancelled", cancelled(array, &result), again(array)));
+        return Err(Fault::new("job.cancelled", cancelled(array, result), again(array)));
     }
-    reach.print(&result, |it| format!("scrub of {array}: {}", found(it)))?;
+    reach.print(result, |it| format!("scrub of {array}: {}", found(it)))?;
     if result.unrepairable > 0 {
         return Err(Fault::answered(
             "block.lost",
@@ -107,8 +107,8 @@ pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
     if result.left > 0 {
         return Err(Fault::answered(
             "array.mismatched",
-            format!("{} blocks of {array} have parity that does not match", result.left),
-            located(array, &status.members),
+            format!("{} blocks of {array} {}", result.left, status.mismatch()),
+            located(&status),
         ));
     }
     Ok(())
@@ -141,8 +141,7 @@ pub fn until_ended(reach: &Reach, job: &JobName) -> Result<(), Fault> {
         return Err(Fault::new("block.lost", message, "'ashlar events' names their stripes"));
     }
     if end.left > 0 {
-        let message =
-            format!("{} blocks of {} have parity that does not match", end.left, job.array);
+        let message = format!("{} blocks of {} {}", end.left, job.array, status.mismatch());
         return Err(Fault::new("array.mismatched", message, "see 'ashlar status --members'"));
     }
     reach.print(end, |end| format!("{} {job} is done", end.kind))
@@ -170,18 +169,22 @@ fn again(array: &str) -> String {
     format!("the others were not looked at; begin again with: ashlar scrub {array}")
 }
 
-/// Which members parity points at, and what to do.
-fn located(array: &str, members: &[MemberStatus]) -> String {
-    let named = members.iter().filter(|it| it.located_mismatches > 0);
+/// Which members the others of their stripes point at, and what to do.
+fn located(array: &ArrayStatus) -> String {
+    let (name, named) = (&array.name, array.members.iter().filter(|it| it.located_mismatches > 0));
     let named: Vec<String> = named
         .map(|it| format!("slot {} ({}, {} blocks)", it.slot, it.path, it.located_mismatches))
         .collect();
+    let repair = format!("ashlar scrub {name} --repair");
     if named.is_empty() {
-        return format!("make parity match the data with: ashlar scrub {array} --repair");
+        return match array.is_mirrored() {
+            true => format!("make the copies equal, by the one in the lower slot, with: {repair}"),
+            false => format!("make parity match the data with: {repair}"),
+        };
     }
+    let witness = if array.is_mirrored() { "the other copies point" } else { "parity points" };
     format!(
-        "parity points at {}, an inference without checksums; store these blocks anew with: \
-         ashlar scrub {array} --repair",
+        "{witness} at {}, an inference without checksums; store these blocks anew with: {repair}",
         named.join(" and ")
     )
 }

@@ -4,6 +4,7 @@
 //! - `partitions` whole drives get a partition first
 //! - `members`   members and spares; `joining`: new ones
 //! - `grow`      more members for a declustered array
+//! - `erase`     what nobody needs any more; `left_over`: what an array leaves
 //! - `jobs`      background work
 //! - `set`       tunables of a running array; `rename`
 //! - `start`     what follows when an array has started: remember it, attach it
@@ -16,6 +17,7 @@ mod erase;
 mod grow;
 mod jobs;
 mod joining;
+mod left_over;
 mod members;
 mod partitions;
 mod rename;
@@ -42,7 +44,7 @@ use ashlar_api::v1::notify::{NotifyTest, NotifyTested};
 use ashlar_api::v1::status::{AbsentArray, GetStatus, MissingService, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
-    ArrayStatus, ArrayTuning, AssembleSpec, Engine, MemberStatus, SlotState, Stopped,
+    ArrayStatus, ArrayTuning, AssembleSpec, Engine, MemberStatus, SlotState, Stopped, event_names,
 };
 use ashlar_ondisk::ArrayName;
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
@@ -136,9 +138,11 @@ impl Arrays {
             let would = would.map_err(|refusal| running.explain(refusal))?;
             return Ok(Done::unchanged(look::told(&would)));
         }
+        let before = self.engine.events().since(0).last().map_or(0, |event| event.sequence);
         let started = self.engine.assemble(spec).await.map_err(convert::refusal);
         let name = started.map_err(|refusal| running.explain(refusal))?;
         let mut line = self.how_it_runs(&name, !asked.read_only).await;
+        line.push_str(&self.not_had(&name, before));
         for told in self.exports.volume_started(&name).await {
             line.push_str(&format!("; {told}"));
         }
@@ -147,6 +151,16 @@ impl Arrays {
             line.push_str(&format!("; {told}"));
         }
         Ok(Done::changed(line))
+    }
+}
+
+impl Arrays {
+    /// The devices that an array which started after this event had to do without, and why.
+    fn not_had(&self, name: &str, after: u64) -> String {
+        let events = self.engine.events().since(after).into_iter();
+        let own = events.filter(|it| it.name == event_names::DEVICE_NOT_OPENED && it.array == name);
+        let reasons = own.flat_map(|event| event.fields).filter(|(field, _)| *field == "reason");
+        reasons.map(|(_, reason)| format!("; {reason}")).collect()
     }
 }
 
@@ -212,6 +226,11 @@ impl Arrays {
     /// Stop an array whoever uses it, and wait until its devices are free. What it says about that.
     pub async fn stop(&self, name: &str) -> Result<String, ApiError> {
         let array = self.engine.array(name).map_err(convert::refusal)?;
+        let running = self.running().await;
+        let own = running.iter().find(|own| own.name == name);
+        let is_mirrored = own.is_some_and(|own| own.geometry.data_strips() == 1);
+        let strips = if is_mirrored { "copies equal" } else { "parity match" };
+        let uuid = own.map(|own| own.uuid);
         if array.pause().is_some() {
             self.engine.give_up_waiting(name).map_err(convert::refusal)?;
         }
@@ -220,18 +239,22 @@ impl Arrays {
         let stopped = self.engine.stop(name).await.map_err(convert::refusal);
         // Sessions get errors from now on; they must also let go of the devices.
         self.exports.drop_users_of(name).await;
-        Ok(match stopped? {
+        let stopped = stopped?;
+        if let (Stopped::Clean, Some(uuid)) = (&stopped, uuid) {
+            self.gather.remembered.note(uuid, |own| own.forced.clear());
+        }
+        Ok(match stopped {
             Stopped::Clean => format!("array '{name}' is stopped and clean"),
             Stopped::ReadOnly => {
                 format!("array '{name}' is stopped; it was read-only, and the stop wrote nothing")
             }
             Stopped::Unclean => format!(
-                "array '{name}' is stopped, not clean: its next start makes parity match where \
+                "array '{name}' is stopped, not clean: its next start makes {strips} where \
                  writes ended in errors"
             ),
             Stopped::Failed => format!(
-                "array '{name}' is stopped, not clean: more members had failed than the parity \
-                 replaces; attach them, and its next start puts right where writes ended in errors"
+                "array '{name}' is stopped, not clean: more members had failed than it can do \
+                 without; attach them, and its next start puts right where writes ended in errors"
             ),
             Stopped::TakenOver => {
                 format!("array '{name}' is stopped here and runs elsewhere; nothing was written")
@@ -336,15 +359,16 @@ impl Serves<GetStatus> for Arrays {
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
         let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
         let pools = pools.chain(convert::listeners(&self.seats)).collect();
+        let exports = self.exports.status_with_devices().await;
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
             process_id: std::process::id(),
             kernel: self.kernel.to_owned(),
             resident_bytes: convert::resident_bytes(),
-            arrays: status.arrays.into_iter().map(convert::array_status).collect(),
+            arrays: status.arrays.into_iter().map(|it| self.array_status(it)).collect(),
             spare_pools: convert::spare_pools(self.engine.spares()),
-            exports: self.exports.status(),
+            exports,
             workers: status.workers.into_iter().map(convert::worker_status).collect(),
             pools,
             memory,
@@ -363,6 +387,12 @@ impl Serves<GetStatus> for Arrays {
 }
 
 impl Arrays {
+    fn array_status(&self, array: ArrayStatus) -> ashlar_api::v1::array::ArrayStatus {
+        let forced = self.gather.remembered.of(array.uuid).map(|own| own.forced);
+        let status = convert::array_status(array);
+        ashlar_api::v1::array::ArrayStatus { forced: forced.unwrap_or_default(), ..status }
+    }
+
     /// What is missing beside the arrays; what is remembered as it is now.
     fn missing(&self) -> Vec<MissingService> {
         let mut missing = self.services.missing();

@@ -124,7 +124,10 @@ impl Given<'_> {
         if found.is_empty() {
             // An unreadable device may belong to it: the start says why it does not.
             let is_open = |path: &&&String| {
-                matches!(self.label(path), Some(Label::Unknown | Label::Newer { .. }))
+                matches!(
+                    self.label(path),
+                    Some(Label::Unknown | Label::Unread(_) | Label::Newer { .. })
+                )
             };
             let open: Vec<String> =
                 devices.iter().filter(is_open).map(|it| (*it).clone()).collect();
@@ -160,7 +163,7 @@ impl Given<'_> {
                 Some(Label::Member { array, .. } | Label::Newer { array }) => uuids.contains(array),
                 // It waits for all in its pool, whichever array it comes with.
                 Some(Label::Spare) => self.spares.insert((*path).clone()),
-                Some(Label::Unknown) => true,
+                Some(Label::Unknown | Label::Unread(_)) => true,
                 Some(Label::Nothing) | None => false,
             };
             if is_its {

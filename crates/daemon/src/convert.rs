@@ -128,6 +128,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         tolerates: small(array.tolerates),
         policy: array.policy.name().to_owned(),
         checksums: array.checksums.name().to_owned(),
+        forced: Vec::new(),
         replayed: array.replayed.as_ref().map(replayed),
         kernel: array.kernel.to_owned(),
         tuning: tuning(&array.tuning),

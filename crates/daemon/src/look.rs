@@ -8,11 +8,13 @@ use ashlar_api::ApiError;
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
 use ashlar_engine::{Ends, ForeignSignature, MayBeOld, WouldStart};
 use ashlar_ondisk::assembly::{
-    ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
+    Extra, ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start,
+    Verdict,
 };
 use ashlar_ondisk::examine::{DeviceEnds, heartbeat_in};
 use ashlar_ondisk::{Choice, RunnerName, Superblock};
 use ashlar_units::{ByteSize, Extent, to_usize};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -37,10 +39,8 @@ pub fn told(would: &WouldStart) -> String {
     };
     let name = verdict.newest.as_ref().map_or(String::new(), |it| it.array_name.to_string());
     let mut lines = vec![format!("array '{name}' would start {start}; nothing was written")];
-    lines.extend(verdict.slots.iter().map(|slot| slot_line(slot, readings)));
-    lines.extend(verdict.extras.iter().map(|extra| {
-        format!("left alone: {} ({})", readings[extra.reading].path, left_alone(extra.reason))
-    }));
+    lines.extend(verdict.slots.iter().map(|slot| slot_line(slot, readings, &name)));
+    lines.extend(verdict.extras.iter().map(|extra| extra_line(extra, readings)));
     lines.extend(would.may_be_old.iter().flat_map(old_lines));
     lines.extend(would.were_away.iter().map(|path| {
         format!("may lack what was not flushed, as after a power cut: {path} (it was away)")
@@ -49,7 +49,15 @@ pub fn told(would: &WouldStart) -> String {
     lines.join("\n")
 }
 
-fn slot_line(slot: &SlotVerdict, readings: &[MemberReading]) -> String {
+fn extra_line(extra: &Extra, readings: &[MemberReading]) -> String {
+    let reading = &readings[extra.reading];
+    match reading.cannot_be_read() {
+        Some(line) => line,
+        None => format!("left alone: {} ({})", reading.path, left_alone(extra.reason)),
+    }
+}
+
+fn slot_line(slot: &SlotVerdict, readings: &[MemberReading], array: &str) -> String {
     let known = slot.holder.map(|holder| holder.serial.to_string()).unwrap_or_default();
     let serial = |serial: &str| match serial {
         "" => "no serial".to_owned(),
@@ -59,13 +67,19 @@ fn slot_line(slot: &SlotVerdict, readings: &[MemberReading]) -> String {
         let reading = &readings[reading];
         format!("{}  {}", reading.path, serial(&reading.serial.to_string()))
     };
-    let holds = match (slot.reading, slot.state) {
-        (Some(reading), SlotState::Current) => device(reading),
-        (Some(reading), _) => format!("{}  out, to be added back", device(reading)),
-        (None, _) => format!("missing  {}", serial(&known)),
-    };
     let joining_device =
         slot.joining_device.as_ref().and_then(|joining_device| joining_device.reading);
+    let holds = match (slot.reading, slot.state) {
+        (Some(reading), SlotState::Current) => device(reading),
+        (Some(reading), SlotState::Stale { out_since }) if joining_device.is_none() => format!(
+            "{}  out since generation {out_since}, stays out; once the array runs: ashlar re-add \
+             {array} {}",
+            device(reading),
+            readings[reading].path
+        ),
+        (Some(reading), _) => format!("{}  out, stays out", device(reading)),
+        (None, _) => format!("missing  {}", serial(&known)),
+    };
     let joining_device = joining_device.map(|at| format!("  being filled: {}", device(at)));
     format!("slot {}  {holds}{}", slot.slot, joining_device.unwrap_or_default())
 }
@@ -118,6 +132,7 @@ fn left_alone(reason: ExtraReason) -> &'static str {
         ExtraReason::Unsupported { .. } => "written by a newer program",
         ExtraReason::Foreign => "somebody else's",
         ExtraReason::Blank => "nothing is on it",
+        ExtraReason::Unread => "it cannot be read",
         ExtraReason::Removed => "it was removed from this array",
         ExtraReason::NotListed => "the array does not list it",
         ExtraReason::TooSmall { .. } => "smaller than its superblock says",
@@ -198,8 +213,10 @@ pub enum Label {
     },
     /// A spare.
     Spare,
-    /// It was ours and is damaged, or it cannot be looked at.
+    /// It was ours and is damaged, or it cannot be opened.
     Unknown,
+    /// Reads of it end in this.
+    Unread(String),
     /// Blank, or somebody else's.
     Nothing,
 }
@@ -210,24 +227,32 @@ pub fn label(path: &str) -> Label {
     if memory_devices::is_memory(path) || path.starts_with("mem:") || path.starts_with("null:") {
         return Label::Unknown;
     }
-    match contents(path, &BTreeSet::new())
-        .map(|(_, _, choice)| MemberReading::new(path, 0, "", choice).label)
-    {
-        Ok(ReadLabel::Member(superblock)) => Label::Member {
+    let reading = contents(path, &BTreeSet::new())
+        .map(|it| MemberReading::new(path, 0, "", it.choice).after_fault(it.fault));
+    match reading.map(|reading| reading.unread.map_or(Ok(reading.label), Err)) {
+        Ok(Err(fault)) => Label::Unread(fault),
+        Ok(Ok(label)) => of_label(label),
+        Err(_) => Label::Unknown,
+    }
+}
+
+fn of_label(label: ReadLabel) -> Label {
+    match label {
+        ReadLabel::Member(superblock) => Label::Member {
             array: superblock.array_uuid.to_string(),
             name: superblock.array_name.to_string(),
         },
-        Ok(ReadLabel::Unsupported { array, .. }) => Label::Newer { array: array.to_string() },
-        Ok(ReadLabel::Spare(_)) => Label::Spare,
-        Ok(ReadLabel::Foreign | ReadLabel::Blank) => Label::Nothing,
-        Ok(ReadLabel::Damaged) | Err(_) => Label::Unknown,
+        ReadLabel::Unsupported { array, .. } => Label::Newer { array: array.to_string() },
+        ReadLabel::Spare(_) => Label::Spare,
+        ReadLabel::Foreign | ReadLabel::Blank => Label::Nothing,
+        ReadLabel::Damaged => Label::Unknown,
     }
 }
 
 /// What somebody else has put on a device of ours since.
 pub fn given_away(path: &str) -> Option<String> {
-    let (bytes, _, choice) = contents(path, &BTreeSet::new()).ok()?;
-    foreign(&MemberReading::new(path, bytes, "", choice))
+    let Contents { device_bytes, choice, .. } = contents(path, &BTreeSet::new()).ok()?;
+    foreign(&MemberReading::new(path, device_bytes, "", choice))
 }
 
 /// The superblock of the device, if it is a member of an array. It is only looked at.
@@ -235,19 +260,25 @@ pub fn member(path: &str) -> Option<Superblock> {
     if memory_devices::is_memory(path) {
         return None;
     }
-    let (_, _, choice) = contents(path, &BTreeSet::new()).ok()?;
+    let Contents { choice, .. } = contents(path, &BTreeSet::new()).ok()?;
     MemberReading::new(path, 0, "", choice).superblock().cloned()
 }
 
 /// A device as it is, and the host that ran its array last, if it is a member that ever ran. It is
 /// only looked at, so it may be in use. `sizes`: what members of arrays that were found had, if the
 /// device itself tells nothing and perhaps grew. Not yet: what others put on it ([`with_foreign`]).
-pub fn found(path: &str, sizes: &BTreeSet<u64>) -> Option<(MemberReading, Option<String>)> {
-    let (reading, head) = reading(path, sizes).ok()?;
+///
+/// # Errors
+/// Why it cannot be looked at.
+pub fn found(
+    path: &str,
+    sizes: &BTreeSet<u64>,
+) -> Result<(MemberReading, Option<String>), OpenRefusal> {
+    let (reading, head) = reading(path, sizes)?;
     let array = reading.superblock().map(|superblock| superblock.array_uuid);
     let heartbeat = array.and_then(|array| heartbeat_in(head.as_deref(), array));
     let host = heartbeat.map(|beat| RunnerName::of(&beat.host_id).host);
-    Some((reading, host))
+    Ok((reading, host))
 }
 
 /// The same, with what others put on it: programs are asked, which takes its time.
@@ -261,11 +292,12 @@ fn reading(
     path: &str,
     sizes: &BTreeSet<u64>,
 ) -> Result<(MemberReading, Option<Vec<u8>>), OpenRefusal> {
-    let (device_bytes, head, choice) = contents(path, sizes)?;
+    let Contents { device_bytes, head, choice, fault } = contents(path, sizes)?;
     let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
     // What cannot be opened for I/O has no facts; what it holds was read all the same.
     let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
     let reading = MemberReading::new(path, device_bytes, &serial, choice);
+    let reading = reading.after_fault(fault);
     Ok((reading.with_mark_in(head.as_deref()), head))
 }
 
@@ -279,24 +311,30 @@ fn foreign(reading: &MemberReading) -> Option<String> {
     found.into_iter().find(guarded).map(|it| it.words)
 }
 
-/// Size, first bytes, and what its superblock copies say.
-fn contents(
-    path: &str,
-    sizes: &BTreeSet<u64>,
-) -> Result<(u64, Option<Vec<u8>>, Choice), OpenRefusal> {
+/// What is at the ends of a device.
+struct Contents {
+    device_bytes: u64,
+    head: Option<Vec<u8>>,
+    choice: Choice,
+    /// What a read ended in, if one failed.
+    fault: Option<std::io::Error>,
+}
+
+fn contents(path: &str, sizes: &BTreeSet<u64>) -> Result<Contents, OpenRefusal> {
     let refuse = |error: std::io::Error| OpenRefusal::new(path, error.to_string());
     let mut file = open_to_look(Path::new(path)).map_err(refuse)?;
     let device_bytes = file.seek(SeekFrom::End(0)).map_err(refuse)?;
-    let read = |range| read(&file, range);
+    let fault = Cell::new(None);
+    let read = |range| read(&file, range).map_err(|error| fault.set(Some(error))).ok();
     let DeviceEnds { head, choice, .. } =
         DeviceEnds::read(device_bytes, read).or_before(device_bytes, sizes, read);
-    Ok((device_bytes, head, choice))
+    Ok(Contents { device_bytes, head, choice, fault: fault.take() })
 }
 
-fn read(file: &File, range: Extent) -> Option<Vec<u8>> {
+fn read(file: &File, range: Extent) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(range.bytes)];
-    file.read_exact_at(&mut bytes, range.offset).ok()?;
-    Some(bytes)
+    file.read_exact_at(&mut bytes, range.offset)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ fn exposure(text: &mut Text, arrays: &[ArrayStatus]) {
         }
     }
     let name = "ashlar_array_stripes_beyond_parity";
-    text.family(name, "gauge", "Stripes that lack more strips than parity replaces.");
+    text.family(name, "gauge", "Stripes that lost more strips than can be replaced.");
     for (array, exposure) in exposed() {
         text.sample(name, &[("array", array)], exposure.beyond_parity);
     }
@@ -191,7 +191,7 @@ fn starts(text: &mut Text, arrays: &[ArrayStatus]) {
             it.rolled_forward
         }),
         ("ashlar_start_dropped", "Updates of which nothing was in place.", |it| it.dropped),
-        ("ashlar_start_rows_in_doubt", "Rows whose parity was generated anew.", |it| {
+        ("ashlar_start_rows_in_doubt", "Rows whose parity or copies were made anew.", |it| {
             it.rows_in_doubt
         }),
         ("ashlar_start_rows_left", "Rows in doubt that could not be read.", |it| it.rows_left),
@@ -288,9 +288,12 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
             "Time without an answer, commands under way.",
             |it| it.silent_ms / 1000,
         ),
-        ("ashlar_member_located_mismatches", "counter", "Blocks that parity points at.", |it| {
-            it.located_mismatches
-        }),
+        (
+            "ashlar_member_located_mismatches",
+            "counter",
+            "Blocks that parity, or other copies, point at.",
+            |it| it.located_mismatches,
+        ),
         ("ashlar_member_slow", "gauge", "1 while much slower than its peers.", |it| {
             u64::from(it.slow.is_some())
         }),

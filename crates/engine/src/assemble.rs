@@ -35,7 +35,7 @@ use crate::checksums::table::Checksums;
 use crate::config::{ArrayTuning, Runner};
 use crate::coordinator::marks::Marks;
 use crate::coordinator::messages::ArrayLost;
-use crate::coordinator::state::Coordinator;
+use crate::coordinator::state::{Coordinator, HowStarted};
 use crate::coordinator::{drives, map_writer, proof, record, spare_states};
 use crate::devices::{SlotDevice, SlotDevices};
 use crate::engine_state::EngineState;
@@ -142,7 +142,8 @@ pub(crate) async fn assemble(
     name_damaged_copies(&array, &readings, &plan);
     older::tell(&array, &may_be_old);
     if array.missing_slots() > 0 {
-        for problem in problems {
+        let unread = readings.iter().filter_map(MemberReading::cannot_be_read);
+        for problem in problems.into_iter().chain(unread) {
             array.record(names::DEVICE_NOT_OPENED, vec![("reason", problem)]);
         }
     }
@@ -156,6 +157,10 @@ pub(crate) async fn assemble(
             ("first_stripe", first_stripe.to_string()),
         ];
         array.record(names::ARRAY_MAP_LOST, fields);
+    }
+    if plan.forced != 0 {
+        let accepted = ForcedActions::default().with(plan.forced, 0).names().join(" ");
+        array.record(names::ARRAY_FORCED, vec![("accepted", accepted)]);
     }
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
@@ -217,8 +222,12 @@ async fn look(
     }
     let verdict = assembly::assemble(&readings, &spec.request);
     if let Start::Refused(refusal) = &verdict.start {
-        let next = next_after(refusal.kind, &problems);
-        return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
+        let is_cause = refusal.kind == RefusalKind::NoArray && !problems.is_empty();
+        let (line, next) = match is_cause {
+            true => (cause_first(&refusal.line, &problems, readings.len()), String::new()),
+            false => (refusal.line.clone(), next_after(refusal.kind, &problems)),
+        };
+        return Err(Refusal::new("array.not_started", line, next));
     }
     let looked = Looked { found, readings, problems, verdict, reappeared: Vec::new() };
     Ok(without_reappeared(worker, engine_state, spec, looked).await)
@@ -298,6 +307,18 @@ pub fn next_after(kind: RefusalKind, problems: &[String]) -> String {
         next.push_str(&format!("{gap}could not look at: {}", problems.join(", ")));
     }
     next
+}
+
+/// Nothing was found because devices could not be opened: that is what somebody has to mend.
+fn cause_first(line: &str, problems: &[String], read: usize) -> String {
+    let problems = problems.join("; ");
+    match read {
+        0 => format!(
+            "no device could be opened: {problems}; nothing was written; let whoever holds them \
+             go, or correct the names, and assemble again"
+        ),
+        _ => format!("devices could not be opened: {problems}; {line}"),
+    }
 }
 
 fn make_array(
@@ -451,8 +472,7 @@ fn accept_lost_map(plan: &mut Plan, spec: &AssembleSpec, lost: &[usize]) -> Resu
              what never was reads as anything; nothing was written",
         ));
     }
-    let generation = plan.superblock.generation + 1;
-    plan.superblock.forced = plan.superblock.forced.with(ForcedActions::LOST_MAP, generation);
+    plan.force(ForcedActions::LOST_MAP);
     Ok(())
 }
 
@@ -591,6 +611,8 @@ struct Beginning {
 impl Beginning {
     async fn begin(self, local: &Rc<LocalArray>) -> Result<(), Refusal> {
         let logs = make_coordinator(local, &self.plan).await?;
+        let (forced, was_unclean) = (self.plan.forced, self.plan.found.unclean);
+        local.coordinator().beginning.set(HowStarted { forced, was_unclean });
         let runner = self.runner.as_ref();
         if self.plan.read_only.is_some() {
             if let Some(runner) = runner {

@@ -6,7 +6,7 @@
 use crate::canary::{Canary, sings};
 use crate::control_io;
 use crate::worker::Worker;
-use ashlar_device::Device;
+use ashlar_device::{Device, Fault};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::examine::{
     examine_ranges, grown_from, has_only_ours, recorded_tail, split_copies,
@@ -22,6 +22,8 @@ pub(crate) struct ReadEnds {
     pub(crate) choice: Choice,
     /// Nobody else has written at either end of the device.
     pub(crate) has_only_ours: bool,
+    /// What a read of an end came to, if it failed.
+    pub(crate) fault: Option<Fault>,
 }
 
 /// Ends that are being read. A caller with many devices starts all before it waits for the first.
@@ -38,14 +40,16 @@ impl EndsRead {
 
     /// The ends of `device`, the one that it was started with.
     pub(crate) async fn finish(self, worker: &Worker, device: &dyn Device) -> ReadEnds {
-        let (mut head, mut tail) = (None, None);
+        let (mut head, mut tail, mut fault) = (None, None, None);
         if let Some([head_read, tail_read]) = self.ranges {
             // A range that cannot be read counts as lost copies: the judgement weighs that.
-            (head, tail) = (head_read.finish().await.ok(), tail_read.finish().await.ok());
+            let (head_end, tail_end) = (head_read.finish().await, tail_read.finish().await);
+            fault = head_end.as_ref().err().or(tail_end.as_ref().err()).copied();
+            (head, tail) = (head_end.ok(), tail_end.ok());
         }
         let choice = chosen(head.as_ref(), tail.as_ref());
         let has_only_ours = has_only_ours(head.as_deref(), tail.as_deref());
-        let ends = ReadEnds { head, choice, has_only_ours };
+        let ends = ReadEnds { head, choice, has_only_ours, fault };
         match recorded_tail(&ends.choice, device.facts().size_bytes) {
             None => ends,
             Some(recorded) => {

@@ -16,6 +16,9 @@ pub mod names {
     pub const ARRAY_CREATED: &str = "array.created";
     /// An array was assembled and is usable.
     pub const ARRAY_ASSEMBLED: &str = "array.assembled";
+    /// An array started only because the operator accepted something. Fields: `accepted` (words of
+    /// forced actions).
+    pub const ARRAY_FORCED: &str = "array.forced";
     /// Pages of the written map were lost and the operator had the array started all the same:
     /// their stripes count as written. Fields: `pages`, `first_stripe`.
     pub const ARRAY_MAP_LOST: &str = "array.map_lost";
@@ -49,7 +52,7 @@ pub mod names {
     /// and stays out. Fields: `slot`, `path`, `signature`, `done` (nothing, or it was overwritten).
     pub const MEMBER_REUSED: &str = "member.reused";
     /// An array started without some member, and this device of those that it was to look at could
-    /// not be opened. Fields: `reason`.
+    /// not be opened, or not be read. Fields: `reason`.
     pub const DEVICE_NOT_OPENED: &str = "device.not_opened";
     /// A member was taken although it may lack writes, because too few others were there: the
     /// operator said so. Fields: `slot`, `path`, `bytes_that_may_be_old` (of the volume).

@@ -109,6 +109,7 @@ pub use config::{
     ArrayTuning, Ends, EngineConfig, ForeignSignature, ProcessState, Runner, Signatures, Wiper,
 };
 pub use context::WorkerContext;
+pub use coordinator::state::HowStarted;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;
 pub use error::Refusal;

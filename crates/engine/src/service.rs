@@ -10,6 +10,7 @@ use crate::blank::Blanking;
 use crate::config::ArrayTuning;
 use crate::control_io::refused;
 use crate::coordinator::{join, record};
+use crate::ends::ReadEnds;
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::event::names;
@@ -22,7 +23,7 @@ use crate::worker::Worker;
 use crate::{background, control_io, joining_device, stated};
 use ashlar_device::{DeviceFacts, Opened};
 use ashlar_ondisk::format::member_bytes;
-use ashlar_ondisk::{ArrayName, Features, JobKind, Role, SpareSuperblock, Superblock, Text};
+use ashlar_ondisk::{ArrayName, Features, JobKind, Label, Role, SpareSuperblock, Superblock, Text};
 use ashlar_units::MemberIdx;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -230,6 +231,28 @@ impl Engine {
             Ok::<(), Refusal>(())
         };
         self.on_worker(0, make).await??;
+        self.offer_spares().await;
+        Ok(())
+    }
+
+    /// Have a device that is a spare already wait in its pool. Nothing is written.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is no spare.
+    pub async fn take_in_spare(&self, path: &str) -> Result<(), Refusal> {
+        let engine_state = Arc::clone(self.engine_state());
+        let path = path.to_owned();
+        let look = async move |worker: Rc<Worker>| {
+            let opened = open_alone(&worker, &engine_state, &path).await?;
+            let ends = ReadEnds::read(&worker, opened.attach(&worker.handle).as_ref()).await;
+            let Some(Label::Spare(record)) = ends.choice.newest else {
+                let what = format!("{path} is no spare any more; nothing was changed");
+                return Err(Refusal::new("spare.unknown", what, "look at it: `ashlar examine`"));
+            };
+            engine_state.spares.add(Spare { opened, record });
+            Ok::<(), Refusal>(())
+        };
+        self.on_worker(0, look).await??;
         self.offer_spares().await;
         Ok(())
     }

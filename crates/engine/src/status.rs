@@ -6,6 +6,7 @@
 use crate::array::Array;
 use crate::checksums::cache::CacheUsage;
 use crate::checksums::table::Checksums;
+use crate::coordinator::state::HowStarted;
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::exposure::ArrayExposure;
@@ -103,6 +104,8 @@ pub struct ArrayStatus {
     pub scrub_end: Option<crate::background::ScrubEnd>,
     /// What this start found in the stripe intent log; `None` if there was no need to look.
     pub replayed: Option<crate::ReplaySummary>,
+    /// How it started.
+    pub beginning: HowStarted,
     /// Its members, slot by slot.
     pub members: Vec<MemberStatus>,
     /// Lost members whose cells are on distributed spares, or are to be.
@@ -312,6 +315,7 @@ fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
         last_scrub: superblock.last_scrub,
         scrub_end: array.jobs.last_scrub(),
         replayed: local.coordinator().replayed.get(),
+        beginning: local.coordinator().beginning.get(),
         members: slots.map(|slot| member_of(local, &superblock, slot)).collect(),
         lost_members: array.spare_cells.as_ref().map_or_else(Vec::new, |cells| cells.status()),
         exposure: local.coordinator().exposure.status(array, local.worker.handle.turn_now()),

@@ -124,6 +124,9 @@ impl ForcedActions {
     /// With `flags` recorded by the update `generation`.
     #[must_use]
     pub fn with(self, flags: u64, generation: u64) -> Self {
+        if flags == 0 {
+            return self;
+        }
         ForcedActions { flags: self.flags | flags, generation }
     }
 }

@@ -336,6 +336,10 @@ pub struct ArrayStatus {
     /// What the last start made of the stripe intent log, if it had to look at it.
     #[serde(default)]
     pub replayed: Option<Replayed>,
+    /// What was accepted at a start so that the array starts, since it was last stopped cleanly:
+    /// half a sentence for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forced: Vec<String>,
     /// The parity kernel in use.
     pub kernel: String,
     /// Its tunables.
@@ -394,6 +398,19 @@ impl ArrayStatus {
             _ => format!("{}+{}", self.data_strips, self.parity_strips),
         };
         if self.groups > 1 { format!("{} x {one}", self.groups) } else { one }
+    }
+
+    /// Whether each strip is a copy: a scrub compares copies, and no parity.
+    pub fn is_mirrored(&self) -> bool {
+        matches!(self.level, Level::Raid1 | Level::Raid10)
+    }
+
+    /// What a scrub calls wrong of blocks, after their number.
+    pub fn mismatch(&self) -> &'static str {
+        match self.is_mirrored() {
+            true => "have copies that differ",
+            false => "have parity that does not match",
+        }
     }
 
     /// Its members, group by group.

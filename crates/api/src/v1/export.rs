@@ -206,4 +206,7 @@ pub struct ExportStatus {
     /// Of a FUSE file: its requests come over io_uring.
     #[serde(default)]
     pub over_ring: bool,
+    /// Block devices over its file, such as `/dev/loop3`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
 }

@@ -83,10 +83,11 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 }
 
 /// All kinds, by name.
-pub const KINDS: [Kind; 68] = [
+pub const KINDS: [Kind; 69] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
-    kind("array.failed", Severity::Critical, "more members are missing than parity replaces"),
+    kind("array.failed", Severity::Critical, "more members are missing than it bears"),
+    kind("array.forced", Severity::Warning, "the array started because doubts were accepted"),
     kind("array.growing", Severity::Info, "the array grows over more members"),
     kind("array.grown", Severity::Notice, "the array has grown, and its volume is larger"),
     kind("array.map_lost", Severity::Critical, "pages of the written map were lost"),
@@ -106,7 +107,7 @@ pub const KINDS: [Kind; 68] = [
     kind("control.refused", Severity::Warning, "a caller may not use the control socket"),
     kind("daemon.started", Severity::Info, "the daemon started"),
     kind("daemon.stopped", Severity::Info, "the daemon stops"),
-    kind("device.not_opened", Severity::Warning, "a device of a start could not be opened"),
+    kind("device.not_opened", Severity::Warning, "a device of a start could not be had"),
     kind("drive.failing", Severity::Error, "a drive says that it is failing"),
     kind("drive.hot", Severity::Warning, "a drive is too hot"),
     kind("drive.media_errors", Severity::Warning, "a drive has new media errors"),

@@ -66,6 +66,9 @@ fn way(export: &ExportStatus, volume: &str) -> String {
         (nbd @ ("nbd" | "nbds"), None) => format!("{nbd}://{}/{volume}", export.address),
         ("vhost-user", Some(path)) => format!("vhost-user:{path}"),
         ("nvme-tcp", _) => format!("nvme-tcp:{}", export.address),
+        _ if !export.devices.is_empty() => {
+            format!("{} (over {})", export.devices.join("  "), export.address)
+        }
         _ => export.address.clone(),
     }
 }
@@ -86,6 +89,7 @@ mod tests {
                     address,
                     array: None,
                     clients: 0,
+                    devices: Vec::new(),
                     requests: 0,
                 },
                 "t",

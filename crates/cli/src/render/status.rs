@@ -160,6 +160,12 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
     lines.extend(array.domains.iter().flat_map(domains::lines));
     let read_only = array.read_only.iter().filter(|_| array.taken_over_by.is_none());
     lines.extend(read_only.map(|why| format!("read-only because {}; {}", why.because, why.next)));
+    lines.extend(
+        array
+            .forced
+            .iter()
+            .map(|accepted| format!("FORCED start, until the next clean stop: {accepted}")),
+    );
     lines.extend(array.pause.as_ref().map(|pause| {
         format!("paused {pause} until there is some; 'ashlar stop --force' ends them with errors")
     }));
@@ -257,7 +263,11 @@ fn exported(array: &ArrayStatus, exports: &[ExportStatus]) -> String {
     let ways: Vec<String> = exports
         .iter()
         .filter(|export| export.array.as_ref().is_none_or(|name| *name == array.name))
-        .map(|export| format!("{}:{}", export.protocol, export.address))
+        .map(|export| {
+            let devices = export.devices.join(" and ");
+            let devices = if devices.is_empty() { devices } else { format!(" on {devices}") };
+            format!("{}:{}{devices}", export.protocol, export.address)
+        })
         .collect();
     if ways.is_empty() {
         "not exported".to_owned()

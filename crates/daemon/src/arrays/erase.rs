@@ -4,7 +4,7 @@
 //! device that an array may still need is erased only if it is named for that. All devices of a
 //! call are held and judged before the first is written.
 
-use super::{Arrays, partitions};
+use super::{Arrays, left_over, partitions};
 use crate::aside::aside;
 use crate::backend::Serves;
 use crate::erase::HeldDevice;
@@ -67,11 +67,16 @@ impl Serves<Destroy> for Arrays {
         let array = arrays.iter().find(|it| it.name == *name);
         let array = array.ok_or_else(|| ApiError::no_array(name))?;
         refuse_if_to_be_kept(array)?;
-        let devices = devices_of(array);
+        let mut devices = devices_of(array);
         self.exports.refuse_if_used(name)?;
+        let away = left_over::of(self, array).await;
+        devices.extend(away.out.iter().cloned());
+        let kept = away.told();
         if call.dry_run {
-            let message =
-                format!("would destroy '{name}' and erase {}; nothing was written", list(&devices));
+            let message = format!(
+                "would destroy '{name}' and erase {}; nothing was written{kept}",
+                list(&devices)
+            );
             return Ok(Done::unchanged(message));
         }
         if call.confirm.as_deref() != Some(name) {
@@ -89,6 +94,9 @@ impl Serves<Destroy> for Arrays {
         for path in devices.iter().filter(|path| !memory_devices::is_memory(path)) {
             match take(path).await {
                 Ok(device) if is_of(device.label(), uuid) => held.push(device),
+                Ok(device) if matches!(device.label(), Label::Unread(_)) => {
+                    failed.push(format!("{path} ({})", words(device.label())));
+                }
                 Ok(_) => failed.push(format!("{path} (it is no member of the array now)")),
                 Err(refusal) => failed.push(format!("{path} ({})", refusal.message)),
             }
@@ -100,9 +108,12 @@ impl Serves<Destroy> for Arrays {
         match failed.is_empty() {
             true => {
                 let erased = list(&devices);
-                Ok(Done::changed(format!("'{name}' is destroyed; erased {erased}{blank}")))
+                Ok(Done::changed(format!("'{name}' is destroyed; erased {erased}{blank}{kept}")))
             }
-            false => Err(not_erased(&failed, &format!("'{name}' is stopped, the rest is erased"))),
+            false => {
+                let rest = format!("'{name}' is stopped, the rest is erased{kept}");
+                Err(not_erased(&failed, &rest))
+            }
         }
     }
 }
@@ -223,6 +234,7 @@ fn may_erase(device: &HeldDevice, running: &[ArrayStatus]) -> Result<(), ApiErro
         Label::Member { name, .. } => format!("'{name}' does not run and may need it"),
         Label::Newer { .. } => "a newer program wrote it".to_owned(),
         Label::Unknown => "its metadata is damaged, so an array may need it".to_owned(),
+        Label::Unread(_) => "an array may need it".to_owned(),
     };
     let message = format!("{path} is {}: {needed}; nothing was written", words(device.label()));
     let hint = format!("if it may go: ashlar wipe {path} --destroy {path}");
@@ -235,6 +247,7 @@ fn words(label: &Label) -> String {
         Label::Newer { .. } => "a member of a newer format".to_owned(),
         Label::Spare => "a spare".to_owned(),
         Label::Unknown => "damaged".to_owned(),
+        Label::Unread(fault) => format!("not readable: {fault}"),
         Label::Nothing => "nothing of Ashlar".to_owned(),
     }
 }

@@ -4,6 +4,7 @@
 //! it was carried out already, and changes nothing. A dry run looks at the device and at the
 //! statement about it, and writes nothing.
 
+use super::start::not_remembered;
 use super::{Arrays, partitions};
 use crate::aside::aside;
 use crate::backend::Serves;
@@ -173,7 +174,10 @@ impl Arrays {
         }
         let added = self.engine.add_spare_device(&call.pool, device).await;
         added.map_err(convert::refusal)?;
-        Ok(Done::changed(format!("{} waits for a slot{stated}", call.device)))
+        let kept = self.gather.remembered.remember_spare(&call.device).await;
+        let lacks = kept.err().map(|error| format!("; {}", not_remembered(&error)));
+        let lacks = lacks.unwrap_or_default();
+        Ok(Done::changed(format!("{} waits for a slot{stated}{lacks}", call.device)))
     }
 }
 
@@ -181,6 +185,7 @@ impl Serves<SpareRemove> for Arrays {
     async fn serve(&self, mut call: SpareRemove) -> Result<Done, ApiError> {
         call.device = partitions::inside_of(call.device).await;
         self.engine.remove_spare(&call.device).await.map_err(convert::refusal)?;
+        self.gather.remembered.forget_spare(&call.device);
         Ok(Done::changed(format!("{} is no spare any more", call.device)))
     }
 }

@@ -69,6 +69,7 @@ impl Arrays {
         let Some(own) = running else { return told };
         let uuid = own.uuid;
         self.gather.started(uuid);
+        self.gather.note_forced(uuid, own.beginning);
         if !asked.not_remembered && !is_in_memory {
             told.extend(self.remember_made(uuid, name, asked.devices.clone()).await);
             let change = |own: &mut Remembered| {

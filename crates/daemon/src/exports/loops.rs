@@ -6,6 +6,7 @@
 use super::mounts::Mount;
 use crate::aside::aside;
 use crate::system_program::command;
+use ashlar_api::v1::export::ExportStatus;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -21,6 +22,13 @@ pub fn over(file: &str) -> Vec<String> {
     let mut found: Vec<String> = names.filter(|name| is_over(name, file)).collect();
     found.sort();
     found.iter().map(|name| format!("/dev/{name}")).collect()
+}
+
+/// Name the loop devices over the files of these exports.
+pub fn name_devices(exports: &mut [ExportStatus]) {
+    for export in exports.iter_mut().filter(|export| export.address.starts_with('/')) {
+        export.devices = over(&export.address);
+    }
 }
 
 /// Have all loop devices over `file` let it go, each at once or when its last user closes it. One

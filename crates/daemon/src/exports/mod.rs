@@ -212,6 +212,16 @@ impl Exports {
         self.iter().flat_map(Export::status).collect()
     }
 
+    /// The same, with the loop devices over files of volumes.
+    pub async fn status_with_devices(&self) -> Vec<ExportStatus> {
+        let mut status = self.status();
+        aside(move || {
+            loops::name_devices(&mut status);
+            status
+        })
+        .await
+    }
+
     /// A volume has started: what its exports have to tell of that.
     pub async fn volume_started(&self, volume: &str) -> Vec<String> {
         let mut told = Vec::new();

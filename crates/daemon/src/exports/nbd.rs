@@ -149,6 +149,7 @@ impl Export for NbdExports {
         let clients = counters.sessions.open.load(Ordering::Relaxed);
         let listeners = locked(&self.listeners);
         let status = |listening: &Listening| ExportStatus {
+            devices: Vec::new(),
             over_ring: false,
             protocol: if listening.demands_tls { "nbds" } else { "nbd" }.to_owned(),
             requests,

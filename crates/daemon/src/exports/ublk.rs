@@ -306,6 +306,7 @@ impl Export for UblkExports {
 
     fn status(&self) -> Vec<ExportStatus> {
         let status = |(array, attached): (&String, &Attached)| ExportStatus {
+            devices: Vec::new(),
             over_ring: false,
             protocol: "ublk".to_owned(),
             requests: attached.counters.requests(),

@@ -307,6 +307,7 @@ impl Export for VhostExports {
 
     fn status(&self) -> Vec<ExportStatus> {
         let status = |(array, socket): (&String, &Socket)| ExportStatus {
+            devices: Vec::new(),
             over_ring: false,
             protocol: self.name().to_owned(),
             requests: socket.about.counters.requests(),

@@ -7,6 +7,9 @@
 
 use super::Gather;
 use super::remembered::Remembered;
+use crate::arrays::Arrays;
+use crate::aside::aside;
+use crate::look;
 use ashlar_engine::{ArrayStatus, Event, event_names};
 
 impl Gather {
@@ -16,11 +19,32 @@ impl Gather {
             return;
         }
         let path = event.fields.iter().find(|(name, _)| *name == "path").map(|(_, path)| path);
+        path.into_iter().for_each(|path| self.remembered.forget_spare(path));
         // By name: the array may have stopped meanwhile, and the engine forgot its UUID.
         let all = self.remembered.all().into_iter();
         for (uuid, _) in all.filter(|(_, own)| own.name == event.array) {
             self.remembered.note(uuid, |own| note(own, path));
         }
+    }
+
+    /// Have those of these spares wait again that were made spares by hand and no array brought
+    /// with it. A line for each that cannot.
+    pub(super) async fn take_in(&self, arrays: &Arrays, spares: &[String]) -> Vec<String> {
+        let remembered = self.remembered.spares();
+        let mut lines = Vec::new();
+        for path in spares.iter().filter(|path| remembered.contains(*path)) {
+            if arrays.engine.spares().iter().any(|spare| spare.path == **path) {
+                continue;
+            }
+            let own = path.clone();
+            if aside(move || look::given_away(&own)).await.is_some() {
+                continue;
+            }
+            if let Err(refusal) = arrays.engine.take_in_spare(path).await {
+                lines.push(refusal.to_string());
+            }
+        }
+        lines
     }
 
     /// Remember the members of this array.

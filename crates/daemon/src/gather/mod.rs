@@ -1,6 +1,7 @@
 //! Brings arrays together as their devices appear, without being told which.
 //!
 //! - `block_devices` which devices of this machine are looked at
+//! - `forced`        what was accepted so that an array starts
 //! - `found`         arrays that are there and not started
 //! - `judge`         what becomes of an array some of whose members are there
 //! - `members`       who has joined an array since
@@ -8,6 +9,7 @@
 //! - `remembered`    what is known of arrays from before: created, attached, members away
 //! - `returning`     members that come back while their array runs
 //! - `state_file`    the thread that writes what is remembered
+//! - `unread`        devices that are there and tell nothing
 //!
 //! What must stay true: devices are only read here; the start itself judges again. An array that
 //! ran last on another host is not started unless somebody names it, or it is remembered or
@@ -15,6 +17,7 @@
 //! line is told once.
 
 mod block_devices;
+mod forced;
 mod found;
 mod judge;
 mod members;
@@ -22,6 +25,7 @@ mod read;
 pub mod remembered;
 mod returning;
 mod state_file;
+mod unread;
 
 use crate::arrays::Arrays;
 use crate::aside::aside;
@@ -39,7 +43,7 @@ use ashlar_ondisk::assembly::MemberReading;
 use ashlar_units::MemberIdx;
 use found::{FoundArrays, LOOK_AGAIN, NotNow};
 use judge::Step;
-use read::read_all;
+use read::{Looked, read_all};
 use remembered::{Remembered, RememberedArrays};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -98,6 +102,8 @@ struct Known {
     appeared: BTreeSet<String>,
     /// Devices that have not answered yet.
     unanswered: BTreeSet<String>,
+    /// Devices that are there and told nothing at the last look, and why.
+    unread: BTreeMap<String, String>,
 }
 
 /// What to look at, and what may be done.
@@ -133,6 +139,8 @@ struct Seen {
     name: String,
     readings: Vec<MemberReading>,
     hosts: BTreeSet<String>,
+    /// Devices that cannot be read: they may be of any array.
+    unread: Vec<MemberReading>,
 }
 
 impl Gather {
@@ -216,6 +224,11 @@ impl Gather {
                     format!("no member of it was found{}", unanswered(&known.unanswered))
                 }
             };
+            let unread = unread::words(&known.unread, |path| own.devices.contains(path));
+            let unseen = match (starting, unread.is_empty()) {
+                (false, false) => format!("{unread}; {unseen} elsewhere"),
+                _ => unseen,
+            };
             AbsentArray {
                 name: own.name,
                 devices: own.devices,
@@ -262,7 +275,8 @@ impl Gather {
         let paths = self.paths(&ask);
         let all = running.clone();
         let idle = aside(move || without_running(paths, &all)).await;
-        let (found, spares) = read_all(&arrays.gather, idle).await;
+        let Looked { found, spares, unread, why } = read_all(&arrays.gather, idle.clone()).await;
+        self.note_unread(idle, why);
         let (mut seen, mut back) = (BTreeMap::<Uuid, Seen>::new(), Vec::new());
         for (reading, host) in found {
             let Some(superblock) = reading.superblock() else { continue };
@@ -276,6 +290,7 @@ impl Gather {
             own.hosts.extend(host);
             own.readings.push(reading);
         }
+        seen.values_mut().for_each(|own| own.unread.clone_from(&unread));
         if ask.sees_all() {
             // Of others nothing is there any more: what was said of them is over.
             let runs = |uuid: &Uuid| running.iter().any(|array| array.uuid == *uuid);
@@ -309,6 +324,9 @@ impl Gather {
                 }
             }
         }
+        if !ask.is_dry_run {
+            said.extend(self.take_in(arrays, &spares).await.into_iter().map(Said::well));
+        }
         self.known().has_looked |= ask.sees_all();
         said
     }
@@ -328,12 +346,18 @@ impl Gather {
         Some(Said { line, is_refusal })
     }
 
+    /// All devices that a look by itself looks at.
+    pub fn known_paths(&self) -> BTreeSet<String> {
+        self.paths(&Ask::default())
+    }
+
     fn paths(&self, ask: &Ask) -> BTreeSet<String> {
         if !ask.devices.is_empty() {
             return ask.devices.iter().cloned().collect();
         }
         let remembered = self.remembered.all().into_iter();
         let mut paths: BTreeSet<String> = remembered.flat_map(|(_, own)| own.devices).collect();
+        paths.extend(self.remembered.spares());
         paths.extend(ask.appeared.iter().cloned());
         if self.setting.scan || ask.is_by_hand {
             paths.extend(scanned(&self.setting));
@@ -350,7 +374,7 @@ impl Gather {
         if let Some(why_not) = self.why_not(uuid, seen, ask) {
             return Err(Some(why_not));
         }
-        let (step, since) = (judge::step(&seen.readings, uuid), self.since(uuid, ask));
+        let (step, since) = (judge::step(&seen.all(), uuid), self.since(uuid, ask));
         let left = self.setting.grace().saturating_sub(since.elapsed());
         let would = |how: &str| {
             let line = format!("array '{name}' would start {how}; nothing was written");
@@ -366,9 +390,10 @@ impl Gather {
                 return if ask.is_dry_run { would(&how) } else { Ok(missing) };
             }
             Step::Wait(missing) => format!(
-                "array '{name}' lacks slot {}; it starts degraded in {} s unless the member comes; \
-                 to start it now: ashlar assemble --scan --degraded --name {name}",
+                "array '{name}' lacks slot {}{}; it starts degraded in {} s unless the member \
+                 comes; to start it now: ashlar assemble --scan --degraded --name {name}",
                 judge::slots(&missing),
+                unread::in_brackets(&seen.unread),
                 left.as_secs().max(1),
             ),
             Step::Lacks(why) => {
@@ -532,7 +557,9 @@ async fn start(
 ) -> Result<String, String> {
     let gather = &arrays.gather;
     let own = gather.remembered.of(uuid).unwrap_or_default();
-    let devices = seen.readings.iter().map(|reading| reading.path.clone()).chain(spares);
+    let unread = seen.unread.iter().filter(|reading| own.devices.contains(&reading.path));
+    let readings = seen.readings.iter().chain(unread);
+    let devices = readings.map(|reading| reading.path.clone()).chain(spares);
     let call = Assemble {
         uuid: Some(uuid.to_string()),
         devices: devices.collect(),
@@ -588,7 +615,10 @@ impl Serves<Scan> for Arrays {
         }
         match call.name.or(call.uuid) {
             Some(wanted) if !running.iter().any(|it| is_called(it, &wanted)) => {
-                let message = format!("no member of array {wanted} was found; nothing was changed");
+                let unread = unread::words(&self.gather.known().unread, |_| true);
+                let cause = if unread.is_empty() { unread } else { format!("{unread}; ") };
+                let message =
+                    format!("{cause}no member of array {wanted} was found; nothing was changed");
                 let hint =
                     "name devices that are not looked at by themselves (files, loop devices)";
                 Err(ApiError::new("array.unknown", message, hint))

@@ -8,7 +8,7 @@ use super::Gather;
 use crate::aside::aside;
 use crate::look;
 use ashlar_ondisk::assembly::{MemberReading, ReadLabel, recorded_sizes};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,44 +25,73 @@ const PROGRAMS_AT_ONCE: usize = 2;
 /// A device with a superblock, and the host that ran its array last.
 pub(super) type Found = (MemberReading, Option<String>);
 
+/// What lies on devices.
+#[derive(Default)]
+pub(super) struct Looked {
+    /// Members.
+    pub(super) found: Vec<Found>,
+    pub(super) spares: Vec<String>,
+    /// Devices that cannot be read.
+    pub(super) unread: Vec<MemberReading>,
+    /// Why these told nothing; also of devices that cannot be opened.
+    pub(super) why: BTreeMap<String, String>,
+}
+
 /// What lies on the devices: members, and spares.
-pub(super) async fn read_all(
-    gather: &Arc<Gather>,
-    paths: Vec<String>,
-) -> (Vec<Found>, Vec<String>) {
+pub(super) async fn read_all(gather: &Arc<Gather>, paths: Vec<String>) -> Looked {
     let unanswered = gather.known().unanswered.clone();
     let paths = paths.into_iter().filter(|path| !unanswered.contains(path)).collect();
-    let all = look_at_each(gather, paths, Arc::default()).await;
+    let mut looked = Looked::default();
+    let all = look_at_each(gather, paths, Arc::default(), &mut looked.why).await;
     let is_spare = |it: &&Found| matches!(it.0.label, ReadLabel::Spare(_));
-    let spares = all.iter().filter(is_spare).map(|it| it.0.path.clone()).collect();
-    let (mut found, silent): (Vec<Found>, Vec<Found>) =
-        all.into_iter().partition(|it| it.0.superblock().is_some());
+    looked.spares = all.iter().filter(is_spare).map(|it| it.0.path.clone()).collect();
+    let is_member = |it: &Found| it.0.superblock().is_some();
+    let (mut found, mut silent): (Vec<Found>, Vec<Found>) = all.into_iter().partition(is_member);
     // One that tells nothing may have grown: the others know how large members were.
     let sizes = recorded_sizes(found.iter().filter_map(|it| it.0.superblock()));
     if !sizes.is_empty() {
-        let silent = silent.into_iter().map(|it| it.0.path).collect();
-        found.extend(look_at_each(gather, silent, Arc::new(sizes)).await);
+        let paths = silent.into_iter().map(|it| it.0.path).collect();
+        let again = look_at_each(gather, paths, Arc::new(sizes), &mut looked.why).await;
+        let more: Vec<Found>;
+        (more, silent) = again.into_iter().partition(is_member);
+        found.extend(more);
     }
-    let mut found = with_foreign(gather, found).await;
-    found.sort_by(|one, other| one.0.path.cmp(&other.0.path));
-    (found, spares)
+    looked.found = with_foreign(gather, found).await;
+    looked.found.sort_by(|one, other| one.0.path.cmp(&other.0.path));
+    for (reading, _) in silent {
+        let Some(fault) = &reading.unread else { continue };
+        looked.why.insert(reading.path.clone(), format!("cannot be read: {fault}"));
+        looked.unread.push(reading);
+    }
+    looked.unread.sort_by(|one, other| one.path.cmp(&other.path));
+    looked
 }
 
-/// What each device is. One that does not answer is left out.
+/// What each device is. One that does not answer is left out; `why` has those that cannot be
+/// opened.
 async fn look_at_each(
     gather: &Arc<Gather>,
     paths: Vec<String>,
     sizes: Arc<BTreeSet<u64>>,
+    why: &mut BTreeMap<String, String>,
 ) -> Vec<Found> {
     let mut looks = JoinSet::new();
     for path in paths {
         let (gather, sizes, own) = (Arc::clone(gather), Arc::clone(&sizes), path.clone());
         looks.spawn(async move {
-            let look = aside(move || look::found(&own, &sizes));
-            answer(gather, path, LOOK_MAX, look).await.flatten()
+            let look = aside(move || look::found(&own, &sizes).map_err(|it| it.reason));
+            (path.clone(), answer(gather, path, LOOK_MAX, look).await)
         });
     }
-    looks.join_all().await.into_iter().flatten().collect()
+    let mut found = Vec::new();
+    for (path, looked) in looks.join_all().await {
+        match looked {
+            Some(Ok(one)) => found.push(one),
+            Some(Err(reason)) => drop(why.insert(path, reason)),
+            None => {}
+        }
+    }
+    found
 }
 
 /// The same members, with what others put on each.

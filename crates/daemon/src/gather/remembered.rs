@@ -43,6 +43,9 @@ pub struct Remembered {
     pub attach: Option<RememberedAttach>,
     /// Slots whose members were not there when it started: they merely missed something.
     pub absent: BTreeSet<u16>,
+    /// What was accepted at starts since its last clean stop.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub forced: Vec<String>,
     /// Tunables that were set by hand.
     #[serde(skip_serializing_if = "is_default")]
     pub tuning: Tuning,
@@ -65,17 +68,20 @@ pub struct RememberedAttach {
 
 impl Remembered {
     fn says_nothing(&self) -> bool {
-        let is_plain = self.attach.is_none() && self.absent.is_empty();
+        let is_plain = self.attach.is_none() && self.absent.is_empty() && self.forced.is_empty();
         !self.start && is_plain && is_default(&self.tuning)
     }
 }
 
 /// The file.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     #[serde(default)]
     array: BTreeMap<Uuid, Remembered>,
+    /// Devices that were made spares by hand and wait for a slot.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    spares: BTreeSet<String>,
 }
 
 /// What is called missing: changes that are not on the disk, and what was there before.
@@ -118,7 +124,7 @@ pub struct RememberedArrays {
     lacks: Option<String>,
     /// What made no sense at the start.
     damage: Option<Damage>,
-    arrays: Mutex<BTreeMap<Uuid, Remembered>>,
+    kept: Mutex<Kept>,
 }
 
 impl RememberedArrays {
@@ -127,9 +133,9 @@ impl RememberedArrays {
     pub fn read(folder: Option<&Path>) -> (RememberedArrays, Option<String>) {
         let Some(folder) = folder else { return (RememberedArrays::default(), None) };
         let file = folder.join(FILE);
-        let (arrays, damage) = match read(&file) {
-            Ok(arrays) => (arrays, Damage::of_before(&file)),
-            Err(error) => (BTreeMap::new(), Some(set_aside(&file, &error))),
+        let (kept, damage) = match read(&file) {
+            Ok(kept) => (kept, Damage::of_before(&file)),
+            Err(error) => (Kept::default(), Some(set_aside(&file, &error))),
         };
         let told = damage.as_ref().map(|it| format!("{}: {}", file.display(), it.reason));
         let own = folder.to_owned();
@@ -137,12 +143,12 @@ impl RememberedArrays {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let (folder, arrays) = (folder.to_owned(), Mutex::new(arrays));
-        (RememberedArrays { file, folder, lacks, damage, arrays }, told)
+        let (folder, kept) = (folder.to_owned(), Mutex::new(kept));
+        (RememberedArrays { file, folder, lacks, damage, kept }, told)
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<Uuid, Remembered>> {
-        self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it is remembered over a restart of the daemon.
@@ -152,12 +158,12 @@ impl RememberedArrays {
 
     /// What is remembered of this array.
     pub fn of(&self, array: Uuid) -> Option<Remembered> {
-        self.locked().get(&array).cloned()
+        self.locked().array.get(&array).cloned()
     }
 
     /// What is remembered of all arrays.
     pub fn all(&self) -> Vec<(Uuid, Remembered)> {
-        self.locked().iter().map(|(uuid, it)| (*uuid, it.clone())).collect()
+        self.locked().array.iter().map(|(uuid, it)| (*uuid, it.clone())).collect()
     }
 
     /// Change what is remembered of an array, durable afterwards.
@@ -169,7 +175,10 @@ impl RememberedArrays {
         array: Uuid,
         change: impl FnOnce(&mut Remembered),
     ) -> io::Result<()> {
-        let on_its_way = self.put(array, change);
+        self.durable(self.put(array, change)).await
+    }
+
+    async fn durable(&self, on_its_way: Option<OnItsWay>) -> io::Result<()> {
         if let Some(lacks) = &self.lacks {
             return Err(io::Error::other(lacks.clone()));
         }
@@ -177,6 +186,32 @@ impl RememberedArrays {
             Some(on_its_way) => on_its_way.durable().await,
             None => Ok(()),
         }
+    }
+
+    /// The devices that were made spares by hand.
+    pub fn spares(&self) -> BTreeSet<String> {
+        self.locked().spares.clone()
+    }
+
+    /// Remember a spare, durable afterwards.
+    ///
+    /// # Errors
+    /// As [`change`](Self::change).
+    pub async fn remember_spare(&self, path: &str) -> io::Result<()> {
+        let on_its_way = self.put_spares(|spares| spares.insert(path.to_owned()));
+        self.durable(on_its_way).await
+    }
+
+    /// It is no spare any more.
+    pub fn forget_spare(&self, path: &str) {
+        drop(self.put_spares(|spares| spares.remove(path)));
+    }
+
+    fn put_spares(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) -> Option<OnItsWay> {
+        let mut kept = self.locked();
+        let has_changed = change(&mut kept.spares);
+        let file = self.file.as_ref()?;
+        if has_changed { Some(file.put(text_of(&kept))) } else { Some(file.all()) }
     }
 
     /// The same for what nobody waits for: it is written soon.
@@ -200,9 +235,9 @@ impl RememberedArrays {
     /// Write what could not be written.
     pub async fn try_again(&self) {
         let on_its_way = {
-            let arrays = self.locked();
+            let kept = self.locked();
             let file = self.file.as_ref().filter(|file| file.trouble().is_some());
-            file.map(|file| file.put(text_of(&arrays)))
+            file.map(|file| file.put(text_of(&kept)))
         };
         if let Some(on_its_way) = on_its_way {
             // It is told as missing.
@@ -240,46 +275,45 @@ impl RememberedArrays {
     }
 
     fn put(&self, array: Uuid, change: impl FnOnce(&mut Remembered)) -> Option<OnItsWay> {
-        let mut arrays = self.locked();
-        let mut own = arrays.get(&array).cloned().unwrap_or_default();
+        let mut kept = self.locked();
+        let mut own = kept.array.get(&array).cloned().unwrap_or_default();
         let before = own.clone();
         change(&mut own);
         if own == before {
             let file = self.file.as_ref()?;
             return match file.trouble() {
-                Some(_) => Some(file.put(text_of(&arrays))),
+                Some(_) => Some(file.put(text_of(&kept))),
                 None => Some(file.all()),
             };
         }
         match own.says_nothing() {
-            true => drop(arrays.remove(&array)),
-            false => drop(arrays.insert(array, own)),
+            true => drop(kept.array.remove(&array)),
+            false => drop(kept.array.insert(array, own)),
         }
         // With the lock in hand: the newest content is that of the last change.
         let file = self.file.as_ref()?;
-        Some(file.put(text_of(&arrays)))
+        Some(file.put(text_of(&kept)))
     }
 }
 
-fn text_of(arrays: &BTreeMap<Uuid, Remembered>) -> String {
-    let text = toml::to_string(&Kept { array: arrays.clone() });
+fn text_of(kept: &Kept) -> String {
+    let text = toml::to_string(kept);
     text.expect("names, numbers and lists of them")
 }
 
 /// The devices of all arrays that the file in `folder` remembers; none if it cannot be read.
 pub fn devices(folder: &Path) -> Vec<String> {
-    let arrays = read(&folder.join(FILE)).unwrap_or_default();
-    arrays.into_values().flat_map(|own| own.devices).collect()
+    let kept = read(&folder.join(FILE)).unwrap_or_default();
+    kept.array.into_values().flat_map(|own| own.devices).collect()
 }
 
-fn read(file: &Path) -> io::Result<BTreeMap<Uuid, Remembered>> {
+fn read(file: &Path) -> io::Result<Kept> {
     let opened = match File::open(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
         opened => opened?,
     };
     only_we_change(&opened.metadata()?).map_err(io::Error::other)?;
-    let kept: Kept = toml::from_str(&io::read_to_string(opened)?).map_err(io::Error::other)?;
-    Ok(kept.array)
+    toml::from_str(&io::read_to_string(opened)?).map_err(io::Error::other)
 }
 
 fn aside_of(file: &Path) -> PathBuf {

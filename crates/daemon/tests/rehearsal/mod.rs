@@ -126,6 +126,7 @@ impl Serves<GetStatus> for Rehearsal {
 
 fn status_of(array: &Create) -> ArrayStatus {
     ArrayStatus {
+        forced: Vec::new(),
         name: array.name.clone(),
         uuid: "u".to_owned(),
         level: array.level,

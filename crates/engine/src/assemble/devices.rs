@@ -97,7 +97,7 @@ impl Looking<'_> {
     }
 
     async fn judge(self, worker: &Worker, ends: ReadEnds) -> (FoundDevice, MemberReading) {
-        let ReadEnds { head, choice, has_only_ours } = ends;
+        let ReadEnds { head, choice, has_only_ours, fault } = ends;
         let facts = self.opened.facts();
         let marks = match head {
             Some(_) => None,
@@ -107,7 +107,8 @@ impl Looking<'_> {
         let serial = facts.serial.as_deref().unwrap_or("");
         let reading = MemberReading::new(self.path, facts.size_bytes, serial, choice)
             .with_mark_in(head.as_deref())
-            .with_marks(marks.as_deref());
+            .with_marks(marks.as_deref())
+            .after_fault(fault);
         let drive_pages = head.as_deref().map(DrivePage::all_in).unwrap_or_default();
         let mark = reading.mark.map_or(0, |mark| mark.sequence);
         (FoundDevice { opened: self.opened, drive_pages, mark, has_only_ours }, reading)

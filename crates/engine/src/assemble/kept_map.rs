@@ -49,17 +49,22 @@ pub(super) async fn load(
     if here.is_some_and(|here| here != [0; 16] && Uuid::from_bytes(here) != boot) {
         return Ok(Vec::new());
     }
-    let pages = match config.kept_memory.clone() {
+    let (pages, has_other) = match config.kept_memory.clone() {
         Some(memory) => {
             let (uuid, incarnation) = (plan.found.array_uuid, plan.found.incarnation);
             let page_count = array.written.page_count();
-            let read = move || KeptMap::read(&*memory, uuid, incarnation, page_count);
+            let read = move || {
+                let pages = KeptMap::read(&*memory, uuid, incarnation, page_count);
+                let own = place_name(uuid, incarnation);
+                let is_other = |name: &String| name.starts_with(&prefix(uuid)) && *name != own;
+                (pages, memory.names().iter().any(is_other))
+            };
             aside::run(&worker.handle, &config.aside, read).await
         }
-        None => None,
+        None => (None, false),
     };
     let Some(KeptPages { pages, mark }) = pages else {
-        accept_missing(plan, spec)?;
+        accept_missing(plan, spec, has_other)?;
         return Ok(Vec::new());
     };
     if mark > plan.mark_in_sync && !sings(Canary::KeptNewerBelieved) {
@@ -74,21 +79,51 @@ pub(super) async fn load(
     Ok(pages.into_iter().map(|(page, _)| page).collect())
 }
 
-fn accept_missing(plan: &mut Plan, spec: &AssembleSpec) -> Result<(), Refusal> {
-    if !spec.request.accept_lost_map {
-        let name = plan.superblock.array_name.as_str();
-        return Err(Refusal::new(
-            "array.kept_map_missing",
+/// `has_other`: there is the map of another start.
+fn accept_missing(plan: &mut Plan, spec: &AssembleSpec, has_other: bool) -> Result<(), Refusal> {
+    if spec.request.accept_lost_map {
+        do_without(plan, "missing");
+        return Ok(());
+    }
+    let name = plan.superblock.array_name.as_str();
+    let way_out = way_out(spec);
+    let (line, next) = match has_other {
+        true => (
+            format!(
+                "the members of array '{name}' are of an earlier start than its kept map of \
+                 written stripes: they were rolled back to a copy that was made while the array \
+                 ran"
+            ),
+            format!(
+                "attach the members as they were; or start the array from this copy, as after a \
+                 power cut when it was made: {way_out}; nothing was written"
+            ),
+        ),
+        false => (
             format!(
                 "array '{name}' was not stopped, and its kept map of written stripes is missing or \
                  damaged; flushed writes are safe, but later first writes may read as zeros"
             ),
-            "start the daemon with the control socket that it had then; --accept-lost-map starts \
-             the array without the map, as after a power cut; nothing was written",
-        ));
-    }
-    do_without(plan, "missing");
-    Ok(())
+            format!(
+                "if the daemon had another control socket then, start it with that one (ashlar \
+                 --socket PATH serve); if not, the map is lost: start the array without it, as \
+                 after a power cut: {way_out}; nothing was written"
+            ),
+        ),
+    };
+    Err(Refusal::new("array.kept_map_missing", line, next))
+}
+
+/// As many devices as a command names.
+const NAMED_MAX: usize = 16;
+
+/// The command that starts the array without its kept map.
+fn way_out(spec: &AssembleSpec) -> String {
+    let devices = match spec.devices.len() {
+        1..=NAMED_MAX => spec.devices.join(" "),
+        _ => "DEVICE...".to_owned(),
+    };
+    format!("ashlar assemble --accept-lost-map {devices}")
 }
 
 fn accept_newer(plan: &mut Plan, spec: &AssembleSpec, mark: u64) -> Result<(), Refusal> {
@@ -101,8 +136,11 @@ fn accept_newer(plan: &mut Plan, spec: &AssembleSpec, mark: u64) -> Result<(), R
                  they have flush mark {own}, it was kept at mark {mark}; they were rolled back to \
                  a copy that was made while the array ran"
             ),
-            "attach the members as they were; --accept-lost-map starts the array from this copy, \
-             as after a power cut when it was made; nothing was written",
+            format!(
+                "attach the members as they were; or start the array from this copy, as after a \
+                 power cut when it was made: {}; nothing was written",
+                way_out(spec)
+            ),
         ));
     }
     do_without(plan, "newer than the members");
@@ -111,8 +149,7 @@ fn accept_newer(plan: &mut Plan, spec: &AssembleSpec, mark: u64) -> Result<(), R
 
 fn do_without(plan: &mut Plan, why: &'static str) {
     plan.lacks_kept_map = Some(why);
-    let generation = plan.superblock.generation + 1;
-    plan.superblock.forced = plan.superblock.forced.with(ForcedActions::LOST_MAP, generation);
+    plan.force(ForcedActions::LOST_MAP);
 }
 
 /// Have a kept map for the start `incarnation`, with what the members do not say yet. The boot that
@@ -136,10 +173,14 @@ pub(super) async fn begin(
     array.written.is_kept().then_some(boot)
 }
 
+fn prefix(array: Uuid) -> String {
+    format!("{array}.")
+}
+
 /// Maps of earlier starts of the array are of no use any more.
 pub(super) fn forget_others(memory: &dyn KeptMemory, array: [u8; 16], incarnation: Uuid) {
     let array = Uuid::from_bytes(array);
-    let (prefix, own) = (format!("{array}."), place_name(array, incarnation));
+    let (prefix, own) = (prefix(array), place_name(array, incarnation));
     for name in memory.names() {
         if name.starts_with(&prefix) && !name.starts_with(&own) {
             memory.forget(&name);

@@ -48,6 +48,8 @@ pub(super) struct Plan {
     pub(super) mark_in_sync: u64,
     /// The logs say what was under way.
     pub(super) has_log: bool,
+    /// What the operator accepts, of [`ForcedActions`].
+    pub(super) forced: u64,
     /// In which place each device has the newest states of cells.
     pub(super) newest_places: NewestPlaces,
     /// What is the matter with the kept map, if it does not count and the operator accepts that.
@@ -63,6 +65,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The operator accepts this, too.
+    pub(super) fn force(&mut self, flags: u64) {
+        self.forced |= flags;
+        let generation = self.superblock.generation + 1;
+        self.superblock.forced = self.superblock.forced.with(flags, generation);
+    }
+
     /// Every device of the array that was found.
     pub(super) fn devices(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
         let all = self.slots.iter().flat_map(|slot| [&slot.current, &slot.replacement]);
@@ -169,6 +178,7 @@ pub(super) fn plan(spec: &AssembleSpec, looked: &Looked, worker: &Worker) -> Res
         marks: (verdict.newest_mark, verdict.flushed),
         mark_in_sync: mark_in_sync(verdict, found),
         has_log: superblock.unclean && is_logged,
+        forced: verdict.forced,
         newest_places: NewestPlaces::new(),
         lacks_kept_map: None,
         reused: foreign::accepted(verdict, found, readings),

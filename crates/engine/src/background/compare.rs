@@ -401,9 +401,11 @@ fn say_mismatch(
 ) {
     let array = &local.array;
     let slot = wrong.map(|strip| array.member_of(tile.stripe, strip));
+    let is_mirrored = array.geometry_of(tile.stripe).data_strips() == 1;
     let done = match (is_fixed, wrong) {
         (false, _) => "nothing",
         (true, Some(_)) => "rewrote the block of that slot",
+        (true, None) if is_mirrored => "made the copies equal",
         (true, None) => "rewrote parity",
     };
     let mut fields = vec![
@@ -417,9 +419,11 @@ fn say_mismatch(
         let path = local.device(slot).map(|device| device.facts().path.clone());
         fields.push(("slot", slot.to_string()));
         fields.push(("path", path.unwrap_or_default()));
-        // It is the only member whose being wrong explains what the parities say; two that are
-        // wrong may look like one that is not.
-        fields.push(("found_by", "inference from parity; only checksums prove it".to_owned()));
+        // It is the only member whose being wrong explains what the others say; two that are wrong
+        // may look like one that is not.
+        let witness = if is_mirrored { "the other copies" } else { "parity" };
+        let found_by = format!("inference from {witness}; only checksums prove it");
+        fields.push(("found_by", found_by));
     }
     array.record(names::SCRUB_MISMATCH, fields);
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// More members of a group are gone than its parity replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("more members are missing than the parity can replace")]
+#[error("more members are missing than the array can do without")]
 pub(crate) struct ArrayLost;
 
 /// Run `action` on the array's coordinator; `None` if the array is gone there.

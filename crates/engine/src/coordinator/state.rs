@@ -19,6 +19,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
+/// How an array started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HowStarted {
+    /// What the operator accepted and was needed: flags of [`ForcedActions`].
+    ///
+    /// [`ForcedActions`]: ashlar_ondisk::ForcedActions
+    pub forced: u64,
+    /// It had not been stopped cleanly.
+    pub was_unclean: bool,
+}
+
 /// What the coordinator keeps for an array.
 pub(crate) struct Coordinator {
     pub(super) superblock: RefCell<Superblock>,
@@ -49,6 +60,8 @@ pub(crate) struct Coordinator {
     pub(crate) slow: SlowMembers,
     /// What this start found in the logs; `None` if it did not look.
     pub(crate) replayed: Cell<Option<ReplaySummary>>,
+    /// How the array started.
+    pub(crate) beginning: Cell<HowStarted>,
     /// Whom it tells of changes.
     listener: Listener,
 }
@@ -83,6 +96,7 @@ impl Coordinator {
             silences: Silences::default(),
             slow: SlowMembers::default(),
             replayed: Cell::new(None),
+            beginning: Cell::default(),
             listener,
         }
     }

@@ -205,7 +205,7 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
     }
     let left_out: Vec<LeftOut<'_>> =
         extras.iter().filter_map(|extra| LeftOut::of(extra, readings, &best)).collect();
-    let start = judge_start(&best, (&slots, &left_out), request, &mut forced);
+    let start = judge_start(&best, (&slots, &left_out), (readings, request), &mut forced);
     let newest_mark = older::newest_mark(&chosen.candidates, readings);
     let newest = Some(best);
     Verdict { newest, slots, extras, flushed, newest_mark, start, forced, may_be_older }
@@ -309,11 +309,12 @@ fn slot_verdict(
 fn judge_start(
     best: &Superblock,
     (slots, left_out): (&[SlotVerdict], &[LeftOut<'_>]),
-    request: &AssemblyRequest,
+    (readings, request): (&[MemberReading], &AssemblyRequest),
     forced: &mut u64,
 ) -> Start {
     if let Some((group, set)) = set_that_lacks(best, slots) {
-        return Start::Refused(refusal::too_many_missing(best, group, &slots[set], left_out));
+        let lacks = refusal::too_many_missing(best, (group, &slots[set]), left_out, readings);
+        return Start::Refused(lacks);
     }
     match best.access(Features::SUPPORTED) {
         Access::Full => {}
@@ -368,6 +369,7 @@ fn strangers(readings: &[MemberReading], array: Option<Uuid>) -> Vec<Extra> {
         ReadLabel::Damaged => Some(ExtraReason::Damaged),
         ReadLabel::Unsupported { fault, .. } => Some(ExtraReason::Unsupported { fault: *fault }),
         ReadLabel::Foreign => Some(ExtraReason::Foreign),
+        ReadLabel::Blank if reading.unread.is_some() => Some(ExtraReason::Unread),
         ReadLabel::Blank => Some(ExtraReason::Blank),
     };
     readings

@@ -58,6 +58,8 @@ pub struct MemberReading {
     /// The signature of somebody else where only Ashlar writes. Whatever was there when the device
     /// was taken was wiped, so the device was given to somebody else since.
     pub foreign: Option<String>,
+    /// What reads of it ended in, if they found nothing at all: it may be a member all the same.
+    pub unread: Option<String>,
 }
 
 impl MemberReading {
@@ -65,7 +67,7 @@ impl MemberReading {
     pub fn new(path: &str, device_bytes: u64, serial: &str, choice: Choice) -> Self {
         let (is_cut_short, damaged_copies) = (choice.is_cut_short(), choice.damaged_copies());
         let (path, serial, label) = (path.to_owned(), Text::cut(serial), label_of(choice));
-        let (mark, foreign) = (None, None);
+        let (mark, foreign, unread) = (None, None, None);
         MemberReading {
             path,
             device_bytes,
@@ -76,7 +78,22 @@ impl MemberReading {
             has_reappeared: false,
             damaged_copies,
             foreign,
+            unread,
         }
+    }
+
+    /// The same of a device whose reads ended in `fault`, if they did. One that tells something all
+    /// the same was read.
+    #[must_use]
+    pub fn after_fault(mut self, fault: Option<impl ToString>) -> Self {
+        let is_silent = matches!(self.label, ReadLabel::Blank);
+        self.unread = fault.filter(|_| is_silent).map(|fault| fault.to_string());
+        self
+    }
+
+    /// That it could not be read, for people.
+    pub fn cannot_be_read(&self) -> Option<String> {
+        self.unread.as_ref().map(|fault| format!("{} cannot be read: {fault}", self.path))
     }
 
     /// Whether what begins at this byte of the device lies where no data of a client can be: see

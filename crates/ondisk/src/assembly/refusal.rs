@@ -77,17 +77,34 @@ pub(super) fn no_array(readings: &[MemberReading], request: &AssemblyRequest) ->
         ArrayChoice::Uuid(uuid) => format!("array {uuid}"),
         ArrayChoice::Name(name) => format!("array {name}"),
     };
-    let devices = match readings.len() {
-        1 => "the one device".to_owned(),
-        count => format!("the {count} devices"),
+    let unread = unread(readings);
+    let read = readings.iter().filter(|reading| reading.unread.is_none()).count();
+    let devices = match (read, unread.is_empty()) {
+        (1, true) => "the one device looked at".to_owned(),
+        (count, true) => format!("the {count} devices looked at"),
+        (1, false) => "the one other device".to_owned(),
+        (count, false) => format!("the {count} other devices"),
     };
-    refusal(
-        RefusalKind::NoArray,
-        format!(
-            "no member of {wanted} was found on {devices} looked at; nothing was written; \
+    let on_the_others = format!("no member of {wanted} was found on {devices}");
+    let line = match (read, unread.is_empty()) {
+        (0, false) => format!("{unread}; members of {wanted} may be on them; {UNREAD_NEXT}"),
+        (_, false) => format!("{unread}; {on_the_others}; {UNREAD_NEXT}"),
+        (_, true) => format!(
+            "{on_the_others}; nothing was written; \
              check the list of devices, and run examine on each to see what it holds"
         ),
-    )
+    };
+    refusal(RefusalKind::NoArray, line)
+}
+
+/// What to do about devices that cannot be read.
+const UNREAD_NEXT: &str = "nothing was written; check their cables, their power and the kernel's \
+                           messages (dmesg), and assemble again when they can be read";
+
+/// The devices that cannot be read, each with what reads end in; empty if there are none.
+fn unread(readings: &[MemberReading]) -> String {
+    let unread: Vec<String> = readings.iter().filter_map(MemberReading::cannot_be_read).collect();
+    unread.join(", ")
 }
 
 /// No member that can be understood, but one that a newer program wrote, of the wanted array as far
@@ -231,14 +248,19 @@ pub(super) fn no_such_half(best: &Superblock, trust: Uuid) -> Refusal {
 
 pub(super) fn too_many_missing(
     best: &Superblock,
-    group: usize,
-    members: &[SlotVerdict],
+    (group, members): (usize, &[SlotVerdict]),
     left_out: &[LeftOut<'_>],
+    readings: &[MemberReading],
 ) -> Refusal {
     let is_missing = |slot: &&SlotVerdict| slot.state != SlotState::Current;
     let missing: Vec<String> =
         members.iter().filter(is_missing).map(|slot| describe_missing(slot, left_out)).collect();
-    let next = next_without(best, members, left_out);
+    let unread = unread(readings);
+    let next = match unread.is_empty() {
+        true => format!("nothing was written; {}", next_without(best, members, left_out)),
+        // Devices come first of which nothing is known but that they fail.
+        false => format!("{unread}; {UNREAD_NEXT}"),
+    };
     let domains =
         best.geometry.losses_in(0..members.len(), |slot| members[slot].state != SlotState::Current);
     let (of_domains, unit) = match best.enclosures {
@@ -250,8 +272,7 @@ pub(super) fn too_many_missing(
         RefusalKind::TooManyMissing,
         format!(
             "array {}: {of_group}lacks {} of {} members{of_domains} and can do without \
-             {}{unit}: {}; \
-             nothing was written; {next}",
+             {}{unit}: {}; {next}",
             best.array_name,
             missing.len(),
             members.len(),

@@ -67,6 +67,10 @@ pub enum ExtraReason {
     Foreign,
     /// Nothing on it.
     Blank,
+    /// It cannot be read: see [`MemberReading::unread`].
+    ///
+    /// [`MemberReading::unread`]: super::MemberReading::unread
+    Unread,
     /// It was removed from this array.
     Removed,
     /// It carries this array's UUID, but the newest superblock does not list it.

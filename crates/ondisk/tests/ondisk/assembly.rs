@@ -440,6 +440,30 @@ fn strangers_are_named_for_what_they_are() {
     );
 }
 
+/// What cannot be read may be a member: it is never called none.
+#[test]
+fn devices_that_cannot_be_read_are_named_before_what_is_missing() {
+    let unread = |slot| {
+        let blank = MemberReading { label: ReadLabel::Blank, ..reading(&raid6(), slot) };
+        blank.after_fault(Some("media error (errno 5)"))
+    };
+    let said = |reading: &MemberReading| format!("{} cannot be read: media error", reading.path);
+    let all: Vec<MemberReading> = (0..3).map(unread).collect();
+    let (kind, line) = refused(&judge(&all));
+    assert_eq!(kind, RefusalKind::NoArray);
+    assert!(all.iter().all(|it| line.contains(&said(it))) && !line.contains("no member"), "{line}");
+    let mut some = readings(&raid6());
+    (0..3).for_each(|slot| some[slot] = all[slot].clone());
+    let verdict = judge(&some);
+    assert_eq!(verdict.extra(0), Some(ExtraReason::Unread));
+    let (kind, line) = refused(&verdict);
+    assert_eq!(kind, RefusalKind::TooManyMissing);
+    assert!(all.iter().all(|it| line.contains(&said(it))), "{line}");
+    // One that tells something after all was read.
+    let told = reading(&raid6(), 0).after_fault(Some("media error"));
+    assert_eq!(told.unread, None);
+}
+
 #[test]
 fn nothing_found_is_refused_with_a_hint() {
     let (kind, line) = refused(&judge(&[]));

@@ -19,7 +19,7 @@ use crate::reach::Reach;
 use crate::say;
 use ashlar_salvage::{Choices, FileImage, Reading, Refused, Salvage, Side, Uuid, sides, uuid_text};
 use report::{Report, Signature};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use target::Target;
 
@@ -102,9 +102,13 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
         by_hand: args.slots.iter().map(|(slot, path)| (place(path), *slot)).collect(),
     };
     // What an operator may have to choose from.
-    let sides = sides(&Reading::of_all(&images));
+    let readings = Reading::of_all(&images);
+    let (sides, unread) = (sides(&readings), unread(&paths, &images, &readings));
     let salvage = Salvage::open(images, &choices);
-    let salvage = salvage.map_err(|refused| explained(&refused, &paths, &sides))?;
+    let salvage = salvage.map_err(|refused| match (&refused, unread.is_empty()) {
+        (Refused::NoSuperblock(_), false) => none_can_be_read(&unread),
+        _ => explained(&refused, &paths, &sides),
+    })?;
     let mut target = target(args, &salvage, &paths)?;
     let to_stdout = target.is_stream();
     let mut report = Report::of(&salvage, &paths, &signatures);
@@ -133,6 +137,25 @@ fn open(paths: &[PathBuf]) -> Result<Vec<FileImage>, Fault> {
         Err(Fault::usage(message, "give members, or copies of them"))
     };
     paths.iter().map(open).collect()
+}
+
+/// Members whose ends cannot be read, each with what a read ended in.
+fn unread(paths: &[PathBuf], images: &[FileImage], readings: &[Reading]) -> Vec<String> {
+    let all = paths.iter().zip(images).zip(readings);
+    let unread = all.filter(|(_, reading)| reading.copies.iter().all(Option::is_none));
+    let line = |(path, image): (&PathBuf, &FileImage)| {
+        let error = image.file().read_at(&mut [0; 4096], 0).err()?;
+        Some(format!("{} cannot be read: {error}", path.display()))
+    };
+    unread.filter_map(|(it, _)| line(it)).collect()
+}
+
+fn none_can_be_read(unread: &[String]) -> Fault {
+    let message =
+        format!("no superblock of an array was found: {}; nothing was written", unread.join(", "));
+    let hint = "check cables, power and the kernel's messages (dmesg), or copy what can be read of \
+        each drive to a file (ddrescue) and name the copies";
+    Fault::new("salvage.refused", message, hint)
 }
 
 /// What other programs have put on the members. A signature where data of clients lies says

@@ -413,6 +413,7 @@ impl Export for FuseExports {
             let requests =
                 [&counters.reads, &counters.writes, &counters.flushes, &counters.fallocates];
             ExportStatus {
+                devices: Vec::new(),
                 over_ring: attached.entries.is_some(),
                 protocol: "fuse".to_owned(),
                 requests: requests.iter().map(|counter| counter.load(Ordering::Relaxed)).sum(),

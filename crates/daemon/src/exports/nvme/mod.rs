@@ -332,6 +332,7 @@ impl Export for NvmeExports {
         let clients = counters.controllers.load(Ordering::Relaxed);
         let addresses = locked(&serving.addresses);
         let status = |address: &SocketAddr| ExportStatus {
+            devices: Vec::new(),
             over_ring: false,
             protocol: self.name().to_owned(),
             requests,
