@@ -7,8 +7,8 @@
 
 use crate::exports::Say;
 use crate::memory::{SHARE, Sources};
-use ashlar_engine::Engine;
-use ashlar_units::{ByteSize, to_usize};
+use ashlar_engine::{Engine, EngineConfig};
+use ashlar_units::{ByteSize, to_u64, to_usize};
 use rustix::io;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, configure_io_flusher_behavior, getrlimit};
@@ -31,12 +31,12 @@ const HEAP_PIECE_BYTES: usize = 32 << 10;
 /// - Its code and data stay in memory, from their first use on.
 /// - Buffers are there before the first request, up to half of what the process may have: memory
 ///   that cannot be freed must leave room for what the kernel needs, or it ends this process.
-pub fn keep_out(say: Say<'_>) -> Waits {
+pub fn keep_out(say: Say<'_>) -> WaitsForWriteBack {
     let sources = Sources::own();
     let most = sources.limit_bytes().map_or(0, |bytes| bytes / 2);
     ashlar_iobuf::fill_pools_at_once(to_usize(most));
     let waits = match configure_io_flusher_behavior(true) {
-        Ok(()) => Waits::NoThread,
+        Ok(()) => WaitsForWriteBack::NoThread,
         Err(error) => waits_of(&sources, error, say),
     };
     if let Err(error) = lock_memory() {
@@ -49,7 +49,7 @@ pub fn keep_out(say: Say<'_>) -> Waits {
 }
 
 /// Who of this process may have to wait for write-back.
-pub enum Waits {
+pub enum WaitsForWriteBack {
     /// No thread, as far as is known.
     NoThread,
     /// All but workers, if their own kernel objects are this memory group's.
@@ -58,20 +58,21 @@ pub enum Waits {
     All(String),
 }
 
-impl Waits {
-    /// Whether the kernel is to make no threads for workers when it is asked for something.
-    pub fn workers_do(&self) -> bool {
-        matches!(self, Waits::All(_))
+impl WaitsForWriteBack {
+    /// Workers do without threads that the kernel makes for them, if that may wait; and what of
+    /// it the status says, with the payload that is configured.
+    pub fn settle(&self, config: &mut EngineConfig, lacks: &mut Vec<(&'static str, String)>) {
+        config.waits_in_reclaim = matches!(self, WaitsForWriteBack::All(_));
+        lacks.extend(self.lack(to_u64(config.payload_bytes * config.worker_count)));
     }
 
-    /// What of it the status says, with so much payload.
-    pub fn lack(&self, payload_bytes: u64) -> Option<(&'static str, String)> {
+    fn lack(&self, payload_bytes: u64) -> Option<(&'static str, String)> {
         let most = Sources::own().limit_bytes().map_or(u64::MAX, |limit| limit / SHARE);
         let why = match self {
-            Waits::NoThread => return None,
-            Waits::All(why) => why.clone(),
-            Waits::AllButWorkers(_) if payload_bytes <= most => return None,
-            Waits::AllButWorkers(_) => format!(
+            WaitsForWriteBack::NoThread => return None,
+            WaitsForWriteBack::All(why) => why.clone(),
+            WaitsForWriteBack::AllButWorkers(_) if payload_bytes <= most => return None,
+            WaitsForWriteBack::AllButWorkers(_) => format!(
                 "a pool of {} in a memory cgroup (v1) has its memory with first use, and whoever \
                  needs it may wait; make it {} at most, or give the process CAP_SYS_RESOURCE",
                 ByteSize(payload_bytes),
@@ -84,9 +85,9 @@ impl Waits {
 
 /// Without `PR_SET_IO_FLUSHER`. Only the older memory controller has those that need memory wait
 /// for write-back.
-fn waits_of(sources: &Sources, error: io::Errno, say: Say<'_>) -> Waits {
+fn waits_of(sources: &Sources, error: io::Errno, say: Say<'_>) -> WaitsForWriteBack {
     if !sources.is_limited_by_old_group() {
-        return Waits::NoThread;
+        return WaitsForWriteBack::NoThread;
     }
     let group = sources.old_group_without_limit();
     let why = format!("in a memory cgroup (v1) without CAP_SYS_RESOURCE (IO_FLUSHER: {error})");
@@ -98,9 +99,9 @@ fn waits_of(sources: &Sources, error: io::Errno, say: Say<'_>) -> Waits {
              write-back that it is to carry out itself",
             group.display()
         ));
-        return Waits::AllButWorkers(group);
+        return WaitsForWriteBack::AllButWorkers(group);
     }
-    Waits::All(format!(
+    WaitsForWriteBack::All(format!(
         "{why}: what blocks is done by one thread for each worker, which is slow on sparse \
          files, and a writer in the same group may stand still; give the process \
          CAP_SYS_RESOURCE, or let writers to its volumes have a memory limit of their own"
@@ -114,8 +115,8 @@ fn move_to(group: &Path) -> std::io::Result<()> {
 }
 
 /// As was found at the start.
-pub fn move_workers(engine: &Engine, waits: &Waits, say: Say<'_>) {
-    let Waits::AllButWorkers(group) = waits else { return };
+pub fn move_workers(engine: &Engine, waits: &WaitsForWriteBack, say: Say<'_>) {
+    let WaitsForWriteBack::AllButWorkers(group) = waits else { return };
     let (told, moved) = mpsc::channel();
     for worker in 0..engine.worker_count() {
         let (group, told) = (group.clone(), told.clone());

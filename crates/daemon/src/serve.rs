@@ -20,6 +20,7 @@ use crate::memory_devices::{self, MemoryDevices};
 use crate::nested::{self, NotOwn};
 use crate::peer::{Gate, PeerLimits};
 use crate::placement::{self, place_workers};
+use crate::reclaim::WaitsForWriteBack;
 use crate::scrape;
 use crate::services::{Service, Services};
 use crate::waits::Waits;
@@ -93,7 +94,7 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
 
 async fn run(
     mut options: ServeOptions,
-    in_reclaim: reclaim::Waits,
+    in_reclaim: WaitsForWriteBack,
     say: impl Fn(&str) + Send + Sync,
 ) -> Result<(), ApiError> {
     options.config.check().map_err(|what| {
@@ -104,8 +105,7 @@ async fn run(
     let opener = PathOpener::with_wait(PREDECESSOR_WAIT);
     let waits = Waits::new(Arc::new(NotOwn::new(Arc::new(opener.clone()))));
     let (mut engine_config, placed, mut lacks) = placed_config(&options, &waits).await?;
-    engine_config.waits_in_reclaim = in_reclaim.workers_do();
-    lacks.extend(in_reclaim.lack(to_u64(engine_config.payload_bytes * engine_config.worker_count)));
+    in_reclaim.settle(&mut engine_config, &mut lacks);
     let memory = memory_limit(&options.config, &engine_config, &mut lacks);
     let memory = Arc::new(MemoryDevices::new(opener, memory));
     if let Some(record) = &options.record {

@@ -48,9 +48,9 @@ struct Kernel {
 /// After this many looks a command may never end: it must not keep others from the kernel's
 /// threads.
 const LOOKS_TO_EXPECT_THE_WORST: u32 = 2;
-/// The same where the kernel has one thread for all that blocks: what is in line for it is slow, and
-/// another thread may be made at the wrong time. Of looks without any answer of the device, and of
-/// all looks.
+/// The same where the kernel has one thread for all that blocks: what is in line for it is slow,
+/// and another thread may be made at the wrong time. Of looks without any answer of the device, and
+/// of all looks.
 const LOOKS_AT_ONE_THREAD: (u32, u32) = (12, 24);
 
 /// A command that the kernel has been asked for.

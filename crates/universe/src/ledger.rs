@@ -10,8 +10,9 @@
 //! - *crash*: of the rest each unit keeps any one state, old or new. The first read afterwards
 //!   settles which.
 //! - *replay*: a write under way at a kill that is sent again is carried out once or again. From
-//!   the start on it is under way, and its answer puts it over everything that ended before. A crash
-//!   may leave pieces of it on what lies above it, though it was durable when it was sent first.
+//!   the start on it is under way, and its answer puts it over everything that ended before. A
+//!   crash may leave pieces of it on what lies above it, though it was durable when it was sent
+//!   first.
 //! - *trim*: reads as before or as zeros. A read settles which.
 //! - *uncertain*: only one kind of block is excepted from the rule of crashes: blocks of a
 //!   whole-stripe write that an array with a log had not made durable at a crash. `uncertain` has

@@ -58,9 +58,9 @@ fn a_start_without_a_drive_knows_which_one_was_in_the_slot() {
         .done();
 }
 
-/// With its head damaged all that is left is where the device ended before it grew, and it grew more
-/// than once. What it was when it ended earlier still is there: a removed member (seed 2026113629 of
-/// the universes).
+/// With its head damaged all that is left is where the device ended before it grew, and it grew
+/// more than once. What it was when it ended earlier still is there: a removed member (seed
+/// 2026113629 of the universes).
 #[test]
 pub fn a_device_that_grew_is_what_it_was_last_and_not_what_it_was_before() {
     let (mut world, disks, _) = world_for(613, &raid6());
