@@ -89,7 +89,8 @@ fn must_hold(world: &World, answered: &[u64]) {
     }
 }
 
-fn kept_maps(world: &World) -> Vec<PathBuf> {
+/// The map of first writes, and which drives there were.
+fn kept(world: &World) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(world.socket_folder().join("written")).expect("a folder");
     entries.map(|entry| entry.expect("an entry").path()).collect()
 }
@@ -115,7 +116,7 @@ fn answered_first_writes_survive_a_killed_daemon_without_a_flush() {
         let mut random = Random::new(11, 1);
         let mut answered = vec![0; usize::try_from(CLIENTS).expect("few")];
         for _ in 0..KILLS {
-            assert_eq!(kept_maps(&world).len(), 1);
+            assert_eq!(kept(&world).len(), 2);
             let wanted = 1 + random.next_below(CLIENTS * STRIPES / KILLS / 2);
             answered = write_until_killed(&mut world, &answered, wanted);
             start(&mut world, &devices);
@@ -125,7 +126,7 @@ fn answered_first_writes_survive_a_killed_daemon_without_a_flush() {
         assert!(count > KILLS * 10, "{count} first writes were answered");
         say(&format!("kept map, policy {policy}: {KILLS} kills, {count} first writes, 0 lost"));
         assert!(world.end().success());
-        assert!(kept_maps(&world).is_empty(), "a clean stop takes it away");
+        assert!(kept(&world).is_empty(), "a clean stop takes them away");
         start(&mut world, &devices);
         must_hold(&world, &answered);
     }
@@ -139,7 +140,7 @@ fn without_its_kept_map_an_array_starts_only_if_the_operator_accepts_that() {
     client.flush().expect("flushed");
     client.write(place(0, 1), &block(0, 1)).expect("answered");
     world.kill();
-    kept_maps(&world).iter().for_each(|map| std::fs::remove_file(map).expect("there"));
+    kept(&world).iter().for_each(|file| std::fs::remove_file(file).expect("there"));
     world.start(&[]);
     let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
     let refused = world.run(&[&["assemble"], &devices[..]].concat());
