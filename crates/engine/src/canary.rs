@@ -44,8 +44,6 @@ canaries! {
     NoRoomForgotten,
     /// A member that was truncated and extended again counts as intact.
     CutShortTrusted,
-    /// Of ends that a device may have had, the first of all counts.
-    SmallestEndFirst,
     /// A repair is written to a device that became smaller, which makes it grow.
     ShorterMemberRepaired,
     /// A reconstructed block has a wrong bit.
@@ -201,7 +199,6 @@ impl Canary {
         Canary::SuccessorNotAsked,
         Canary::CopySpeaksOn,
         Canary::AwayBelieved,
-        Canary::SmallestEndFirst,
     ];
 }
 

@@ -3,7 +3,6 @@
 //! What must stay true: it only reads. A device that grew has copies 2 and 3 where it ended before:
 //! its superblock says where that was, or what the others record of the members' sizes.
 
-use crate::canary::{Canary, sings};
 use crate::control_io;
 use crate::worker::Worker;
 use ashlar_device::{Device, Fault};
@@ -76,7 +75,7 @@ impl ReadEnds {
         device: &dyn Device,
         sizes: &BTreeSet<u64>,
     ) {
-        for recorded in largest_first(sizes) {
+        for recorded in sizes.iter().rev().copied() {
             if self.choice.newest.is_some() || self.choice.unsupported().is_some() {
                 return;
             }
@@ -88,15 +87,6 @@ impl ReadEnds {
             }
         }
     }
-}
-
-/// The order in which ends that a device may have had are looked at.
-fn largest_first(sizes: &BTreeSet<u64>) -> Vec<u64> {
-    let mut sizes: Vec<u64> = sizes.iter().copied().collect();
-    if !sings(Canary::SmallestEndFirst) {
-        sizes.reverse();
-    }
-    sizes
 }
 
 fn chosen(head: Option<&BufMut>, tail: Option<&BufMut>) -> Choice {

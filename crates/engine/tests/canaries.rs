@@ -65,9 +65,6 @@ fn test_of(canary: Canary) -> fn() {
         Canary::AwayBelieved => {
             kept_map::a_drive_that_lost_its_power_while_nobody_ran_the_array_takes_no_part
         }
-        Canary::SmallestEndFirst => {
-            drives::a_device_that_grew_is_what_it_was_last_and_not_what_it_was_before
-        }
         _ => panic!("{canary:?} is not staged"),
     }
 }
