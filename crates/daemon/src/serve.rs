@@ -181,7 +181,11 @@ fn started(config: EngineConfig) -> Result<Engine, ApiError> {
 fn services(engine: &Engine, lacks: Lacks, say: Say<'_>) -> Arc<Services> {
     let services = Arc::new(Services::new(engine.event_log()));
     for (what, reason) in lacks {
-        services.note(Service::side(what.to_owned()), Err(reason), say);
+        // It is so until the daemon is started anew.
+        let line = format!("{what} is missing: {reason}; the arrays run");
+        if services.lost(Service::side(what.to_owned()), reason) {
+            say(&line);
+        }
     }
     services
 }

@@ -276,7 +276,7 @@ impl Gather {
         let all = running.clone();
         let idle = aside(move || without_running(paths, &all)).await;
         let Looked { found, spares, unread, why } = read_all(&arrays.gather, idle.clone()).await;
-        self.note_unread(idle, why);
+        self.note_unread(idle, why).await;
         let (mut seen, mut back) = (BTreeMap::<Uuid, Seen>::new(), Vec::new());
         for (reading, host) in found {
             let Some(superblock) = reading.superblock() else { continue };

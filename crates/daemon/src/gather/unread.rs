@@ -3,6 +3,7 @@
 //! What must stay true: such a device is never called no member. It may be one, and nobody knows.
 
 use super::{Gather, Seen};
+use crate::aside::aside;
 use ashlar_ondisk::assembly::MemberReading;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,8 +17,18 @@ impl Seen {
 
 impl Gather {
     /// Of these devices, which were looked at, the others told something, or are not there.
-    pub(super) fn note_unread(&self, looked_at: Vec<String>, mut why: BTreeMap<String, String>) {
-        why.retain(|path, _| Path::new(path).exists());
+    pub(super) async fn note_unread(
+        &self,
+        looked_at: Vec<String>,
+        mut why: BTreeMap<String, String>,
+    ) {
+        if !why.is_empty() {
+            let there = aside(move || {
+                why.retain(|path, _| Path::new(path).exists());
+                why
+            });
+            why = there.await;
+        }
         let mut known = self.known();
         known.unread.retain(|path, _| !looked_at.contains(path));
         known.unread.extend(why);
