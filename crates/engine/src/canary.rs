@@ -152,6 +152,8 @@ canaries! {
     CopySpeaksOn,
     /// An older copy of a member is taken for the member.
     OlderCopyTrusted,
+    /// What is proven while a member is on its way out counts as if that had it.
+    ProvenWithoutFailing,
     /// A drive that was away between a kill and the next start is taken as it is.
     AwayBelieved,
     /// On the boot of the last runner the exclusive opening is taken for a fence, whatever it is an
@@ -199,6 +201,7 @@ impl Canary {
         Canary::SuccessorNotAsked,
         Canary::CopySpeaksOn,
         Canary::AwayBelieved,
+        Canary::ProvenWithoutFailing,
     ];
 }
 

@@ -212,6 +212,8 @@ async fn finish_taking_out(local: &Rc<LocalArray>, member: MemberIdx) {
     let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
     local.array.set_slot_state(member, out);
     hand_over_to_replacement(local, member).await;
+    // No proof came about while it was failing.
+    proof::ask_for(local);
     local.coordinator().tell(Change::MemberOut(member));
 }
 

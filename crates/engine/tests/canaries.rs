@@ -22,6 +22,8 @@ mod kept_map;
 mod log;
 #[path = "engine/lost_before_replay.rs"]
 mod lost_before_replay;
+#[path = "engine/older_copies.rs"]
+mod older_copies;
 #[path = "engine/rebuild_passes.rs"]
 mod rebuild_passes;
 #[path = "engine/successors.rs"]
@@ -64,6 +66,9 @@ fn test_of(canary: Canary) -> fn() {
         }
         Canary::AwayBelieved => {
             kept_map::a_drive_that_lost_its_power_while_nobody_ran_the_array_takes_no_part
+        }
+        Canary::ProvenWithoutFailing => {
+            older_copies::a_proof_while_members_go_does_not_make_them_older_copies
         }
         _ => panic!("{canary:?} is not staged"),
     }

@@ -3,8 +3,9 @@
 //!
 //! What must stay true: a mark is called flushed only if it was written to every device in service,
 //! and a later flush of all of them went well. A device that joins has a mark before the members
-//! list it. No client waits for a proof. Proofs take at most a twentieth of the time, so they are
-//! rarer where flushing is slow.
+//! list it. While a member is failing, and the others do not say yet that it is out, no mark is
+//! called flushed. No client waits for a proof. Proofs take at most a twentieth of the time, so they
+//! are rarer where flushing is slow.
 //!
 //! A start does not notice a copy that lacks only writes since the last proof began. These are
 //! writes that were flushed within [`PROOF_EVERY`], or within twenty times what a proof takes if
@@ -12,6 +13,7 @@
 
 use super::record::{all_went_well, ended};
 use crate::array::Array;
+use crate::canary::{Canary, sings};
 use crate::control_io::aligned;
 use crate::coordinator::holders::{Holder, devices_in_service, lose};
 use crate::coordinator::state::Coordinator;
@@ -112,6 +114,11 @@ async fn mark_and_flush(local: &Rc<LocalArray>) -> bool {
         marked.iter().any(|(it, _)| it.owner() == holder.owner())
     };
     if !devices_in_service(local).iter().all(has_it) {
+        return false;
+    }
+    // To the others a member on its way out is in service until they record that it goes, and it
+    // may lack this mark: then it would look like an older copy of itself.
+    if local.array.has_failing_slots() && !sings(Canary::ProvenWithoutFailing) {
         return false;
     }
     local.coordinator().marks.flushed.set(sequence);

@@ -4,6 +4,7 @@
 //! It was: a copy lacks writes that were flushed, and the superblock says neither how many nor that
 //! there are any. The array came up clean and in sync, and served what the copy held.
 
+use crate::world::jobs::{Rig, on_array, until_all_in_sync};
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, shape, submit};
 use ashlar_engine::{Array, ArrayVolume, Engine, SlotState, event_names};
 use ashlar_layout::{Level, Shape};
@@ -238,6 +239,34 @@ fn a_start_from_the_freshest_members_can_be_forced() {
         };
         world.run(run).done();
     }
+}
+
+/// What is proven while members are on their way out, and the others are not told yet, says nothing
+/// of these.
+#[test]
+pub fn a_proof_while_members_go_does_not_make_them_older_copies() {
+    const GO: [usize; 4] = [0, 3, 4, 7];
+    on_array(60, &shape(Level::Raid10, 8, None, None), async |Rig { engine, handle, .. }| {
+        for round in 0..40 {
+            // The second flush is proven a while after the first was.
+            write_and_flush(&engine, round).await;
+            handle.sleep(Duration::from_millis(10)).await;
+            write_and_flush(&engine, round).await;
+            handle.sleep(Duration::from_micros(35_000 + 250 * round)).await;
+            // Three wait for their turn.
+            for slot in &GO[1..] {
+                let (engine, member) = (engine.clone(), MemberIdx::from_at(*slot));
+                handle.spawn(async move { engine.fail("tank", member).await.expect("it may go") });
+            }
+            engine.fail("tank", MemberIdx(0)).await.expect("it may go");
+            handle.sleep(PROVEN_AFTER).await;
+            for slot in GO {
+                let taken = engine.re_add("tank", &format!("disk{slot}")).await;
+                taken.unwrap_or_else(|refusal| panic!("round {round}, slot {slot}: {refusal}"));
+            }
+            until_all_in_sync(&engine, &handle).await;
+        }
+    });
 }
 
 /// No honest member is ever taken for a copy, wherever the program is killed or power is cut.
