@@ -314,6 +314,18 @@ impl Client {
     }
 }
 
+/// The operator writes a place anew, as from a copy.
+pub(crate) async fn restore(volume: &ArrayVolume, stage: &Stage, extent: Extent) {
+    let begun = stage.ledger().begin(Change::Write, extent, 0);
+    let sent = Sent { begun, fua: false, may_unmap: false, lacks: false };
+    let command = command(volume, stage, &sent).await;
+    let answer = volume.submit(Request { command, extent: stage.place(extent), fua: false }).await;
+    if let Err(error) = answer {
+        stage.fail(format!("what is lost at {extent} cannot be written anew: {:?}", error.kind));
+    }
+    stage.ledger().end(begun, Ending::Done);
+}
+
 /// What a change that was submitted asks for.
 async fn command(volume: &ArrayVolume, stage: &Stage, sent: &Sent) -> Command {
     let extent = sent.begun.extent;

@@ -3,12 +3,15 @@
 //!
 //! What must stay true: it does only what an operator could do. No fault is undone here.
 
+use crate::client;
 use crate::damaged;
 use crate::director::{Director, TANK};
 use crate::drive_slot::out_of_sync;
 use crate::life::DEADLINE;
-use ashlar_engine::SlotState;
+use ashlar_engine::{ArrayVolume, SlotState};
 use ashlar_ondisk::JobKind;
+use ashlar_units::{Extent, StripeNo};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Time between two looks at an array that heals: at first; it grows with the time that healing
@@ -36,9 +39,11 @@ impl Director<'_> {
         }
     }
 
-    /// Bring every slot back into sync.
-    pub(crate) async fn make_whole(&mut self) {
+    /// Bring every slot back into sync, and no block is left that a resync could not prove. True if
+    /// there were some, and what was lost was written anew.
+    pub(crate) async fn make_whole(&mut self) -> bool {
         let began = self.handle.now();
+        let mut restored = BTreeSet::new();
         loop {
             if self.handle.now().since(began) > DEADLINE {
                 let jobs = self.array.running_jobs();
@@ -54,8 +59,9 @@ impl Director<'_> {
             }
             let out = out_of_sync(&self.array);
             if !out.contains(&true) && self.array.running_jobs().is_empty() {
-                return;
+                return !restored.is_empty();
             }
+            self.restore_lost(&mut restored).await;
             // To ask for the whole status each time took half of a universe's time.
             if self.array.slot_states().contains(&SlotState::Out) {
                 self.refresh().await;
@@ -65,6 +71,30 @@ impl Director<'_> {
             }
             let wait = LOOK_EVERY.max(self.handle.now().since(began) / 50);
             self.handle.sleep(wait).await;
+        }
+    }
+
+    /// A crash left a region in doubt, and a sector of it cannot be read: the block is lost, and the
+    /// array waits for it. An operator writes it anew.
+    async fn restore_lost(&mut self, restored: &mut BTreeSet<StripeNo>) {
+        let jobs = self.array.running_jobs();
+        let resyncs = jobs.iter().filter(|job| job.kind == JobKind::Resync);
+        let lost: Vec<StripeNo> =
+            resyncs.flat_map(|job| job.lost_stripes.iter().copied()).collect();
+        for stripe in lost {
+            if !restored.insert(stripe) {
+                continue;
+            }
+            self.say(&format!("stripe {stripe} is lost in doubt, and written anew"));
+            let config = self.stage.config();
+            let bytes = config.stripe_bytes();
+            let extent = Extent::new((stripe.0 - config.window.0) * bytes, bytes);
+            let stage = self.stage.clone();
+            let write = async move |volume: ArrayVolume| {
+                client::restore(&volume, &stage, extent).await;
+            };
+            let written = self.engine.with_volume(0, TANK, write).await;
+            written.unwrap_or_else(|refusal| self.stage.fail(format!("no volume: {refusal}")));
         }
     }
 

@@ -352,9 +352,14 @@ impl Life<'_> {
                 is_calm: true,
             };
             let damaged = damaged::on_members(director.drive_slots, &running.array);
-            director.make_whole().await;
+            let (is_restored, may_fail) = (director.make_whole().await, stage.errors_are_allowed());
+            if is_restored {
+                // Nothing is in doubt any more.
+                stage.allow_errors(outlook.is_beyond);
+            }
             audit::read_all(&running.engine, &stage).await;
             director.scrub_clean().await;
+            stage.allow_errors(may_fail);
             judge_events(&running.engine, &stage);
             damaged::were_named(&running.engine, &stage, (director.drive_slots, &damaged));
             if !stop((&running.engine, &handle), &stage).await {

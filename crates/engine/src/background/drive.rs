@@ -6,8 +6,8 @@
 //! the array begins to stop, and leaves no stripe under way.
 //!
 //! A rebuild or copy does not end while stripes are lost: its device would be called good without
-//! their content. The job tries them again now and then. A client that writes such a stripe whole,
-//! or discards it, clears it.
+//! their content. Nor does a resync: their parity would be trusted. The job tries them again now
+//! and then. A client that writes what is lost of such a stripe, or discards it, clears it.
 //!
 //! A stripe may be begun for several rebuilds at once (`pass.rs`): the others wait meanwhile.
 //!
@@ -30,9 +30,10 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time before stripes that could not be rebuilt are tried again: twice as long each time.
+/// Time before lost stripes are tried again: twice as long each time. Each try may be one more read
+/// error of a member, and so many put it out: a job must not wear out the member it waits for.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_EVERY: Duration = Duration::from_secs(60);
+const RETRY_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// Stripes under way, oldest first.
 type UnderWay = VecDeque<Begun>;
@@ -88,7 +89,7 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Rc<Job>, changed: &Signa
         if under_way.is_empty() {
             match filled {
                 Filled::Held | Filled::Full => wait(job, true, change).await,
-                Filled::AllBegun if !job.has_lost() || job.work == Work::Resync => {
+                Filled::AllBegun if !job.has_lost() || is_in_vain(local, job) => {
                     return End::Complete;
                 }
                 Filled::AllBegun => wait_to_retry(local, job, &mut retry, change).await,
@@ -213,6 +214,11 @@ impl Retry {
     }
 }
 
+/// Whether only a start can go on with the stripes that a resync had to leave.
+fn is_in_vain(local: &LocalArray, job: &Job) -> bool {
+    job.work == Work::Resync && local.array.has_failed()
+}
+
 /// Nothing is left but lost stripes: say so, wait, and try them again.
 async fn wait_to_retry(
     local: &Rc<LocalArray>,
@@ -227,6 +233,10 @@ async fn wait_to_retry(
         local.array.record(names::JOB_BLOCKED, job.result_fields());
     }
     table::checkpoint(local, job).await;
+    if !job.is_blocked.replace(true) {
+        // Jobs behind a resync go on without these stripes.
+        local.coordinator().jobs.changed.notify_all();
+    }
     within(&local.worker.handle, after, change).await;
     job.retry_lost();
 }

@@ -13,7 +13,7 @@ use super::order::{VisitNo, VisitOrder};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::event::names;
-use crate::intent::RegionNo;
+use crate::intent::{IntentMap, RegionNo};
 use crate::slot::DeviceEpoch;
 use crate::stripe::work::{StepReport, Work};
 use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
@@ -75,6 +75,8 @@ pub(super) struct Job {
     /// It waits for another rebuild of its pass.
     pub(super) waits: Cell<bool>,
     pub(super) is_paused: Cell<bool>,
+    /// It was everywhere, and left stripes that it could not do.
+    pub(super) is_blocked: Cell<bool>,
     pub(super) is_cancelled: Cell<bool>,
     pub(super) progress: RefCell<Progress>,
 }
@@ -157,6 +159,7 @@ impl Job {
             carrier: Cell::new(0),
             waits: Cell::new(false),
             is_paused: Cell::new(spec.is_paused),
+            is_blocked: Cell::new(false),
             is_cancelled: Cell::new(false),
             progress: RefCell::new(progress),
         }
@@ -327,7 +330,10 @@ impl Job {
             progress.done_stripes += 1;
         }
         if is_done {
-            progress.lost.remove(&stripe);
+            let was_lost = progress.lost.remove(&stripe);
+            if was_lost && self.work == Work::Resync {
+                settle_again(&array.intent, &progress, stripe);
+            }
         } else if !matches!(self.work, Work::Scrub { .. }) {
             progress.lost.insert(stripe);
         }
@@ -398,6 +404,11 @@ impl Progress {
         }
     }
 
+    fn has_lost_in(&self, intent: &IntentMap, region: RegionNo) -> bool {
+        let stripes = intent.stripes_of(region);
+        self.lost.range(StripeNo(stripes.start)..StripeNo(stripes.end)).next().is_some()
+    }
+
     fn checkpoint(&self) -> StripeNo {
         self.lost.first().map_or(self.done_below, |lost| self.done_below.min(*lost))
     }
@@ -429,6 +440,14 @@ fn maps(array: &Array, epoch: LayoutEpoch) -> Maps<'_> {
     Maps { geometry, written, intent: &array.intent, moves_strips }
 }
 
+/// A stripe that a resync had to leave is done: its region is trusted if no other one is left.
+fn settle_again(intent: &IntentMap, progress: &Progress, stripe: StripeNo) {
+    let region = RegionNo(stripe.0 / intent.stripes_per_region());
+    if region < progress.region && !progress.has_lost_in(intent, region) {
+        intent.set_synced(region);
+    }
+}
+
 /// Regions that were visited whole are trusted again, except where a stripe could not be done.
 fn settle_regions(maps: Maps<'_>, progress: &mut Progress) {
     let intent = maps.intent;
@@ -438,9 +457,7 @@ fn settle_regions(maps: Maps<'_>, progress: &mut Progress) {
         if end > progress.done_below.0 {
             return;
         }
-        let has_lost =
-            progress.lost.range(StripeNo(stripes.start)..StripeNo(stripes.end)).next().is_some();
-        if !has_lost {
+        if !progress.has_lost_in(intent, progress.region) {
             intent.set_synced(progress.region);
         }
         progress.region.0 += 1;

@@ -25,9 +25,12 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 /// Whether the job has to stand still: the operator says so, or a resync goes before it (without
-/// one, what parity says about an unsynced region is nothing to rebuild from).
+/// one, what parity says about an unsynced region is nothing to rebuild from). One that has only
+/// lost stripes left holds up nobody.
 pub(super) fn must_wait(coordinator: &Coordinator, job: &Job) -> bool {
-    let is_resync = |other: &Rc<Job>| other.kind() == JobKind::Resync && !other.is_paused.get();
+    let is_resync = |other: &Rc<Job>| {
+        other.kind() == JobKind::Resync && !other.is_paused.get() && !other.is_blocked.get()
+    };
     let is_behind =
         job.kind() != JobKind::Resync && coordinator.jobs.running.borrow().iter().any(is_resync);
     job.is_paused.get() || is_behind
