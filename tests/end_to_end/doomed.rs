@@ -34,6 +34,14 @@ impl Doomed {
         (doomed, "doomed/member".to_owned())
     }
 
+    /// Nobody has it open any more: it answers again, with what was durable on it.
+    pub fn revive(&self) {
+        let (image, place) = (self.place.with_extension("image"), &self.place);
+        let [from, to] = [&image, place].map(|path| path.to_str().expect("text"));
+        run("umount", &[to]);
+        run("mount", &["-o", "loop", from, to]);
+    }
+
     /// From now on every request to the file fails.
     pub fn destroy(&self) {
         run("xfs_io", &["-x", "-c", "shutdown", self.place.to_str().expect("text")]);

@@ -114,4 +114,5 @@ mod tools;
 mod trusted_files;
 mod twins;
 mod vhost;
+mod ways_out;
 mod world;

@@ -13,6 +13,7 @@ enum Harm {
     Cut,
     Short,
     Given,
+    Marks,
     Wiped,
 }
 
@@ -28,6 +29,7 @@ fn harm(world: &World, name: &str, harm: Harm) {
             file.write_all_at(b"XFSB", 0).expect("written");
             file.write_all_at(&vec![0xE4; 3 << 20], 1 << 20).expect("written");
         }
+        Harm::Marks => file.write_all_at(&[0xE4; 8 << 10], 136 << 10).expect("written"),
         Harm::Wiped => file.write_all_at(&vec![0; 4 << 20], 0).expect("written"),
     }
 }
@@ -56,7 +58,7 @@ fn are_read_last(members: usize, losses: usize, arguments: &[&str]) {
     assert!(world.end().success());
     let kept: Vec<Vec<u8>> =
         names[..losses].iter().map(|name| std::fs::read(world.path(name)).expect("read")).collect();
-    for what in [Harm::Cut, Harm::Short, Harm::Given, Harm::Wiped] {
+    for what in [Harm::Cut, Harm::Short, Harm::Given, Harm::Wiped, Harm::Marks] {
         names[..losses].iter().for_each(|name| harm(&world, name, what));
         let case = format!("{arguments:?} {what:?}");
         let (exit, report, is_right) = salvage(&world, &names, &seen);
@@ -64,6 +66,10 @@ fn are_read_last(members: usize, losses: usize, arguments: &[&str]) {
         for (at, member) in report["members"].as_array().expect("a list").iter().enumerate() {
             let standing = if at < losses { "doubtful" } else { "good" };
             assert_eq!(member["standing"], standing, "{case}: {report}");
+        }
+        if what == Harm::Marks && members - 1 == losses {
+            // None of the others is there to tell of a mark.
+            continue;
         }
         // Where they are needed, nothing of them is called proven.
         let (exit, report, _) = salvage(&world, &names[..members - 1], &seen);
@@ -76,7 +82,7 @@ fn are_read_last(members: usize, losses: usize, arguments: &[&str]) {
             Harm::Cut => "it was cut short and made longer again",
             Harm::Short => "4 MiB are cut off",
             Harm::Given => "it carries xfs",
-            Harm::Wiped => "its beginning was overwritten",
+            Harm::Marks | Harm::Wiped => "its beginning was overwritten",
         };
         assert!(output.status.code() == Some(3) && said.contains(why), "{case}: {said}");
         for (name, bytes) in names.iter().zip(&kept) {

@@ -386,11 +386,18 @@ pub struct OpenRefusal {
     /// It is this process that lacks what it takes, file descriptors or memory: the device may be
     /// as good as the others.
     pub is_own_want: bool,
+    /// It refuses to be written only: what it holds can be read.
+    pub is_write_protected: bool,
 }
 
 impl OpenRefusal {
     /// A refusal to open `path`.
     pub fn new(path: &str, reason: impl Into<String>) -> OpenRefusal {
-        OpenRefusal { path: path.to_owned(), reason: reason.into(), is_own_want: false }
+        OpenRefusal {
+            path: path.to_owned(),
+            reason: reason.into(),
+            is_own_want: false,
+            is_write_protected: false,
+        }
     }
 }

@@ -327,9 +327,10 @@ fn refusal(path: &str, access: Access, error: Errno) -> OpenRefusal {
         Errno::ACCESS | Errno::PERM => {
             "permission denied; run as root or as a member of group disk".to_owned()
         }
-        Errno::ROFS if access == Access::Exclusive => {
-            "write-protected; it can be examined but not used".to_owned()
-        }
+        Errno::ROFS if access == Access::Exclusive => format!(
+            "write-protected; end that (blockdev --setrw {path}; a file: mount its file system for \
+             writing)"
+        ),
         Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM => {
             "the device behind it is gone; check its cabling".to_owned()
         }
@@ -337,5 +338,6 @@ fn refusal(path: &str, access: Access, error: Errno) -> OpenRefusal {
         other => format!("cannot be opened: {}", std::io::Error::from(other)),
     };
     let is_own_want = matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM);
-    OpenRefusal { is_own_want, ..OpenRefusal::new(path, reason) }
+    let is_write_protected = error == Errno::ROFS && access == Access::Exclusive;
+    OpenRefusal { is_own_want, is_write_protected, ..OpenRefusal::new(path, reason) }
 }

@@ -213,6 +213,8 @@ async fn look(
 ) -> Result<Looked, Refusal> {
     let devices = (spec.devices.as_slice(), spec.is_read_only);
     let (found, mut readings, problems) = read_devices(worker, engine_state, devices).await?;
+    let may_be_read = problems.iter().any(|problem| problem.is_write_protected);
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     foreign::look(worker, engine_state, &found, &mut readings).await;
     if sings(Canary::CutShortTrusted) {
         readings.iter_mut().for_each(|reading| reading.is_cut_short = false);
@@ -223,10 +225,16 @@ async fn look(
     let verdict = assembly::assemble(&readings, &spec.request);
     if let Start::Refused(refusal) = &verdict.start {
         let is_cause = refusal.kind == RefusalKind::NoArray && !problems.is_empty();
-        let (line, next) = match is_cause {
+        let (line, mut next) = match is_cause {
             true => (cause_first(&refusal.line, &problems, readings.len()), String::new()),
             false => (refusal.line.clone(), next_after(refusal.kind, &problems)),
         };
+        if may_be_read {
+            let gap = if next.is_empty() { "" } else { "; " };
+            next.push_str(&format!(
+                "{gap}to read it as it is: ashlar assemble --read-only DEVICE..."
+            ));
+        }
         return Err(Refusal::new("array.not_started", line, next));
     }
     let looked = Looked { found, readings, problems, verdict, reappeared: Vec::new() };
@@ -314,8 +322,8 @@ fn cause_first(line: &str, problems: &[String], read: usize) -> String {
     let problems = problems.join("; ");
     match read {
         0 => format!(
-            "no device could be opened: {problems}; nothing was written; let whoever holds them \
-             go, or correct the names, and assemble again"
+            "no device could be opened: {problems}; nothing was written; put that right and \
+             assemble again"
         ),
         _ => format!("devices could not be opened: {problems}; {line}"),
     }

@@ -21,7 +21,7 @@ pub enum Doubt {
     CutShort,
     /// At this byte, where no data of clients lies, begins a signature of another program.
     GivenAway(u64),
-    /// Its head was overwritten, and with it the marks that tell whether it lacks writes.
+    /// The marks that tell whether it lacks writes were overwritten, alone or with all of its head.
     LostMarks,
     /// Its head was overwritten, nobody tells how far.
     LostHead,
@@ -98,7 +98,7 @@ pub(crate) fn look(
 }
 
 /// Members that lack the highest mark that a current one calls flushed are not themselves: that
-/// mark. An image whose head was overwritten lost its marks: nothing tells what it lacks, and a
+/// mark. An image without marks lost them, for all had some: nothing tells what it lacks, and a
 /// start leaves it out. Where nobody tells of a mark it is taken, and may lack more than its head.
 pub(crate) fn set_older_apart(
     newest: &Superblock,
@@ -115,11 +115,13 @@ pub(crate) fn set_older_apart(
         if !matches!(image.standing, Standing::Current | Standing::Until(_)) {
             continue;
         }
-        let lost_marks = reading.mark == (0, 0) && !reading.has_head();
-        match (reading.mark.0 < flushed, lost_marks) {
+        let (has_no_mark, has_head) = (reading.mark == (0, 0), reading.has_head());
+        match (reading.mark.0 < flushed, has_no_mark) {
             (true, true) => image.doubts.push(Doubt::LostMarks),
             (true, false) => image.standing = Standing::Older,
-            (false, true) if newest.has_flush_marks && !reading.may_have_own([0, 1]) => {
+            (false, true)
+                if newest.has_flush_marks && !has_head && !reading.may_have_own([0, 1]) =>
+            {
                 image.doubts.push(Doubt::LostHead);
             }
             (false, _) => {}

@@ -400,6 +400,19 @@ impl ArrayStatus {
         if self.groups > 1 { format!("{} x {one}", self.groups) } else { one }
     }
 
+    /// What an operator can do about an array that has failed, if nothing else says so: its members
+    /// may be all there again, and it does not ask them.
+    pub fn after_failure(&self) -> Option<String> {
+        let is_said = self.read_only.is_some() || self.taken_over_by.is_some();
+        let name = &self.name;
+        (self.state == ArrayState::Failed && !is_said).then(|| {
+            format!(
+                "more members failed than it can do without; when they answer again, run: ashlar \
+                 stop {name}; ashlar assemble --name {name} DEVICE..."
+            )
+        })
+    }
+
     /// Whether each strip is a copy: a scrub compares copies, and no parity.
     pub fn is_mirrored(&self) -> bool {
         matches!(self.level, Level::Raid1 | Level::Raid10)

@@ -135,7 +135,11 @@ fn of_array(array: &ArrayStatus) -> Vec<Finding> {
         _ if let Some(by) = &array.taken_over_by => {
             add(Health::Failed, &format!("was taken over: it runs {by}"));
         }
-        ArrayState::Failed => add(Health::Failed, "has failed"),
+        ArrayState::Failed => {
+            let said = array.read_only.as_ref().map(|why| format!("{}; {}", why.because, why.next));
+            let next = said.or_else(|| array.after_failure()).unwrap_or_default();
+            add(Health::Failed, &because("has failed", &next));
+        }
         ArrayState::ReadOnly => match &array.read_only {
             Some(why) => {
                 add(Health::Degraded, &format!("is read-only: {}; {}", why.because, why.next));

@@ -86,7 +86,7 @@ const fn kind(name: &'static str, severity: Severity, words: &'static str) -> Ki
 pub const KINDS: [Kind; 69] = [
     kind("array.assembled", Severity::Info, "the array runs"),
     kind("array.created", Severity::Info, "the array was created"),
-    kind("array.failed", Severity::Critical, "more members are missing than it bears"),
+    kind("array.failed", Severity::Critical, "more members failed than it bears; see its status"),
     kind("array.forced", Severity::Warning, "the array started because doubts were accepted"),
     kind("array.growing", Severity::Info, "the array grows over more members"),
     kind("array.grown", Severity::Notice, "the array has grown, and its volume is larger"),

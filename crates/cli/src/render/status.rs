@@ -160,6 +160,7 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
     lines.extend(array.domains.iter().flat_map(domains::lines));
     let read_only = array.read_only.iter().filter(|_| array.taken_over_by.is_none());
     lines.extend(read_only.map(|why| format!("read-only because {}; {}", why.because, why.next)));
+    lines.extend(array.after_failure().map(|next| format!("failed because {next}")));
     lines.extend(
         array
             .forced

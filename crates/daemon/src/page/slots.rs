@@ -137,11 +137,12 @@ fn warnings(array: &ArrayStatus) -> Vec<String> {
     let taken = array.taken_over_by.as_ref().map(|by| format!("Another process runs it: {by}."));
     let read_only = array.read_only.as_ref().filter(|_| taken.is_none());
     let read_only = read_only.map(|why| format!("Read-only: {}; {}.", why.because, why.next));
+    let failed = array.after_failure().map(|next| format!("Failed: {next}."));
     let paused = array.pause.as_ref().map(|pause| format!("Writes wait: {pause}."));
     let at_risk = array.risk().filter(|_| is_exposed(array));
     let is_in_memory = array.members.iter().any(|it| it.path.starts_with("memory:"));
     let lost = "Members are memory of the daemon. All data is lost when the daemon ends.";
-    let all = [taken, read_only, paused, at_risk, is_in_memory.then(|| lost.to_owned())];
+    let all = [taken, read_only, failed, paused, at_risk, is_in_memory.then(|| lost.to_owned())];
     all.into_iter().flatten().map(|text| one_line(&text)).collect()
 }
 

@@ -8,7 +8,7 @@ use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::worker::Worker;
 use crate::{aside, control_io};
-use ashlar_device::{Access, Device, Opened};
+use ashlar_device::{Access, Device, OpenRefusal, Opened};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::assembly::{self, MemberReading};
 use ashlar_ondisk::format::{FLUSH_MARKS, copy_slots};
@@ -36,7 +36,7 @@ pub(super) async fn read_devices(
     worker: &Rc<Worker>,
     engine_state: &Arc<EngineState>,
     (devices, is_read_only): (&[String], bool),
-) -> Result<(Vec<FoundDevice>, Vec<MemberReading>, Vec<String>), Refusal> {
+) -> Result<(Vec<FoundDevice>, Vec<MemberReading>, Vec<OpenRefusal>), Refusal> {
     let (mut started, mut problems) = (Vec::new(), Vec::new());
     let access = if is_read_only { Access::ReadOnly } else { Access::Exclusive };
     // Devices that somebody has are waited for, all at the same time.
@@ -56,7 +56,7 @@ pub(super) async fn read_devices(
                      again: this member may be as good as the others",
                 ));
             }
-            Err(refusal) => problems.push(refusal.to_string()),
+            Err(refusal) => problems.push(refusal),
             // A hundred disks seek at once, or one after the other for seconds.
             Ok(opened) => started.push(Looking::start(worker, path, opened)),
         }
