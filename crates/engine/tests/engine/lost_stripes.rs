@@ -8,7 +8,7 @@ use crate::world::jobs::{
     started, status, until_all_in_sync, world_for,
 };
 use crate::world::{Model, assemble_dirty, read};
-use ashlar_engine::{SlotState, event_names as names};
+use ashlar_engine::{ArrayTuning, SlotState, event_names as names};
 use ashlar_ondisk::JobKind;
 use ashlar_sim::{SimDisk, Stop};
 use ashlar_units::Extent;
@@ -93,5 +93,21 @@ fn a_rebuild_with_a_lost_block_never_serves_garbage_and_ends_when_it_is_written_
         until_all_in_sync(&engine, &handle).await;
         disks[3].vanish();
         audit(&engine, model).await;
+    });
+}
+
+/// Each try to read the block is an error of its member. When there had been as many as a member may
+/// have, the array failed, for nobody could stand in for it.
+#[test]
+fn a_rebuild_that_waits_for_a_lost_block_does_not_wear_out_the_member_that_has_it() {
+    on_array(820, &raid5(), async move |Rig { engine, handle, disks, .. }| {
+        let model = filled(&engine, 10).await;
+        lose_a_block(&disks, &model);
+        let tuning = ArrayTuning { read_errors_max: 60, ..ArrayTuning::default() };
+        engine.set_tuning("tank", tuning).await.expect("runs");
+        begin_rebuild(&engine).await;
+        handle.sleep(ms(2 * 3600 * 1000)).await;
+        assert_eq!(count(&engine, names::ARRAY_FAILED), 0);
+        assert_eq!(job(&engine, JobKind::Rebuild).await.expect("it waits").unrepairable, 1);
     });
 }
