@@ -101,7 +101,8 @@ fn write_protected_members_are_called_that_and_can_be_read() {
     assert!(world.end().success());
 }
 
-/// Nobody knows whether the members of which these are copies run elsewhere: heartbeats are watched.
+/// Nobody knows whether the members of which these are copies run elsewhere: their heartbeats are
+/// watched.
 #[test]
 fn an_array_whose_start_watches_heartbeats_is_not_called_absent() {
     let mut world = World::without_daemon();

@@ -74,8 +74,8 @@ impl Director<'_> {
         }
     }
 
-    /// A crash left a region in doubt, and a sector of it cannot be read: the block is lost, and the
-    /// array waits for it. An operator writes it anew.
+    /// A crash left a region in doubt, and a sector of it cannot be read: the block is lost, and
+    /// the array waits for it. An operator writes it anew.
     async fn restore_lost(&mut self, restored: &mut BTreeSet<StripeNo>) {
         let jobs = self.array.running_jobs();
         let resyncs = jobs.iter().filter(|job| job.kind == JobKind::Resync);

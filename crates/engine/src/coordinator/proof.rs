@@ -4,8 +4,8 @@
 //! What must stay true: a mark is called flushed only if it was written to every device in service,
 //! and a later flush of all of them went well. A device that joins has a mark before the members
 //! list it. While a member is failing, and the others do not say yet that it is out, no mark is
-//! called flushed. No client waits for a proof. Proofs take at most a twentieth of the time, so they
-//! are rarer where flushing is slow.
+//! called flushed. No client waits for a proof. Proofs take at most a twentieth of the time, so
+//! they are rarer where flushing is slow.
 //!
 //! A start does not notice a copy that lacks only writes since the last proof began. These are
 //! writes that were flushed within [`PROOF_EVERY`], or within twenty times what a proof takes if

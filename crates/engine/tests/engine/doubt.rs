@@ -101,8 +101,8 @@ fn a_doubt_that_stays_is_named_with_its_way_out_and_accepted_leaves_a_consistent
     }
 }
 
-/// A power cut leaves regions in doubt, and a block in them cannot be read any more: it is lost. The
-/// resync waits for it, holds up nothing else, and ends when the block is written anew.
+/// A power cut leaves regions in doubt, and a block in them cannot be read any more: it is lost.
+/// The resync waits for it, holds up nothing else, and ends when the block is written anew.
 #[test]
 fn a_block_that_is_lost_in_doubt_is_an_error_until_it_is_written_anew() {
     let shapes =

@@ -96,8 +96,8 @@ fn a_rebuild_with_a_lost_block_never_serves_garbage_and_ends_when_it_is_written_
     });
 }
 
-/// Each try to read the block is an error of its member. When there had been as many as a member may
-/// have, the array failed, for nobody could stand in for it.
+/// Each try to read the block is an error of its member. When there had been as many as a member
+/// may have, the array failed, for nobody could stand in for it.
 #[test]
 fn a_rebuild_that_waits_for_a_lost_block_does_not_wear_out_the_member_that_has_it() {
     on_array(820, &raid5(), async move |Rig { engine, handle, disks, .. }| {
