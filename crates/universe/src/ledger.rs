@@ -133,6 +133,8 @@ pub struct Ledger {
     /// Units with a change that was not flushed when the host stopped, since the last start that
     /// got through.
     unflushed: BTreeSet<usize>,
+    /// What was known before a life that may record nothing.
+    before: Option<(Vec<Vec<State>>, BTreeSet<usize>)>,
     /// When the reads under way began: what was above then is all that hides anything from them.
     readers: Vec<u64>,
     /// States that were durable and hid others, or were settled by a read: what a run has really
@@ -184,6 +186,7 @@ impl Ledger {
             no_space_until: 0,
             maybe_in_doubt: BTreeSet::new(),
             unflushed: BTreeSet::new(),
+            before: None,
             readers: Vec::new(),
             settled_by_read: 0,
             found_in_doubt: 0,
@@ -368,6 +371,25 @@ impl Ledger {
                     state.sure = NEVER;
                 }
             }
+        }
+    }
+
+    /// A life begins that may record nothing, while a device is away that the array knows in
+    /// service: what is known now is known again after it.
+    pub fn remember(&mut self) {
+        self.before = Some((self.units.clone(), self.unflushed.clone()));
+    }
+
+    /// That life has recorded something.
+    pub fn forget_before(&mut self) {
+        self.before = None;
+    }
+
+    /// The life that recorded nothing is over. What it read settled nothing: with the device back,
+    /// that may be gone.
+    pub fn recall(&mut self) {
+        if let Some((units, unflushed)) = self.before.take() {
+            (self.units, self.unflushed) = (units, unflushed);
         }
     }
 

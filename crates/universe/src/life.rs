@@ -15,7 +15,7 @@ use crate::kept;
 use crate::remnants;
 use crate::replay;
 use crate::rollback;
-use crate::stage::{Stage, seconds};
+use crate::stage::{Stage, judge_time, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
 use ashlar_engine::{
@@ -262,6 +262,7 @@ impl Life<'_> {
         };
         self.world.call_off();
         self.stage.forget_clients();
+        self.stage.ledger().recall();
         let was_degraded = array.as_ref().is_some_and(|array| out_of_sync(array).contains(&true))
             || array.is_none();
         if let Some(stop) = stop {
@@ -603,8 +604,9 @@ pub(crate) async fn assemble_as(
     let is_uncertain = outlook.was_crash || outlook.was_unsynced;
     let may_fail = is_loss && is_uncertain && !contract.survives_losses_with_crash;
     stage.allow_errors(is_read_only || may_fail || outlook.is_beyond);
+    handle.spawn(judge_time(handle.clone(), stage.clone(), Arc::clone(&array)));
     early.judge(handle, stage).await;
-    drive_slots.forget_unseen();
+    stage.forget_unseen(drive_slots, is_read_only);
     stage.mark("start.done");
     if outlook.was_crash {
         stage.mark("start.after_a_crash");

@@ -5,6 +5,7 @@
 //! real time.
 
 use crate::config::Config;
+use crate::drive_slot::DriveSlots;
 use crate::ledger::{Crash, Ledger};
 use crate::marks::Marks;
 use crate::remnants::Prober;
@@ -20,6 +21,7 @@ use std::fmt::Write as _;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Client requests that a story shows.
 const REQUESTS_KEPT: usize = 400;
@@ -223,7 +225,18 @@ impl Stage {
             Stop::PowerCut | Stop::Freeze => Crash::Power,
         };
         self.ledger().crashed(crash, was_rebuilt);
+        if went_unseen {
+            self.ledger().remember();
+        }
         self.export().ended(stop);
+    }
+
+    /// A start has recorded with which devices it runs, if it is not read-only.
+    pub(crate) fn forget_unseen(&self, drive_slots: &mut DriveSlots, is_read_only: bool) {
+        if !is_read_only {
+            drive_slots.forget_unseen();
+            self.ledger().forget_before();
+        }
     }
 
     /// Whether the array has a kept map while it runs.
@@ -400,4 +413,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn seconds(handle: &Handle) -> String {
     let ns = handle.now().0;
     format!("{}.{:06} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
+}
+
+/// No life lasts for so long: a command of the operator waits that nothing ends.
+const LIFE_MAX: Duration = Duration::from_secs(4 * 3600);
+
+/// The life that this array is in comes to an end.
+pub(crate) async fn judge_time(handle: Handle, stage: Stage, array: Arc<Array>) {
+    handle.sleep(LIFE_MAX).await;
+    let (states, jobs) = (array.slot_states(), array.running_jobs());
+    stage.fail(format!("a life does not end: {states:?}, {:?}, {jobs:?}", array.pause()));
 }

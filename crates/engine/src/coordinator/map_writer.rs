@@ -179,6 +179,11 @@ pub(crate) async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind>
 }
 
 async fn flush_round(local: Rc<LocalArray>) -> bool {
+    // A read-only array records nothing: not what the kept map of the run before says, and not
+    // which members were missing when it said so.
+    if local.array.is_read_only() && local.array.written.has_dirty_pages() {
+        return false;
+    }
     // Before the flush: a stripe that is first written while it runs is not durable when it ends,
     // and must not be called written by this round.
     let mark = local.array.caches.mark();
