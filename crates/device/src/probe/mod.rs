@@ -63,13 +63,22 @@ impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
         if let Some(label) = &self.label {
-            write!(f, " '{label}'")?;
+            write!(f, " '{}'", on_one_line(label))?;
         }
         if let Some(uuid) = &self.uuid {
-            write!(f, " {uuid}")?;
+            write!(f, " {}", on_one_line(uuid))?;
         }
         write!(f, " at byte {}", self.offset)
     }
+}
+
+/// A device may hold anything where a name should be.
+fn on_one_line(name: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    name.chars().map(shown).collect()
 }
 
 /// Looks for signatures on the device or file at `path`. Blocks while it reads.
@@ -106,4 +115,17 @@ pub fn signatures_built_in(path: &Path) -> io::Result<Probe> {
 
 fn built_in(file: &File) -> io::Result<Probe> {
     Ok(Probe { by: Prober::BuiltIn, signatures: magic::signatures(file)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Signature;
+
+    /// An `XFSB` over another superblock: bytes of chance are its label.
+    #[test]
+    fn a_signature_is_one_line_whatever_its_label_holds() {
+        let label = Some("day\n\u{1b}[2J \u{e9}t\u{e9}".to_owned());
+        let own = Signature { kind: "xfs".to_owned(), offset: 0, bytes: 4, uuid: None, label };
+        assert_eq!(own.to_string(), "xfs 'day\\n\\u{1b}[2J \u{e9}t\u{e9}' at byte 0");
+    }
 }

@@ -179,11 +179,6 @@ pub(crate) async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind>
 }
 
 async fn flush_round(local: Rc<LocalArray>) -> bool {
-    // A read-only array records nothing: not what the kept map of the run before says, and not
-    // which members were missing when it said so.
-    if local.array.is_read_only() && local.array.written.has_dirty_pages() {
-        return false;
-    }
     // Before the flush: a stripe that is first written while it runs is not durable when it ends,
     // and must not be called written by this round.
     let mark = local.array.caches.mark();
@@ -194,7 +189,9 @@ async fn flush_round(local: Rc<LocalArray>) -> bool {
     let mut is_kept = sums.is_kept && flush_members(&local).await;
     if is_kept && !pages.is_empty() {
         local.counts().written_page_writes.add(to_u64(pages.len()));
-        is_kept = write_everywhere(&local, &pages, true).await;
+        // A read-only array records nothing: not what the kept map of the run before says, and not
+        // which members were missing when it said so.
+        is_kept = !local.array.is_read_only() && write_everywhere(&local, &pages, true).await;
     }
     sums.end(&local.array, is_kept);
     let written = &local.array.written;
