@@ -135,6 +135,8 @@ pub struct Ledger {
     unflushed: BTreeSet<usize>,
     /// What was known before a life that may record nothing.
     before: Option<(Vec<Vec<State>>, BTreeSet<usize>)>,
+    /// That life records nothing.
+    records_nothing: bool,
     /// When the reads under way began: what was above then is all that hides anything from them.
     readers: Vec<u64>,
     /// States that were durable and hid others, or were settled by a read: what a run has really
@@ -187,6 +189,7 @@ impl Ledger {
             maybe_in_doubt: BTreeSet::new(),
             unflushed: BTreeSet::new(),
             before: None,
+            records_nothing: false,
             readers: Vec::new(),
             settled_by_read: 0,
             found_in_doubt: 0,
@@ -380,15 +383,16 @@ impl Ledger {
         self.before = Some((self.units.clone(), self.unflushed.clone()));
     }
 
-    /// That life has recorded something.
-    pub fn forget_before(&mut self) {
-        self.before = None;
+    /// That life has begun: it is read-only, or has recorded something.
+    pub fn begins(&mut self, is_read_only: bool) {
+        self.records_nothing = is_read_only;
     }
 
-    /// The life that recorded nothing is over. What it read settled nothing: with the device back,
+    /// A life is over. If it recorded nothing, what it read settled nothing: with the device back,
     /// that may be gone.
     pub fn recall(&mut self) {
-        if let Some((units, unflushed)) = self.before.take() {
+        let records_nothing = std::mem::take(&mut self.records_nothing);
+        if let Some((units, unflushed)) = self.before.take().filter(|_| records_nothing) {
             (self.units, self.unflushed) = (units, unflushed);
         }
     }

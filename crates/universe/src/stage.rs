@@ -233,9 +233,9 @@ impl Stage {
 
     /// A start has recorded with which devices it runs, if it is not read-only.
     pub(crate) fn forget_unseen(&self, drive_slots: &mut DriveSlots, is_read_only: bool) {
+        self.ledger().begins(is_read_only);
         if !is_read_only {
             drive_slots.forget_unseen();
-            self.ledger().forget_before();
         }
     }
 
