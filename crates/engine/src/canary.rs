@@ -171,8 +171,6 @@ canaries! {
     DirtyCellsTrusted,
     /// Its spare cells are trusted as well, though no bitmap speaks of them.
     SpareCellsTrusted,
-    /// A member gives its spare cells up while somebody may still read there.
-    SpareReusedEarly,
     /// Moving cells are read in their new places before the members say where the frontier is.
     MovedUnrecorded,
     /// What is written while a cell moves goes to its old place only.

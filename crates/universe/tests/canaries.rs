@@ -31,7 +31,6 @@ fn limits_for(planted: Planted) -> Limits {
         Canary::CheckpointAhead | Canary::RegionsCountedEarly | Canary::ClaimImpatient => {
             aimed(Aim::SlowRebuilds)
         }
-        Canary::SpareReusedEarly => Wish { aim: Some(Aim::SlowRebuilds), ..Wish::default() },
         Canary::IdentityMixed => aimed(Aim::Rebuilds),
         Canary::RelaxedWhileDegraded | Canary::DegradedPlanUnsettled => aimed(Aim::Stripes),
         Canary::ReplayNotFlushed => aimed(Aim::Starts),
@@ -96,7 +95,6 @@ fn first_seed(planted: Planted) -> u64 {
         Canary::KeptNotCarriedOver => 565,
         Canary::DoubtLeft => 185,
         Canary::MovedUnrecorded => 145,
-        Canary::SpareReusedEarly => 29_932_854_000,
         Canary::MovingCellMissesWrites => 175,
         Canary::StoredUnproven => 55,
         _ => 0,

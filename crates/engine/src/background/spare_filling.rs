@@ -467,9 +467,8 @@ async fn complete(
     if crate::coordinator::map_writer::flush(local).await.is_err() {
         return false;
     }
-    if !sings(Canary::SpareReusedEarly) {
-        spare_states::let_holders_pass(local).await;
-    }
+    // Somebody may still read there.
+    spare_states::let_holders_pass(local).await;
     let _gate = local.coordinator().gate().await;
     let slot = local.array.slot(member);
     let joined = local.coordinator().superblock().joining_device(member).map(|entry| entry.uuid);
